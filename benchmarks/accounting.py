@@ -30,6 +30,7 @@ from lakehouse.contracts import load_catalog
 from lakehouse.contracts.loader import bundled_folder
 from lakehouse.dispositions import account_tables
 from lakehouse.dispositions import checks as dispositions_checks
+from lakehouse.lake import Lake
 from lakehouse.ledger.ids import format_row_id, row_id_of
 from lakehouse.orchestration.execution.replay import Replay
 from lakehouse.settings import Settings
@@ -61,7 +62,7 @@ def main() -> None:
         environment = {"LAKEHOUSE_ROOT": f"{scratch}/lake", "LAKEHOUSE_LANDING": f"{arguments.data / 'batches'}"}
         environment["LAKEHOUSE_CONTRACTS"] = str(contracts)
         os.environ |= environment
-        figures = {"arrival day": _replayed(arguments.days), "steward, seconds a command": _steward(Settings())}
+        figures = {"arrival day": _replayed(arguments.days), "steward, seconds a command": _steward(Lake(Settings()))}
     print(json.dumps(figures, indent=1))
     sys.stdout.flush()
     os._exit(0)
@@ -71,10 +72,10 @@ def _replayed(days: int) -> dict[str, Any]:
     spent: dict[str, float] = defaultdict(float)
     for name, (module, function) in TIMED.items():
         setattr(module, function, _timed(getattr(module, function), spent, name))
-    settings = Settings()
+    lake = Lake(Settings())
     rows = []
     with dg.DagsterInstance.ephemeral() as instance:
-        replay = Replay(settings, load_catalog(settings.contracts), "earthquakes", instance)
+        replay = Replay(lake, load_catalog(lake.settings.contracts), "earthquakes", instance)
         for number in range(days):
             spent.clear()
             start = time.perf_counter()
@@ -103,9 +104,9 @@ def _timed(function: Callable[..., Any], spent: dict[str, float], name: str) -> 
     return wrapper
 
 
-def _steward(settings: Settings) -> dict[str, float]:
-    contract = load_catalog(settings.contracts).sources["earthquakes"]
-    entry = quarantine.entries(settings, contract, QuarantineFilter())[-1]
+def _steward(lake: Lake) -> dict[str, float]:
+    contract = load_catalog(lake.settings.contracts).sources["earthquakes"]
+    entry = quarantine.entries(lake, contract, QuarantineFilter())[-1]
     row = format_row_id(row_id_of(entry))
     signed = ["--by", "bench", "--reason", "measured"]
     commands = {

@@ -52,8 +52,8 @@ def replays_of(root: Path, landing: Path, start: date, instance: dg.DagsterInsta
         "meters": _METERS.format(start=start, first=FIRST),
         "consumption": _METRIC,
     }
-    settings, catalog = new_lake(root, landing, contracts)
-    return {source: Replay(settings, catalog, source, instance) for source in ("meters", "readings")}
+    lake, catalog = new_lake(root, landing, contracts)
+    return {source: Replay(lake, catalog, source, instance) for source in ("meters", "readings")}
 
 
 def readings_by_tariff(root: Path) -> list[list[object]]:

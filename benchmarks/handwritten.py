@@ -24,6 +24,7 @@ from measure import Meter
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse.spark.session import spark_options
 
@@ -66,7 +67,7 @@ def arrival_day(spark: SparkSession, file: Path, root: Path) -> int:
 
 def session(kind: str) -> SparkSession:
     """A session of one of ``SESSIONS``."""
-    ours = spark_options(Settings(spark_long_lived=True))
+    ours = spark_options(Lake(Settings(spark_long_lived=True)))
     options = ours if kind == "ours" else {name: ours[name] for name in _BY_HAND if name in ours}
     if kind == "small":
         options |= {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "2"}

@@ -38,7 +38,7 @@ from lakehouse_tests.support.kafka_lake import write_contract
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 TOPIC = "events"
 _SECONDS = 120
@@ -58,7 +58,7 @@ def main() -> None:
         processes: list[subprocess.Popen[bytes]] = []
         try:
             broker.create_topic(TOPIC)
-            settings = write_contract(Path(folder), TOPIC, broker.servers)
+            lake = write_contract(Path(folder), TOPIC, broker.servers)
             metric = {
                 "metric": "hourly",
                 "source": "events",
@@ -69,11 +69,11 @@ def main() -> None:
             Path(folder, "contracts", "hourly.yaml").write_text(yaml.safe_dump(metric))
             broker.produce(TOPIC, [message(number, back=options.history - number) for number in range(options.history)])
             for command in (["stream", "run", "events", "--every", "0.2"], ["live", "start", "hourly"]):
-                environment = os.environ | {"LAKEHOUSE_ROOT": settings.root}
+                environment = os.environ | {"LAKEHOUSE_ROOT": lake.root}
                 run = [sys.executable, "-m", "lakehouse", *command]
                 processes.append(subprocess.Popen(run, cwd=folder, env=environment, stdout=subprocess.DEVNULL))
-            wait(lambda: live_rows(settings) >= options.history * 0.9)
-            measure(settings, broker, options.messages, options.every)
+            wait(lambda: live_rows(lake) >= options.history * 0.9)
+            measure(lake, broker, options.messages, options.every)
         finally:
             for process in processes:
                 process.terminate()
@@ -93,30 +93,30 @@ def message(number: int, back: int = 0) -> dict[str, Any]:
     return {"value": json.dumps(value).encode(), "partition": number % 2, "timestamp": int(happened * 1000)}
 
 
-def measure(settings: Settings, broker: KafkaBroker, count: int, every: float) -> None:
+def measure(lake: Lake, broker: KafkaBroker, count: int, every: float) -> None:
     """Send messages, and wait for each of its numbers."""
-    catalog, spark = load_catalog(Path(settings.contracts), bundled=False), LakeSpark().spark_session
+    catalog, spark = load_catalog(Path(lake.settings.contracts), bundled=False), LakeSpark().spark_session
     metric, source = catalog.metrics["hourly"], catalog.sources["events"]
     series = Series(metric)
 
     def publish() -> None:
-        pending = sorted(applied_inputs.pending(settings, "events"))
-        silver_update.update(settings, source, lambda: spark, pending, "run", [metric])
-        follows = find_pending(settings, series)
-        restatement_days.restate(settings, source, series, lambda: spark, follows.starts, Run("run"), follows)
+        pending = sorted(applied_inputs.pending(lake, "events"))
+        silver_update.update(lake, source, lambda: spark, pending, "run", [metric])
+        follows = find_pending(lake, series)
+        restatement_days.restate(lake, source, series, lambda: spark, follows.starts, Run("run"), follows)
 
     publish()
     times: dict[str, list[float]] = {"in Bronze": [], "in the live number": [], "in the books": []}
     for number in range(count):
-        rows, streamed, begun = bronze_rows(settings), live_rows(settings), time.time()
+        rows, streamed, begun = bronze_rows(lake), live_rows(lake), time.time()
         broker.produce(TOPIC, [message(10_000_000 + number)], **{"linger.ms": 0})
-        wait(lambda before=rows: bronze_rows(settings) > before)
+        wait(lambda before=rows: bronze_rows(lake) > before)
         times["in Bronze"].append(time.time() - begun)
         if number % 4 == 0:
             began = time.time()
             publish()
             times["in the books"].append(times["in Bronze"][-1] + time.time() - began)
-        wait(lambda before=streamed: live_rows(settings) > before)
+        wait(lambda before=streamed: live_rows(lake) > before)
         if number % 4:
             times["in the live number"].append(time.time() - begun)
         time.sleep(every * (0.5 + number % 7 / 7))
@@ -124,15 +124,15 @@ def measure(settings: Settings, broker: KafkaBroker, count: int, every: float) -
         print(f"{name:20} median {median(seconds):6.2f} s, p95 {quantiles(seconds, n=20)[-1]:6.2f} s, of {len(seconds)} messages")
 
 
-def bronze_rows(settings: Settings) -> int:
+def bronze_rows(lake: Lake) -> int:
     """How many rows Bronze has, by its log."""
-    table = table_io.open_table(locations.bronze(settings, "events"))
+    table = table_io.open_table(locations.bronze(lake, "events"))
     return 0 if table is None else table_io.rows_at_most(table, {})
 
 
-def live_rows(settings: Settings) -> int:
+def live_rows(lake: Lake) -> int:
     """How many rows the live numbers count."""
-    rows = table_io.read(locations.live(settings, "hourly"), ["row_count"])
+    rows = table_io.read(locations.live(lake, "hourly"), ["row_count"])
     return 0 if rows is None else sum(rows["row_count"].to_pylist())
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.live import status, window_state
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.live_lake import LiveLake
 from lakehouse_tests.support.united_lake import metric
 
@@ -43,7 +43,7 @@ def main() -> None:
         live = {"watermark": f"PT{options.windows}M", "max_files_per_trigger": 1}
         total = {"name": "total", "sql": "sum(amount)", "type": "bigint", "additive": True}
         contract = {"metric": "hourly", "source": "orders", "measures": [total], "window": {"size": "PT1M"}, "grain": ["user"]}
-        lake = LiveLake(lake_settings(Path(folder)), LakeSpark().spark_session, metrics=[metric(contract, live=live)])
+        lake = LiveLake(lake_in(Path(folder)), LakeSpark().spark_session, metrics=[metric(contract, live=live)])
         first = read(lake, 0, [(key, minute) for minute in range(options.windows) for key in range(options.keys)])
         report("all windows open", first, options.keys, options.windows)
         half = options.windows // 2
@@ -63,14 +63,14 @@ def read(lake: LiveLake, number: int, places: list[tuple[int, int]]) -> WindowSt
         f"{key}-{minute},1,{(BEGINS + minute * MINUTE).isoformat()},{ARRIVES}T12:0{number}:00Z,insert,user{key}"
         for key, minute in places
     ]
-    path = Path(f"{lake.settings.landing}", f"orders.arrival_date={ARRIVES}.{number}.csv")
+    path = Path(f"{lake.lake.settings.landing}", f"orders.arrival_date={ARRIVES}.{number}.csv")
     path.write_text("\n".join(["id,amount,at,arrived_at,op,user", *lines]) + "\n")
-    lake.settings.now = datetime.combine(ARRIVES, datetime.min.time(), timezone.utc) + timedelta(days=2)
-    Ingest(lake.settings, lake.sources["orders"], lake.session, "run").day(ARRIVES)
+    lake.lake.settings.now = datetime.combine(ARRIVES, datetime.min.time(), timezone.utc) + timedelta(days=2)
+    Ingest(lake.lake, lake.sources["orders"], lake.session, "run").day(ARRIVES)
     lake.stream()
-    known = status.of(lake.settings, "hourly")
+    known = status.of(lake.lake, "hourly")
     assert known is not None
-    return window_state.of(lake.settings, lake.hourly, known)
+    return window_state.of(lake.lake, lake.hourly, known)
 
 
 def report(title: str, state: WindowState, keys: int, windows: int) -> None:

@@ -28,13 +28,13 @@ from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.lake import Lake, SimulatedClock
 from lakehouse.ledger import applied_inputs
-from lakehouse.settings import Settings, SimulatedClock
+from lakehouse.settings import Settings
 from lakehouse.silver import update as silver_update
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def main() -> None:
     seconds: dict[int, list[list[float]]] = {arguments.few: [], arguments.many: []}
     written: dict[int, list[tuple[int, ...]]] = {days: [] for days in seconds}
     with tempfile.TemporaryDirectory() as scratch:
-        lakes = {days: Lake(spark, Path(scratch, str(days)), days, cached=not arguments.apart) for days in seconds}
+        lakes = {days: Shop(spark, Path(scratch, str(days)), days, cached=not arguments.apart) for days in seconds}
         for number in range(WARM_UP + MEASURED):
             for days, lake in lakes.items():
                 lake.silver(FIRST + timedelta(days=1 + number), [FIRST - timedelta(days=2 + 3 * number)], f"late{number}")
@@ -87,14 +87,14 @@ def main() -> None:
     os._exit(0)
 
 
-class Lake:
+class Shop:
     """A lake with sales on each of the ``days`` before the first arrival day, published."""
 
     def __init__(self, spark: SparkSession, root: Path, days: int, *, cached: bool) -> None:
         self._spark, self._root = spark, root
         self._clock = SimulatedClock(datetime.combine(FIRST, datetime.min.time(), timezone.utc))
-        settings = Settings(root=str(root / "lake"), landing=str(root / "landing")).with_clock(self._clock)
-        self._settings = with_table_cache(settings) if cached else settings
+        lake = Lake(Settings(root=str(root / "lake"), landing=str(root / "landing"))).at(self._clock)
+        self._lake = lake.cached() if cached else lake
         self._source = load_catalog(None).sources["sales"]
         self._daily = Series(METRIC)
         start = time.perf_counter()
@@ -110,21 +110,21 @@ class Lake:
         lines += [f"{prefix}-{day},north,1.00,7,{day}T12:00:00Z,{arrival}T06:00:00Z,insert,false," for day in event_days]
         (landing / f"arrival_date={arrival}.csv").write_text("\n".join(lines) + "\n")
         self._clock.set(datetime.combine(arrival, datetime.min.time(), timezone.utc) + timedelta(hours=12))
-        Ingest(self._settings, self._source, self._session, "run").day(arrival)
-        waiting = sorted(applied_inputs.pending(self._settings, "sales"))
-        silver_update.update(self._settings, self._source, self._session, waiting, "run")
+        Ingest(self._lake, self._source, self._session, "run").day(arrival)
+        waiting = sorted(applied_inputs.pending(self._lake, "sales"))
+        silver_update.update(self._lake, self._source, self._session, waiting, "run")
 
     def published(self, days: int) -> list[float]:
         """Publish what silver changed, for days, weeks and months; the seconds of each."""
         run, times = Run("run"), [time.perf_counter()]
-        pending = find_pending(self._settings, self._daily)
-        done = restatement_days.restate(self._settings, self._daily, self._session, pending.starts, run, pending)
+        pending = find_pending(self._lake, self._daily)
+        done = restatement_days.restate(self._lake, self._daily, self._session, pending.starts, run, pending)
         if len(done.revisions) != days:
             sys.exit(f"{days} days should have been published, not {len(done.revisions)}")
         times.append(time.perf_counter())
         for rollup in self._daily.rollups:
-            waiting = find_pending(self._settings, rollup)
-            rollups.restate(self._settings, self._source, self._daily, rollup, self._session, waiting.starts, run, waiting)
+            waiting = find_pending(self._lake, rollup)
+            rollups.restate(self._lake, self._source, self._daily, rollup, self._session, waiting.starts, run, waiting)
             times.append(time.perf_counter())
         return [later - earlier for earlier, later in pairwise(times)]
 

@@ -31,18 +31,18 @@ def main() -> None:
     """Load the rows, read them again, print the figures."""
     options = numbers_of(__doc__, rows=1_000_000, files=4, days=200)
     with first_load(options, without=_FORGOTTEN) as (replay, _, arrival, instance):
-        contract = Path(replay._settings.root, "contracts", "readings.yaml")
+        contract = Path(replay._lake.root, "contracts", "readings.yaml")
         figures: dict[str, Any] = {"first load": seconds_of(lambda: list(replay.days([arrival])))}
         contract.write_text(contract.read_text() + _FORGOTTEN)
         catalog = load_catalog(contract.parent, bundled=False)
-        settings, session = replay._settings, LakeSpark(long_lived=True).session
+        lake, session = replay._lake, LakeSpark(long_lived=True).session
         source = catalog.sources["readings"]
-        with reading_again.temporary(settings, "readings") as into:
-            figures["read again"] = seconds_of(lambda: read_again(settings, source, session, None, None, into))
+        with reading_again.temporary(lake, "readings") as into:
+            figures["read again"] = seconds_of(lambda: read_again(lake, source, session, None, None, into))
             apply = {"by": "anna", "reason": "a forgotten field"}
-            figures["put into force"] = seconds_of(lambda: reading.apply(settings, source, session, into, **apply))
-        layers = InProcess(settings, catalog, instance)
-        figures["silver and gold"] = seconds_of(lambda: catch_up(settings, catalog, "readings", layers))
+            figures["put into force"] = seconds_of(lambda: reading.apply(lake, source, session, into, **apply))
+        layers = InProcess(lake, catalog, instance)
+        figures["silver and gold"] = seconds_of(lambda: catch_up(lake, catalog, "readings", layers))
         again = sum(figures[name] for name in ("read again", "put into force", "silver and gold"))
         print(json.dumps(figures | {"ratio": round(again / figures["first load"], 2)}, indent=1), flush=True)
     os._exit(0)

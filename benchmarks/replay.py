@@ -30,6 +30,7 @@ from volume_lakehouse import instance_in
 from lakehouse import locations
 from lakehouse.contracts import load_catalog
 from lakehouse.delta import commit_log
+from lakehouse.lake import Lake
 from lakehouse.orchestration.execution.replay import Replay
 from lakehouse.settings import Settings
 
@@ -68,19 +69,19 @@ def _by_hand(batches: Path, root: Path, days: int, kind: str) -> list[Day]:
 
 def _replayed(batches: Path, root: Path, days: int) -> list[Day]:
     os.environ["LAKEHOUSE_ROOT"] = str(root)
-    settings = Settings(landing=str(batches))
+    lake = Lake(Settings(landing=str(batches)))
     spark = session("ours")
     meter = Meter(spark, root)
     done: list[Day] = []
     with tempfile.TemporaryDirectory() as home, instance_in(Path(home)) as instance:
-        replay = Replay(settings, load_catalog(None), "earthquakes", instance)
+        replay = Replay(lake, load_catalog(None), "earthquakes", instance)
         for day in (FIRST + timedelta(days=offset) for offset in range(days)):
             before, start = meter.now(), time.perf_counter()
             result = next(iter(replay.days([day])))
             seconds = time.perf_counter() - start
             done.append({"seconds": seconds, "event_days": len(result.touched), "work": asdict(meter.now().since(before))})
             print(f"replay   {day}  {seconds:6.2f} s", file=sys.stderr)
-    silver = DeltaTable(locations.silver(settings, "earthquakes"))
+    silver = DeltaTable(locations.silver(lake, "earthquakes"))
     merges = [commit for commit in commit_log.history(silver, -1) if commit["operation"] == "MERGE"]
     changed = ("num_target_rows_inserted", "num_target_rows_updated", "num_target_rows_copied")  # few rows: by delta-rs
     for day, commit in zip(reversed(done), merges):

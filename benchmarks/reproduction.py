@@ -27,12 +27,12 @@ def main() -> None:
     options = numbers_of(__doc__, rows=1_000_000, files=4, days=200)
     with first_load(options) as (replay, _, arrival, _):
         list(replay.days([arrival]))
-        settings, catalog = replay._settings, replay._catalog
+        lake, catalog = replay._lake, replay._catalog
         series, session = Series(catalog.metrics["consumption"]), LakeSpark(long_lived=True).session
         days = [FIRST + timedelta(days=number) for number in range(1, _DAYS + 1)]
         seconds: dict[str, list[float]] = {}
-        for way, local_rows in {"by tasks": 0, "in this process": settings.local_rows}.items():
-            sized = settings.model_copy(update={"local_rows": local_rows})
+        for way, local_rows in {"by tasks": 0, "in this process": lake.settings.local_rows}.items():
+            sized = lake.with_settings(local_rows=local_rows)
             seconds[way] = [
                 seconds_of(lambda: _made_again(reproduce.reproduce(sized, catalog, series, day, 1, session)))  # noqa: B023
                 for day in days

@@ -39,6 +39,7 @@ from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, Stat
 from lakehouse.gold.publication import revisions
 from lakehouse.gold.publication.candidates import Draft
 from lakehouse.gold.publication.write_audit_publish import Run, read, signature
+from lakehouse.lake import Lake
 from lakehouse.ledger import key_log
 from lakehouse.settings import Settings
 
@@ -88,7 +89,7 @@ class Table:
         contracts.mkdir()
         (contracts / "source.yaml").write_text(SOURCE)
         (contracts / "metric.yaml").write_text(METRIC)
-        self.settings = Settings(root=str(root / "lake"))
+        self.lake = Lake(Settings(root=str(root / "lake")))
         self.series = Series(MetricContract.model_validate(yaml_of(METRIC)))
         self.contracts = contracts
 
@@ -98,7 +99,7 @@ class Table:
         for number in range(1, self.revisions + 1):
             self.publish([start], number)
         self.filled = datetime.now(timezone.utc)
-        table = table_io.open_table(locations.gold(self.settings, self.series))
+        table = table_io.open_table(locations.gold(self.lake, self.series))
         one_day = table_io.read_version(table)
         parts = []
         for day in self.days:
@@ -109,13 +110,13 @@ class Table:
                 rows = rows.set_column(place, name, pa.array(values, rows.schema.field(name).type))
             parts.append(rows)
         partition_writer.replace(
-            table_io.open_snapshot(locations.gold(self.settings, self.series)), pa.concat_tables(parts), self.days
+            table_io.open_snapshot(locations.gold(self.lake, self.series)), pa.concat_tables(parts), self.days
         )
         self._fill_key_log()
 
     def publish(self, days: list[date], value: int) -> None:
         """Publish a number for some days, in one commit."""
-        before = read(self.settings, self.series, days)
+        before = read(self.lake, self.series, days)
         rows = pa.table({"takings": pa.array([value], pa.int64()), "row_count": pa.array([1], pa.int64())})
         drafts = [
             Draft(
@@ -127,8 +128,8 @@ class Table:
             )
             for day in days
         ]
-        signed = signature(self.settings, self.series, Run("run"), {})
-        revisions.publish(self.settings, self.series, before.table, before.existing, drafts, signed)
+        signed = signature(self.lake, self.series, Run("run"), {})
+        revisions.publish(self.lake, self.series, before.table, before.existing, drafts, signed)
 
     def _fill_key_log(self) -> None:
         rows = []
@@ -144,7 +145,7 @@ class Table:
                     | {"standing": "admitted", "beyond": False}
                 )
         claims = pa.Table.from_pylist(rows, schema=key_log.SCHEMA)
-        key_log.append(self.settings, "events", ["x"], {row["arrival_date"] for row in rows}, lambda: [claims])
+        key_log.append(self.lake, "events", ["x"], {row["arrival_date"] for row in rows}, lambda: [claims])
 
     def served(self) -> Server:
         """A server on the table."""
@@ -160,7 +161,7 @@ class Server:
     def __enter__(self) -> tuple[subprocess.Popen[bytes], int]:
         port = 8777
         environment = os.environ | {
-            "LAKEHOUSE_ROOT": self._table.settings.root,
+            "LAKEHOUSE_ROOT": self._table.lake.root,
             "LAKEHOUSE_CONTRACTS": str(self._table.contracts),
             "LAKEHOUSE_BUNDLED_CONTRACTS": "false",
         }

@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from statistics import median
 
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse.spark.jars import delta_jars
 
@@ -51,7 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=3)
     runs = parser.parse_args().runs
-    jars = delta_jars(Settings())[0].parent
+    jars = delta_jars(Lake(Settings()))[0].parent
     with tempfile.TemporaryDirectory() as scratch:
         without, with_archive = Path(scratch, "without"), Path(scratch, "with")
         seconds(with_archive, jars)  # writes the archive

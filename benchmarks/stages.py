@@ -33,9 +33,9 @@ _ROUNDS = 3
 def compared(replay: Replay, feed: Path, landing: Path, arrival: date, name: str) -> dict[str, float]:
     """Stage the files of a folder, then take them live."""
     request = StageRequest(name, "readings", "anna", "benchmark", files=[feed])
-    settings, catalog = replay._settings, replay._catalog
+    lake, catalog = replay._lake, replay._catalog
     session = LakeSpark(long_lived=True).session
-    staged = seconds_of(lambda: staging.create(settings, catalog, session, request, "run"))
+    staged = seconds_of(lambda: staging.create(lake, catalog, session, request, "run"))
     (feed / f"{arrival}").rename(landing / f"{arrival}")
     live = seconds_of(lambda: list(replay.days([arrival])))
     return {"stage": staged, "live": live, "ratio": round(staged / live, 2)}

@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse.spark.jars import java
 from lakehouse.spark.session import spark_options
@@ -64,14 +65,14 @@ def main() -> None:
         try:
             broker.create_topic(TOPIC, PARTITIONS)
             broker.produce(TOPIC, messages(options.messages), **{"linger.ms": 20, "compression.type": "lz4"})
-            settings = Settings(root=f"{folder}/lake")
-            ours = bronze_rate(settings, broker, options.messages, options.batch)
-            reading_only = rows_rate(settings, broker, options.messages, options.batch)
+            lake = Lake(Settings(root=f"{folder}/lake"))
+            ours = bronze_rate(lake, broker, options.messages, options.batch)
+            reading_only = rows_rate(lake, broker, options.messages, options.batch)
             spark = plain_rate(Path(folder), broker, options.messages, options.batch)
             print(f"plain Structured Streaming to Delta, {options.batch:,} a trigger: {spark:10,.0f} rows/s")
             print(f"messages to rows of Bronze, nothing written:            {reading_only:10,.0f} rows/s")
             print(f"Bronze, key log, dispositions, ledger:                  {ours:10,.0f} rows/s, {ours / spark:.2f} of plain")
-            print(latency(settings, broker, options.single))
+            print(latency(lake, broker, options.single))
         finally:
             broker.stop()
 
@@ -89,21 +90,21 @@ def no_session() -> SparkSession:
     raise RuntimeError
 
 
-def bronze_rate(settings: Settings, broker: KafkaBroker, count: int, batch: int) -> float:
+def bronze_rate(lake: Lake, broker: KafkaBroker, count: int, batch: int) -> float:
     """Rows a second through the whole ingestion."""
     source = contract(TOPIC, broker.servers, changes={})
     begun, rows = time.perf_counter(), 0
-    for done in service.take(settings, source, source.source.kafka, no_session, "benchmark", service.Pace(batch)):
+    for done in service.take(lake, source, source.source.kafka, no_session, "benchmark", service.Pace(batch)):
         rows += done.rows
-    assert rows == count == table_io.rows_at_most(table_io.open_table(locations.bronze(settings, "events")), {})
+    assert rows == count == table_io.rows_at_most(table_io.open_table(locations.bronze(lake, "events")), {})
     return count / (time.perf_counter() - begun)
 
 
-def rows_rate(settings: Settings, broker: KafkaBroker, count: int, batch: int) -> float:
+def rows_rate(lake: Lake, broker: KafkaBroker, count: int, batch: int) -> float:
     """Rows a second that are read and parsed."""
     source = contract(TOPIC, broker.servers, changes={})
     now, begun, rows = datetime.now(timezone.utc), time.perf_counter(), 0
-    with TopicReader(settings, source.source.kafka) as reader:
+    with TopicReader(lake, source.source.kafka) as reader:
         state = reader.state()
         begin = {partition: first for partition, (first, _) in state.offsets.items()}
         end = {partition: last for partition, (_, last) in state.offsets.items()}
@@ -137,13 +138,13 @@ def plain_rate(folder: Path, broker: KafkaBroker, count: int, batch: int) -> flo
     return count / seconds
 
 
-def latency(settings: Settings, broker: KafkaBroker, count: int) -> str:
+def latency(lake: Lake, broker: KafkaBroker, count: int) -> str:
     """The time from a message to its row in Bronze and to the end of its micro-batch, one message at a time."""
     source = contract(TOPIC, broker.servers, changes={})
     to_row, to_end = [], []
-    path = locations.bronze(settings, "events")
-    with TopicReader(settings, source.source.kafka) as reader:
-        ingest = stream_ingest.StreamIngest(service.with_table_cache(settings), source, no_session, "benchmark", reader)
+    path = locations.bronze(lake, "events")
+    with TopicReader(lake, source.source.kafka) as reader:
+        ingest = stream_ingest.StreamIngest(lake.cached(), source, no_session, "benchmark", reader)
         ingest.micro_batch()
         for number in range(count):
             broker.produce(TOPIC, messages(1, begin=10_000_000 + number), **{"linger.ms": 0})
@@ -169,7 +170,7 @@ def session() -> SparkSession:
             command = [java(), "-jar", f"{ivy}", "-ivy", f"{scratch}/ivy.xml", "-cache", f"{scratch}/cache", "-types", "jar"]
             command += ["-confs", "spark", "-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
             subprocess.run(command, check=True, capture_output=True)
-    options = spark_options(Settings(spark_profile="large", spark_long_lived=True))
+    options = spark_options(Lake(Settings(spark_profile="large", spark_long_lived=True)))
     options["spark.driver.extraClassPath"] += os.pathsep + os.pathsep.join(map(str, sorted(folder.glob("*.jar"))))
     builder = SparkSession.builder.appName("streams")
     for name, value in options.items():

@@ -40,6 +40,7 @@ from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, Stat
 from lakehouse.gold.publication import revisions
 from lakehouse.gold.publication.candidates import Draft
 from lakehouse.gold.publication.revisions import Signature
+from lakehouse.lake import Lake
 from lakehouse.ledger import applied_inputs, decisions, ingestions, restatements
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
@@ -83,10 +84,10 @@ def main() -> None:
             print(f"| `{name}` | {told[0]} | {some['asks']} | {told[1]} |", flush=True)
 
 
-def deployment(folder: Path) -> tuple[Settings, Catalog]:
+def deployment(folder: Path) -> tuple[Lake, Catalog]:
     """The settings and contracts of a deployment."""
-    settings = Settings(root=f"{folder}/lake", landing=f"{folder}/landing", contracts=folder / "contracts", reconcile_seconds=0)
-    return settings, load_catalog(settings.contracts, bundled=False)
+    lake = Lake(Settings(root=f"{folder}/lake", landing=f"{folder}/landing", contracts=folder / "contracts", reconcile_seconds=0))
+    return lake, load_catalog(lake.settings.contracts, bundled=False)
 
 
 def ticks(folder: Path) -> list[str]:
@@ -166,11 +167,11 @@ class Built:
         self.random = random.Random(7)
         self.days = [FIRST + timedelta(days=number) for number in range(days)]
         self._contracts(folder)
-        self.settings, self.catalog = deployment(folder)
+        self.lake, self.catalog = deployment(folder)
         self.home = folder / "dagster_home"
         self.sales = self.catalog.sources["sales"]
         self.daily = Series(self.catalog.metrics["revenue"])
-        Path(str(self.settings.landing)).mkdir(parents=True)
+        Path(str(self.lake.settings.landing)).mkdir(parents=True)
         self.home.mkdir()
         self.known_files(files)
         self.silver(0)
@@ -193,7 +194,7 @@ class Built:
             (folder / "contracts" / f"{name}.yaml").write_text(yaml.safe_dump(said))
 
     def _file(self, name: str) -> tuple[int, datetime]:
-        path = Path(str(self.settings.landing), name)
+        path = Path(str(self.lake.settings.landing), name)
         path.write_text(name)
         os.utime(path, (LONG_AGO.timestamp(), LONG_AGO.timestamp()))
         return path.stat().st_size, LONG_AGO
@@ -202,7 +203,7 @@ class Built:
         """Written in some commits: each delivery has one of its own, and the ledger is compacted now and then."""
         share = max(1, len(entries) // commits)
         for begin in range(0, len(entries), share):
-            ingestions.log(self.settings).append(entries[begin : begin + share])
+            ingestions.log(self.lake).append(entries[begin : begin + share])
 
     def _ingestion(self, number: int, touched: list[date], **about: Any) -> Ingestion:
         said = {"source": "sales", "ingestion_id": f"i{number}", "content_hash": f"h{number}", "bytes": 10, "modified": LONG_AGO}
@@ -225,7 +226,7 @@ class Built:
             days = {day for entry in own for day in entry.touched_days}
             ids = [entry.ingestion_id for entry in own]
             applied_inputs.record(
-                self.settings, "sales", run_id="run", days=days, ingestion_ids=ids, method="merge", silver_version=1, now=LONG_AGO
+                self.lake, "sales", run_id="run", days=days, ingestion_ids=ids, method="merge", silver_version=1, now=LONG_AGO
             )
 
     def new_files(self) -> None:
@@ -244,7 +245,7 @@ class Built:
                 )
                 for number in range(begin, min(begin + 20, len(self.days)))
             ]
-            decisions.record(self.settings, "sales", decided)
+            decisions.record(self.lake, "sales", decided)
 
     def silver(self, version: int) -> None:
         """Some sales on each day, as a rebuild of all days would write them: a file a day."""
@@ -257,7 +258,7 @@ class Built:
                 rows.append(
                     {"record_key": key, "sale_id": key, "store": "north", "event_ts": at, "event_date": day, "line_number": 2}
                 )
-        path = locations.silver(self.settings, "sales")
+        path = locations.silver(self.lake, "sales")
         properties = {"delta.enableChangeDataFeed": "true", "delta.checkpointInterval": "100"}
         table = pa.Table.from_pylist(rows, schema=schema)
         write_deltalake(
@@ -271,19 +272,17 @@ class Built:
             numbers = {name: pa.array([number]) for name in ("sales", "customers", "row_count")}
             rows = pa.table({"revenue": pa.array([number], pa.decimal128(18, 2)), **numbers})
             drafts = [Draft(start, rows, state, PublishAction.REVISION, RevisionReason.LATE_DATA) for start in starts]
-            table = table_io.open_snapshot(locations.gold(self.settings, followed))
+            table = table_io.open_snapshot(locations.gold(self.lake, followed))
             existing = None if table is None else table_io.read_version(table)
-            revisions.publish(
-                self.settings, followed, table, existing, drafts, Signature("run", "code", "contract", "id", LONG_AGO)
-            )
+            revisions.publish(self.lake, followed, table, existing, drafts, Signature("run", "code", "contract", "id", LONG_AGO))
 
     def follow(self) -> None:
         """Remember that gold and its roll-ups have followed."""
-        followed = table_io.version(locations.silver(self.settings, "sales"), self.settings.storage_options)
+        followed = table_io.version(locations.silver(self.lake, "sales"), self.lake.storage_options)
         for one in (self.daily, *self.daily.rollups):
-            version = table_io.version(locations.gold(self.settings, one), self.settings.storage_options)
-            restatements.record(self.settings, Restatement(one.name, "run", LONG_AGO, followed, version, self.days))
-            followed = table_io.version(locations.gold(self.settings, self.daily), self.settings.storage_options)
+            version = table_io.version(locations.gold(self.lake, one), self.lake.storage_options)
+            restatements.record(self.lake, Restatement(one.name, "run", LONG_AGO, followed, version, self.days))
+            followed = table_io.version(locations.gold(self.lake, self.daily), self.lake.storage_options)
 
     def dagster(self) -> None:
         """A year of runs, and what arrivals and silver were told."""

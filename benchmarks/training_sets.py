@@ -31,6 +31,7 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.reproduction import contract_history
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.lake import Lake
 from lakehouse.ledger import applied_inputs
 from lakehouse.settings import Settings
 from lakehouse.silver import update as silver_update
@@ -108,7 +109,7 @@ SET = TrainingSetContract.model_validate(
 )
 
 
-def fill(spark: SparkSession, settings: Settings, rows: int, days: int, customers: int) -> None:
+def fill(spark: SparkSession, lake: Lake, rows: int, days: int, customers: int) -> None:
     """Deliver the history in pieces of twenty days, and publish the numbers after each, at the time of then."""
     chance = np.random.default_rng(7)
     at = np.sort(chance.integers(0, days * 86_400, rows))
@@ -135,14 +136,14 @@ def fill(spark: SparkSession, settings: Settings, rows: int, days: int, customer
             "arrived_at": _times(changed + chance.integers(0, 5 * 86_400, customers * 3)),
         }
     )
-    deliver(spark, settings, "customers", of_customers, START + timedelta(days=days + 5))
+    deliver(spark, lake, "customers", of_customers, START + timedelta(days=days + 5))
     step = DELIVERED_DAYS * 86_400
     for first in range(0, days * 86_400, step):
         within = np.flatnonzero((at >= first) & (at < first + step))
         now = START + timedelta(seconds=first + step + 7_200)
-        deliver(spark, settings, "payments", payments.take(pa.array(within)), now)
+        deliver(spark, lake, "payments", payments.take(pa.array(within)), now)
         for one in METRICS.values():
-            publish(spark, settings, one)
+            publish(spark, lake, one)
     fraud = np.flatnonzero(chance.random(rows) < 0.02)  # noqa: PLR2004 (two in a hundred)
     of_labels = pa.table(
         {
@@ -152,37 +153,37 @@ def fill(spark: SparkSession, settings: Settings, rows: int, days: int, customer
             "arrived_at": _times(at[fraud] + 10 * 86_400),
         }
     )
-    deliver(spark, settings, "labels", of_labels, START + timedelta(days=days + 20))
+    deliver(spark, lake, "labels", of_labels, START + timedelta(days=days + 20))
 
 
-def deliver(spark: SparkSession, settings: Settings, name: str, rows: pa.Table, now: datetime) -> None:
+def deliver(spark: SparkSession, lake: Lake, name: str, rows: pa.Table, now: datetime) -> None:
     """A file into Bronze and silver."""
-    settings.now = now
-    path = Path(str(settings.landing), f"{name}.arrival_date={now.date()}.parquet")
+    lake.settings.now = now
+    path = Path(str(lake.settings.landing), f"{name}.arrival_date={now.date()}.parquet")
     pq.write_table(rows, path)
-    Ingest(settings, SOURCES[name], lambda: spark, "run").day(now.date())
-    waiting = applied_inputs.pending(settings, name)
-    silver_update.update(settings, SOURCES[name], lambda: spark, waiting, "run", [])
+    Ingest(lake, SOURCES[name], lambda: spark, "run").day(now.date())
+    waiting = applied_inputs.pending(lake, name)
+    silver_update.update(lake, SOURCES[name], lambda: spark, waiting, "run", [])
 
 
-def publish(spark: SparkSession, settings: Settings, one: MetricContract) -> None:
+def publish(spark: SparkSession, lake: Lake, one: MetricContract) -> None:
     """The numbers that are pending."""
-    contract_history.remember(settings, one, SOURCES["payments"])
+    contract_history.remember(lake, one, SOURCES["payments"])
     daily = Series(one)
-    pending = find_pending(settings, daily)
-    restatement_days.restate(settings, SOURCES["payments"], daily, lambda: spark, pending.starts, Run("run"), pending)
+    pending = find_pending(lake, daily)
+    restatement_days.restate(lake, SOURCES["payments"], daily, lambda: spark, pending.starts, Run("run"), pending)
 
 
-def by_hand(spark: SparkSession, settings: Settings, path: str) -> None:
+def by_hand(spark: SparkSession, lake: Lake, path: str) -> None:
     """The same rows as a job of its own."""
-    bronze = spark.read.format("delta").load(locations.bronze(settings, "payments"))
+    bronze = spark.read.format("delta").load(locations.bronze(lake, "payments"))
     first = Window.partitionBy("record_key").orderBy("arrival_ts", "ingestion_id", "line_number")
     rows = bronze.withColumn("_place", F.row_number().over(first)).where("_place = 1")
     rows = rows.select(
         *("record_key", "event_ts", "customer_id", "country", "shop", "amount", "items"),
         (F.hour("event_ts") < 6).alias("at_night"),  # noqa: PLR2004 (six o'clock)
     )
-    customers = spark.read.format("delta").load(locations.bronze(settings, "customers"))
+    customers = spark.read.format("delta").load(locations.bronze(lake, "customers"))
     usable = Window.partitionBy("customer_id").orderBy("_begins").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     newest = F.max(F.struct("event_ts", "arrival_ts", "tier", "region", "limit")).over(usable)
     history = customers.withColumn("_begins", F.greatest("event_ts", "arrival_ts")).withColumn("_newest", newest)
@@ -190,7 +191,7 @@ def by_hand(spark: SparkSession, settings: Settings, path: str) -> None:
     rows = last(rows, history, "customer_id", ["tier", "region", "limit"])
     for one, prefix in zip(METRICS.values(), "cs"):
         grain = one.grain[0]
-        gold = spark.read.format("delta").load(locations.gold(settings, Series(one)))
+        gold = spark.read.format("delta").load(locations.gold(lake, Series(one)))
         begins = F.greatest(F.date_add("event_date", 1).cast("timestamp"), F.col("published_at"))
         so_far = Window.partitionBy(grain).orderBy("_begins").rangeBetween(Window.unboundedPreceding, Window.currentRow)
         newest = F.max(F.struct("event_date", "revision", "total", "payments")).over(so_far)
@@ -198,7 +199,7 @@ def by_hand(spark: SparkSession, settings: Settings, path: str) -> None:
         names = [f"{prefix}_total", f"{prefix}_count"]
         found = found.select(grain, "_begins", F.col("_newest.total").alias(names[0]), F.col("_newest.payments").alias(names[1]))
         rows = last(rows, found, grain, names)
-    of_labels = spark.read.format("delta").load(locations.silver(settings, "labels"))
+    of_labels = spark.read.format("delta").load(locations.silver(lake, "labels"))
     of_labels = of_labels.groupBy(F.col("payment_id").alias("record_key")).agg(F.max("is_fraud").alias("label"))
     rows = rows.join(of_labels, "record_key", "left").withColumn("label", F.coalesce("label", F.lit(0)))
     rows.write.format("delta").save(path)
@@ -229,30 +230,30 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         landing = Path(folder, "landing")
         landing.mkdir()
-        settings = Settings(root=f"{folder}/lake", landing=f"{landing}")
+        lake = Lake(Settings(root=f"{folder}/lake", landing=f"{landing}"))
         builder = SparkSession.builder.appName("training sets")
-        for name, value in spark_options(settings).items():
+        for name, value in spark_options(lake).items():
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
         begun = time.monotonic()
-        fill(spark, settings, options.rows, options.days, options.customers)
+        fill(spark, lake, options.rows, options.days, options.customers)
         print(f"history of {options.rows:,} payments on {options.days} days delivered in {time.monotonic() - begun:.0f} s")
         catalog = Catalog(SOURCES, METRICS, {SET.name: SET})
-        settings.now = START + timedelta(days=options.days + 30)
-        labels.release(settings, SOURCES["labels"], "v1.0", by="benchmark", notes="all")
+        lake.settings.now = START + timedelta(days=options.days + 30)
+        labels.release(lake, SOURCES["labels"], "v1.0", by="benchmark", notes="all")
         times = {"by hand": list[float](), "by contract": list[float]()}
         for number in range(2):  # in turn, the first time also warms the JVM
             begun = time.monotonic()
-            with sized_for(spark, settings, many=True):
-                by_hand(spark, settings, f"{folder}/by_hand_{number}")
+            with sized_for(spark, lake, many=True):
+                by_hand(spark, lake, f"{folder}/by_hand_{number}")
             times["by hand"].append(time.monotonic() - begun)
             begun = time.monotonic()
-            made = build.build(spark, settings, catalog, SET, f"v1.{number}", by="benchmark", notes="all")
+            made = build.build(spark, lake, catalog, SET, f"v1.{number}", by="benchmark", notes="all")
             times["by contract"].append(time.monotonic() - begun)
         for name, seconds in times.items():
             print(f"{name}: {', '.join(f'{second:.1f}' for second in seconds)} s")
         print(f"ratio {times['by contract'][-1] / times['by hand'][-1]:.2f}")
-        ours = set_table.read(settings, made, ["record_key", *SET.features.names, "label"])
+        ours = set_table.read(lake, made, ["record_key", *SET.features.names, "label"])
         theirs = spark.read.format("delta").load(f"{folder}/by_hand_1").select(*ours.column_names).toArrow()
         order = [("record_key", "ascending")]
         same = ours.sort_by(order).cast(theirs.schema).equals(theirs.sort_by(order).cast(theirs.schema))

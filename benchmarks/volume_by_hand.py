@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from volume_files import HEAP, timed
 
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse.spark.session import spark_options
 
@@ -72,7 +73,7 @@ class Job:
 
 def session(*, tuned: bool) -> SparkSession:
     """A session with Delta's defaults; ``tuned``: whose logs of tables are read by two tasks."""
-    options = {name: value for name, value in spark_options(Settings()).items() if name in _BY_HAND}
+    options = {name: value for name, value in spark_options(Lake(Settings())).items() if name in _BY_HAND}
     options |= {"spark.driver.memory": HEAP, "spark.sql.shuffle.partitions": "8", "spark.ui.showConsoleProgress": "false"}
     if tuned:
         options["spark.databricks.delta.snapshotPartitions"] = "2"  # by default 50 tasks read the log of a table

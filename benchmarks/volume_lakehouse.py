@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from volume_files import FIRST, HEAP, generate, timed
 
 from lakehouse.contracts import load_catalog
+from lakehouse.lake import Lake
 from lakehouse.orchestration.execution.in_process import local_instance
 from lakehouse.orchestration.execution.replay import Replay
 from lakehouse.settings import Settings
@@ -100,18 +101,18 @@ def replay_of(root: Path, landing: Path, start: date, instance: dg.DagsterInstan
     :param without: lines that the contract of the source lacks.
     """
     readings = READINGS.format(folder="", start=start, first=FIRST).replace(without, "")
-    settings, catalog = new_lake(root, landing, {"readings": readings, "consumption": _METRIC})
-    return Replay(settings, catalog, "readings", instance)
+    lake, catalog = new_lake(root, landing, {"readings": readings, "consumption": _METRIC})
+    return Replay(lake, catalog, "readings", instance)
 
 
-def new_lake(root: Path, landing: Path, contracts: Mapping[str, str]) -> tuple[Settings, Catalog]:
+def new_lake(root: Path, landing: Path, contracts: Mapping[str, str]) -> tuple[Lake, Catalog]:
     """The settings and the catalog of a lake with some contracts, given by the names of their files."""
     folder = root / "contracts"
     folder.mkdir(parents=True)
     for name, text in contracts.items():
         (folder / f"{name}.yaml").write_text(text)
-    settings = Settings(root=str(root), landing=str(landing), contracts=folder, bundled_contracts=False, spark_memory=HEAP)
-    return settings, load_catalog(folder, bundled=False)
+    lake = Lake(Settings(root=str(root), landing=str(landing), contracts=folder, bundled_contracts=False, spark_memory=HEAP))
+    return lake, load_catalog(folder, bundled=False)
 
 
 def main() -> None:

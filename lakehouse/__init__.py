@@ -24,4 +24,4 @@ def run(contract: str | Path, files: Iterable[str | Path]) -> SingleRun:
     from lakehouse.project import deployed_source  # noqa: PLC0415
 
     meant = deployed_source.of(contract)
-    return single_run.run_files(meant.settings, meant.catalog, meant.dataset, [Path(file) for file in files])
+    return single_run.run_files(meant.lake, meant.catalog, meant.dataset, [Path(file) for file in files])

@@ -11,7 +11,7 @@ from lakehouse.contracts.series import Series
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _LAYERS = ("bronze", "silver", "gold", "live", "scores", "ops")
 _KEYS = "_keys"
@@ -73,9 +73,9 @@ class LakeTable:
     def __str__(self) -> str:
         return f"{self.layer}/{self.name}"
 
-    def path(self, settings: Settings) -> str:
+    def path(self, lake: Lake) -> str:
         """The address of the table."""
-        return settings.table(self.layer, self.name)
+        return lake.address(self.layer, self.name)
 
 
 def tables(catalog: Catalog) -> list[LakeTable]:

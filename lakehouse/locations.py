@@ -16,57 +16,57 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric_sources import MetricSource
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
-def bronze(settings: Settings, source: str) -> str:
+def bronze(lake: Lake, source: str) -> str:
     """The rows of a source as they were delivered."""
-    return settings.table("bronze", source)
+    return lake.address("bronze", source)
 
 
-def decisions(settings: Settings, source: str) -> str:
+def decisions(lake: Lake, source: str) -> str:
     """The decisions of stewards about rows of a source."""
-    return settings.table("bronze", f"{source}_decisions")
+    return lake.address("bronze", f"{source}_decisions")
 
 
-def history_admissions(settings: Settings, source: str) -> str:
+def history_admissions(lake: Lake, source: str) -> str:
     """The files whose rows a backfill's runner has admitted as history."""
-    return settings.table("bronze", f"{source}_admissions")
+    return lake.address("bronze", f"{source}_admissions")
 
 
-def late_decisions(settings: Settings, source: str) -> str:
+def late_decisions(lake: Lake, source: str) -> str:
     """The decisions of stewards about rows of a source that came too late for a metric."""
-    return settings.table("bronze", f"{source}_late_decisions")
+    return lake.address("bronze", f"{source}_late_decisions")
 
 
-def redactions(settings: Settings, source: str) -> str:
+def redactions(lake: Lake, source: str) -> str:
     """The values of a source that were redacted."""
-    return settings.table("bronze", f"{source}_redactions")
+    return lake.address("bronze", f"{source}_redactions")
 
 
-def readings(settings: Settings, source: str) -> str:
+def readings(lake: Lake, source: str) -> str:
     """The rows of a source that were parsed again with another result."""
-    return settings.table("bronze", f"{source}_readings")
+    return lake.address("bronze", f"{source}_readings")
 
 
-def silver(settings: Settings, source: str) -> str:
+def silver(lake: Lake, source: str) -> str:
     """The current row of every key of a source; all rows under ``append``."""
-    return settings.table("silver", source)
+    return lake.address("silver", source)
 
 
-def silver_newest(settings: Settings, source: str) -> str:
+def silver_newest(lake: Lake, source: str) -> str:
     """The newest row of every key of a source under ``append``."""
-    return settings.table("silver", f"{source}_newest")
+    return lake.address("silver", f"{source}_newest")
 
 
-def silver_of(settings: Settings, contract: SourceContract) -> str:
+def silver_of(lake: Lake, contract: SourceContract) -> str:
     """The silver table that a contract describes: of a source, or of the newest rows of its keys."""
-    return settings.table("silver", contract.silver_table)
+    return lake.address("silver", contract.silver_table)
 
 
-def silver_read(settings: Settings, metric: MetricContract) -> str:
+def silver_read(lake: Lake, metric: MetricContract) -> str:
     """The silver table that a metric is computed from; for several sources, the table of the first one."""
-    return settings.table("silver", silver_name(metric))
+    return lake.address("silver", silver_name(metric))
 
 
 def silver_name(metric: MetricContract) -> str:
@@ -74,254 +74,254 @@ def silver_name(metric: MetricContract) -> str:
     return next((entry.silver for entry in metric.read), metric.source)
 
 
-def every_silver_read(settings: Settings, metric: MetricContract) -> dict[str, str]:
+def every_silver_read(lake: Lake, metric: MetricContract) -> dict[str, str]:
     """The silver tables that a metric is computed from, by name, in the order of its sources."""
-    return {entry.silver: silver_read_of(settings, entry) for entry in metric.read}
+    return {entry.silver: silver_read_of(lake, entry) for entry in metric.read}
 
 
-def silver_read_of(settings: Settings, entry: MetricSource) -> str:
+def silver_read_of(lake: Lake, entry: MetricSource) -> str:
     """The silver table that a metric reads of one of its sources."""
-    return settings.table("silver", entry.silver)
+    return lake.address("silver", entry.silver)
 
 
-def intervals(settings: Settings, source: str) -> str:
+def intervals(lake: Lake, source: str) -> str:
     """The intervals of every key of a dimension."""
-    return settings.table("silver", f"{source}_intervals")
+    return lake.address("silver", f"{source}_intervals")
 
 
-def changes_by_key(settings: Settings, source: str) -> str:
+def changes_by_key(lake: Lake, source: str) -> str:
     """The changes of a dimension in silver, by key."""
-    return settings.table("ops", f"{source}_by_key")
+    return lake.address("ops", f"{source}_by_key")
 
 
-def fact_index(settings: Settings, silver: str, on: Sequence[str]) -> str:
+def fact_index(lake: Lake, silver: str, on: Sequence[str]) -> str:
     """The event days of the facts of a silver table, by the columns on which a metric joins them."""
-    return settings.table("ops", fact_index_name(silver, on))
+    return lake.address("ops", fact_index_name(silver, on))
 
 
-def quarantine(settings: Settings, source: str) -> str:
+def quarantine(lake: Lake, source: str) -> str:
     """The rows of a source that wait, or have waited, for a steward's decision."""
-    return settings.table("silver", f"{source}_quarantine")
+    return lake.address("silver", f"{source}_quarantine")
 
 
-def late_rows(settings: Settings, source: str) -> str:
+def late_rows(lake: Lake, source: str) -> str:
     """The rows of a source that came too late for a window of a metric, and the action taken."""
-    return settings.table("silver", f"{source}_late")
+    return lake.address("silver", f"{source}_late")
 
 
-def late_deliveries(settings: Settings, source: str) -> str:
+def late_deliveries(lake: Lake, source: str) -> str:
     """The numbers of rows of each delivery of a source on time and late, by metric."""
-    return settings.table("ops", f"{source}_late_deliveries")
+    return lake.address("ops", f"{source}_late_deliveries")
 
 
-def late_outputs(settings: Settings) -> str:
+def late_outputs(lake: Lake) -> str:
     """The deliveries whose late rows were sent to the topic of a metric."""
-    return settings.table("ops", "late_outputs")
+    return lake.address("ops", "late_outputs")
 
 
-def gold(settings: Settings, series: Series) -> str:
+def gold(lake: Lake, series: Series) -> str:
     """The published numbers of a series, with all their revisions."""
-    return settings.table("gold", series.name)
+    return lake.address("gold", series.name)
 
 
-def is_gold(settings: Settings, path: str) -> bool:
+def is_gold(lake: Lake, path: str) -> bool:
     """Whether ``path`` is the address of a table of numbers."""
-    return path.startswith(settings.table("gold", ""))
+    return path.startswith(lake.address("gold", ""))
 
 
-def gold_of(settings: Settings, metric: str, kind: Kind) -> str:
+def gold_of(lake: Lake, metric: str, kind: Kind) -> str:
     """The published numbers of a metric, given by the name of its daily table, for a kind of period."""
-    return settings.table("gold", f"{metric}{kind.suffix}")
+    return lake.address("gold", f"{metric}{kind.suffix}")
 
 
-def candidates(settings: Settings, series: Series) -> str:
+def candidates(lake: Lake, series: Series) -> str:
     """The numbers of a series that are not published because a check failed or a sign-off is missing."""
-    return settings.table("gold", f"{series.name}_candidates")
+    return lake.address("gold", f"{series.name}_candidates")
 
 
-def live(settings: Settings, metric: str) -> str:
+def live(lake: Lake, metric: str) -> str:
     """The numbers of a metric's speed layer."""
-    return settings.table("live", metric)
+    return lake.address("live", metric)
 
 
-def live_checkpoints(settings: Settings, metric: str) -> str:
+def live_checkpoints(lake: Lake, metric: str) -> str:
     """The folder with the checkpoints of a metric's stream; no table."""
-    return f"{settings.root}/live/_checkpoints/{metric}"
+    return f"{lake.root}/live/_checkpoints/{metric}"
 
 
-def live_batches(settings: Settings) -> str:
+def live_batches(lake: Lake) -> str:
     """The rows that each batch of the streams has read."""
-    return settings.table("ops", "live_batches")
+    return lake.address("ops", "live_batches")
 
 
-def reconciliations(settings: Settings) -> str:
+def reconciliations(lake: Lake) -> str:
     """The comparisons of live with published numbers."""
-    return settings.table("ops", "reconciliations")
+    return lake.address("ops", "reconciliations")
 
 
-def key_log(settings: Settings, source: str) -> str:
+def key_log(lake: Lake, source: str) -> str:
     """The claims of a source's Bronze rows about record keys, and whether each row was admitted."""
-    return settings.table("ops", f"{source}_keys")
+    return lake.address("ops", f"{source}_keys")
 
 
-def dispositions(settings: Settings, source: str) -> str:
+def dispositions(lake: Lake, source: str) -> str:
     """The disposition of each row of a source's Bronze table."""
-    return settings.table("ops", f"{source}_dispositions")
+    return lake.address("ops", f"{source}_dispositions")
 
 
-def judgement_history(settings: Settings, source: str) -> str:
+def judgement_history(lake: Lake, source: str) -> str:
     """The admission results of a source's rows that a rebuild replaced."""
-    return settings.table("ops", f"{source}_overruled")
+    return lake.address("ops", f"{source}_overruled")
 
 
-def ingestions(settings: Settings) -> str:
+def ingestions(lake: Lake) -> str:
     """The deliveries of files: ingested into Bronze, delivered before, or held."""
-    return settings.table("ops", "ingestions")
+    return lake.address("ops", "ingestions")
 
 
-def applied_inputs(settings: Settings) -> str:
+def applied_inputs(lake: Lake) -> str:
     """The ingestions, decisions and rebuild requests that silver contains, by event day."""
-    return settings.table("ops", "applications")
+    return lake.address("ops", "applications")
 
 
-def journal(settings: Settings) -> str:
+def journal(lake: Lake) -> str:
     """The second copy of what no other table contains, such as decisions."""
-    return settings.table("ops", "journal")
+    return lake.address("ops", "journal")
 
 
-def rebuild_requests(settings: Settings) -> str:
+def rebuild_requests(lake: Lake) -> str:
     """The requests to evaluate event days again and rebuild them."""
-    return settings.table("ops", "operations")
+    return lake.address("ops", "operations")
 
 
-def audit_log(settings: Settings) -> str:
+def audit_log(lake: Lake) -> str:
     """The changes of silver that late rows caused."""
-    return settings.table("ops", "late_arrival_audit")
+    return lake.address("ops", "late_arrival_audit")
 
 
-def audit_notifications(settings: Settings) -> str:
+def audit_notifications(lake: Lake) -> str:
     """The changes of silver about which all consumers were notified."""
-    return settings.table("ops", "audit_notifications")
+    return lake.address("ops", "audit_notifications")
 
 
-def failed_checks(settings: Settings) -> str:
+def failed_checks(lake: Lake) -> str:
     """The checks of Bronze and silver that fail."""
-    return settings.table("ops", "failed_checks")
+    return lake.address("ops", "failed_checks")
 
 
-def failed_numbers(settings: Settings) -> str:
+def failed_numbers(lake: Lake) -> str:
     """The numbers that cannot be computed from their rows."""
-    return settings.table("ops", "failed_numbers")
+    return lake.address("ops", "failed_numbers")
 
 
-def restatements(settings: Settings) -> str:
+def restatements(lake: Lake) -> str:
     """The version of its input up to which each series was restated."""
-    return settings.table("ops", "restatements")
+    return lake.address("ops", "restatements")
 
 
-def publications(settings: Settings) -> str:
+def publications(lake: Lake) -> str:
     """The publications of all series."""
-    return settings.table("ops", "publications")
+    return lake.address("ops", "publications")
 
 
-def restatement_reports(settings: Settings) -> str:
+def restatement_reports(lake: Lake) -> str:
     """The reports of the publications that restated numbers."""
-    return settings.table("ops", "restatement_reports")
+    return lake.address("ops", "restatement_reports")
 
 
-def input_sets(settings: Settings) -> str:
+def input_sets(lake: Lake) -> str:
     """The sets of inputs that published numbers were computed from."""
-    return settings.table("ops", "inputs")
+    return lake.address("ops", "inputs")
 
 
-def rejected_candidates(settings: Settings) -> str:
+def rejected_candidates(lake: Lake) -> str:
     """The candidates that were rejected instead of published."""
-    return settings.table("ops", "dropped")
+    return lake.address("ops", "dropped")
 
 
-def promotion_log(settings: Settings) -> str:
+def promotion_log(lake: Lake) -> str:
     """The promotions of dataset versions."""
-    return settings.table("ops", "moves")
+    return lake.address("ops", "moves")
 
 
-def contract_archive(settings: Settings) -> str:
+def contract_archive(lake: Lake) -> str:
     """The text of every contract version under which numbers were published."""
-    return settings.table("ops", "contracts")
+    return lake.address("ops", "contracts")
 
 
-def notices(settings: Settings) -> str:
+def notices(lake: Lake) -> str:
     """The notices to consumers, and which of them were delivered."""
-    return settings.table("ops", "notices")
+    return lake.address("ops", "notices")
 
 
-def alerts(settings: Settings) -> str:
+def alerts(lake: Lake) -> str:
     """The changes of the state of alerts."""
-    return settings.table("ops", "alerts")
+    return lake.address("ops", "alerts")
 
 
-def backfills(settings: Settings) -> str:
+def backfills(lake: Lake) -> str:
     """The plans of backfills."""
-    return settings.table("ops", "backfills")
+    return lake.address("ops", "backfills")
 
 
-def backfill_events(settings: Settings) -> str:
+def backfill_events(lake: Lake) -> str:
     """The events of the chunks of each backfill."""
-    return settings.table("ops", "backfill_events")
+    return lake.address("ops", "backfill_events")
 
 
-def unread_rows(settings: Settings) -> str:
+def unread_rows(lake: Lake) -> str:
     """The table of the rows that could not be read, per delivered file."""
-    return settings.table("ops", "unread_rows")
+    return lake.address("ops", "unread_rows")
 
 
-def missing_inputs(settings: Settings) -> str:
+def missing_inputs(lake: Lake) -> str:
     """The missing inputs of the sources that the sensors report."""
-    return settings.table("ops", "missing_inputs")
+    return lake.address("ops", "missing_inputs")
 
 
-def stream_gaps(settings: Settings) -> str:
+def stream_gaps(lake: Lake) -> str:
     """The messages of the sources' topics that were lost before they were read, and who has accepted the loss."""
-    return settings.table("ops", "stream_gaps")
+    return lake.address("ops", "stream_gaps")
 
 
-def watermarks(settings: Settings) -> str:
+def watermarks(lake: Lake) -> str:
     """The changes of the sources' watermarks."""
-    return settings.table("ops", "watermarks")
+    return lake.address("ops", "watermarks")
 
 
-def watermark_keys(settings: Settings) -> str:
+def watermark_keys(lake: Lake) -> str:
     """The state of the keys for the event-time watermark of a source."""
-    return settings.table("ops", "watermark_keys")
+    return lake.address("ops", "watermark_keys")
 
 
-def event_watermarks(settings: Settings) -> str:
+def event_watermarks(lake: Lake) -> str:
     """The decisions about the greatest lateness that the sources' event-time watermarks expect."""
-    return settings.table("ops", "event_watermarks")
+    return lake.address("ops", "event_watermarks")
 
 
-def corrections(settings: Settings) -> str:
+def corrections(lake: Lake) -> str:
     """The corrections that people have proposed, approved, rejected and entered."""
-    return settings.table("ops", "corrections")
+    return lake.address("ops", "corrections")
 
 
-def reverts(settings: Settings) -> str:
+def reverts(lake: Lake) -> str:
     """The periods that people have reverted to an earlier revision, and their release."""
-    return settings.table("ops", "reverts")
+    return lake.address("ops", "reverts")
 
 
-def snapshots(settings: Settings) -> str:
+def snapshots(lake: Lake) -> str:
     """The sets of inputs that people have named."""
-    return settings.table("ops", "snapshots")
+    return lake.address("ops", "snapshots")
 
 
-def stages(settings: Settings) -> str:
+def stages(lake: Lake) -> str:
     """The stages: changed inputs that were computed apart from the tables, and their outcome."""
-    return settings.table("ops", "stages")
+    return lake.address("ops", "stages")
 
 
-def tokens(settings: Settings) -> str:
+def tokens(lake: Lake) -> str:
     """The hashes of the API tokens."""
-    return settings.table("ops", "tokens")
+    return lake.address("ops", "tokens")
 
 
 def fact_index_name(silver: str, on: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyarrow import fs
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _S3A = "spark.hadoop.fs.s3a"
 
@@ -32,9 +32,9 @@ class S3:
     token: str | None
 
     @classmethod
-    def of(cls, settings: Settings) -> S3:
+    def of(cls, lake: Lake) -> S3:
         """The connection that the settings and the environment describe."""
-        given = {name.lower().removeprefix("aws_"): value for name, value in settings.storage_options.items()}
+        given = {name.lower().removeprefix("aws_"): value for name, value in lake.storage_options.items()}
 
         def option(*names: str) -> str | None:
             stated = [given.get(name) for name in names]
@@ -73,26 +73,26 @@ class S3:
         return fs.S3FileSystem(**{name: value for name, value in options.items() if value is not None})
 
 
-def remove_folder(settings: Settings, address: str) -> None:
+def remove_folder(lake: Lake, address: str) -> None:
     """Remove a folder with its content, on a local disk or in a store; without effect if it does not exist."""
-    system, path = _located(settings, address)
+    system, path = _located(lake, address)
     if system.get_file_info(path).type is fs.FileType.Directory:
         system.delete_dir(path)
 
 
-def write_text(settings: Settings, address: str, text: str) -> None:
+def write_text(lake: Lake, address: str, text: str) -> None:
     """Write a file, on a local disk including its parent folders, or in a store; an existing file is replaced."""
-    system, path = _located(settings, address)
+    system, path = _located(lake, address)
     if isinstance(system, fs.LocalFileSystem):
         system.create_dir(path.rpartition("/")[0], recursive=True)
     with system.open_output_stream(path) as stream:
         stream.write(text.encode())
 
 
-def _located(settings: Settings, address: str) -> tuple[fs.FileSystem, str]:
+def _located(lake: Lake, address: str) -> tuple[fs.FileSystem, str]:
     """The file system of an address, and the path in it."""
     if is_s3(address):
-        return S3.of(settings).file_system(), address.partition("://")[2]
+        return S3.of(lake).file_system(), address.partition("://")[2]
     if "://" in address:
         located: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(address)
         return located
@@ -104,6 +104,6 @@ def is_s3(address: str) -> bool:
     return address.startswith(("s3://", "s3a://"))
 
 
-def is_used(settings: Settings) -> bool:
+def is_used(lake: Lake) -> bool:
     """Whether tables or landing files are in such a store."""
-    return is_s3(settings.root) or is_s3(settings.landing or "")
+    return is_s3(lake.root) or is_s3(lake.settings.landing or "")

@@ -1,20 +1,19 @@
-"""The settings of a deployment: where its data is, which Spark runs it, and which clock it uses.
+"""The settings of a deployment: where its data is, which Spark runs it, and when its jobs run.
 
 Each setting is an environment variable with the prefix ``LAKEHOUSE_``, or a line of a ``.env`` file in the working folder. The
-needs of a *dataset* are in its contract, not here. Product code never assigns to settings: code that needs other values makes a
-copy, for another clock with :meth:`Settings.with_clock`.
+needs of a *dataset* are in its contract, not here. Below the frames, code takes a :class:`lakehouse.lake.Lake` instead.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from datetime import datetime, timezone
+from datetime import datetime  # noqa: TC003 (pydantic reads annotations)
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, field_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 from lakehouse.calendar import cron
@@ -32,21 +31,6 @@ CHAT_FORM = "chat+"
 #: Schedules that Dagster knows by name.
 _CRON_NAMES = {"@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"}
 _CRON_WORDS = r"\b(?:sun|mon|tue|wed|thu|fri|sat|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)\b"
-
-
-class SimulatedClock:
-    """A clock that shows the moment it was last set to; a replay sets it to the end of each arrival day."""
-
-    def __init__(self, moment: datetime) -> None:
-        self._moment = moment
-
-    def set(self, moment: datetime) -> None:
-        """Set the clock to ``moment``, with a time zone; it may be earlier than the present one."""
-        self._moment = moment
-
-    def now(self) -> datetime:
-        """The moment that the clock shows."""
-        return self._moment
 
 
 class InvalidSettingsError(LakehouseError, ValueError):
@@ -138,8 +122,6 @@ class Settings(BaseSettings):
     ivy_settings: Path | None = Field(None, description="Ivy settings file for a Maven mirror.")
     storage_options: dict[str, str] = Field(default_factory=dict, description="delta-rs options for an object store.")
 
-    _clock: SimulatedClock | None = PrivateAttr(None)
-
     def __init__(self, **values: Any) -> None:
         try:
             super().__init__(**values)
@@ -229,30 +211,6 @@ class Settings(BaseSettings):
             msg = "needs a zone, as in 2024-01-01T06:00:00Z"
             raise ValueError(msg)
         return value
-
-    def clock(self) -> datetime:
-        """The current time: from the clock that was passed in, else ``LAKEHOUSE_NOW``, else the real time in UTC."""
-        if self._clock is not None:
-            return self._clock.now()
-        return self.now or datetime.now(timezone.utc)
-
-    def with_clock(self, clock: SimulatedClock) -> Settings:
-        """A copy that uses ``clock``, as do later copies of the copy; the original is unchanged."""
-        copy = self.model_copy()
-        copy._clock = clock  # noqa: SLF001 (a copy of our own)
-        return copy
-
-    def table(self, layer: str, name: str) -> str:
-        """The address of one table; ``layer`` is bronze, silver, gold or ops."""
-        return f"{self.root}/{layer}/{name}"
-
-    def stage(self, name: str) -> Settings:
-        """The settings of a stage's own lake, with its landing folder, tables and operational tables."""
-        return self.model_copy(update={"root": f"{self.root}/stages/{name}", "landing": None})
-
-    def landing_of(self, dataset: str) -> str:
-        """The folder or URI below which the files of ``dataset`` arrive."""
-        return self.landing or f"{self.root}/landing/{dataset}"
 
 
 def _variable(name: str) -> str:

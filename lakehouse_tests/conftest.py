@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse_tests.support import shared_spark
 from lakehouse_tests.support.cli import inherited
-from lakehouse_tests.support.lake_settings import lake_settings, without_retention
+from lakehouse_tests.support.lake_settings import lake_in, without_retention
 from lakehouse_tests.support.laws import is_proof
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def spark(spark_remote: dict[str, str]) -> Iterator[SparkSession]:
     from lakehouse.spark.session import spark_options  # noqa: PLC0415
 
     remote = spark_remote.get("LAKEHOUSE_SPARK_REMOTE")
-    options = spark_options(Settings(spark_remote=remote)) if remote else shared_spark.driver_options()
+    options = spark_options(Lake(Settings(spark_remote=remote))) if remote else shared_spark.driver_options()
     builder = SparkSession.builder
     for name, value in options.items():
         builder = builder.config(name, value)
@@ -67,12 +68,12 @@ def _runs_use_the_spark_of_their_test(request: pytest.FixtureRequest, monkeypatc
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def lake(tmp_path: Path) -> Lake:
     """An empty lake and landing folder, at a fixed time."""
-    return lake_settings(tmp_path)
+    return lake_in(tmp_path)
 
 
 @pytest.fixture
-def no_retention(settings: Settings) -> Settings:
+def no_retention(lake: Lake) -> Lake:
     """An empty lake whose removed files may be deleted at once."""
-    return without_retention(settings)
+    return without_retention(lake)

@@ -35,14 +35,14 @@ def test_only_a_source_under_append_has_a_table_of_newest_rows() -> None:
     assert "silver/events_newest" not in {f"{one}" for one in lake_tables.tables(Catalog({"events": contract()}, {}))}
 
 
-def test_each_table_is_there_once_and_at_its_address(settings) -> None:
+def test_each_table_is_there_once_and_at_its_address(lake) -> None:
     catalog = load_catalog(None)
     tables = lake_tables.tables(catalog)
     assert len({f"{table}" for table in tables}) == len(tables)
-    addresses = {table.path(settings) for table in tables}
+    addresses = {table.path(lake) for table in tables}
     for daily in map(Series, catalog.metrics.values()):
         for series in (daily, *daily.rollups):
-            assert {locations.gold(settings, series), locations.candidates(settings, series)} <= addresses
+            assert {locations.gold(lake, series), locations.candidates(lake, series)} <= addresses
     assert [table.name for table in tables if table.silver_of] == sorted(catalog.sources)
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import json
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 import lakehouse
-from lakehouse.settings import InvalidSettingsError, Settings, SimulatedClock
+from lakehouse.settings import InvalidSettingsError, Settings
 
 
 def test_alerts_go_to_the_log_by_default(monkeypatch) -> None:
@@ -45,17 +44,6 @@ def test_anything_else_is_answered_with_what_to_write(monkeypatch, text: str) ->
     monkeypatch.setenv("LAKEHOUSE_ALERT_TARGETS", text)
     with pytest.raises(InvalidSettingsError, match=r'write a JSON list such as \["log", "file:/path/alerts.jsonl"'):
         Settings()
-
-
-def test_the_time_is_that_of_the_clock_passed_in_else_the_fixed_one_else_the_real_one() -> None:
-    fixed = datetime(2024, 1, 1, tzinfo=timezone.utc)
-    settings, clock = Settings(now=fixed), SimulatedClock(fixed)
-    replayed = settings.with_clock(clock)
-    copy = replayed.model_copy(update={"root": "elsewhere"})
-    clock.set(fixed + timedelta(days=1))
-    assert replayed.clock() == copy.clock() == fixed + timedelta(days=1)
-    assert settings.clock() == fixed, "the settings that it was passed to are a copy"
-    assert abs(Settings(now=None).clock() - datetime.now(timezone.utc)) < timedelta(minutes=1)
 
 
 def test_no_module_assigns_to_settings() -> None:

@@ -20,7 +20,6 @@ from lakehouse import locations
 from lakehouse.calendar.days import arrived_at
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions import checks as dispositions_checks
 from lakehouse.lateness.rules import exceeds
 from lakehouse.ledger import ingestions, unread_rows
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.publication import Freshness
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.quality.source_checks import FilledCounts
-    from lakehouse.settings import Settings
 
 FRESH, REVIEWED = "arrivals_are_fresh", "reviews_in_time"
 _ALWAYS = {
@@ -61,35 +60,35 @@ def source_check_names(contract: SourceContract) -> dict[str, str]:
     return {**({FRESH: fresh} if fresh else {}), REVIEWED: "No quarantined row of any day is past its review deadline."}
 
 
-def time_dependent_checks(settings: Settings, contract: SourceContract) -> list[str]:
+def time_dependent_checks(lake: Lake, contract: SourceContract) -> list[str]:
     """The checks whose result may change as time passes: none without a freshness rule if no row was ever quarantined."""
-    table = table_io.open_table(locations.quarantine(settings, contract.dataset), settings.storage_options)
+    table = table_io.open_table(locations.quarantine(lake, contract.dataset), lake.storage_options)
     quarantined = table is not None and table_io.rows_at_most(table, {}) > 0
     return [name for name in source_check_names(contract) if name == FRESH or quarantined]
 
 
-def check_bronze(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
+def check_bronze(lake: Lake, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
     """Every check on each arrival day."""
-    settings = with_table_cache(settings)
-    source, options = contract.dataset, settings.storage_options
-    entries = ingestions.all_of(settings, source)
-    table = table_io.open_table(locations.bronze(settings, source), options)
+    lake = lake.cached()
+    source, options = contract.dataset, lake.storage_options
+    entries = ingestions.all_of(lake, source)
+    table = table_io.open_table(locations.bronze(lake, source), options)
     outcomes = source_checks.check_schema(table, arrow_schema(bronze_columns(contract)), days)
     where = {"arrival_date": list(days)}
     in_bronze, malformed, claims = Counter[date](), Counter[date](), Counter[date]()
-    for rows in table_io.pieces(locations.bronze(settings, source), ["arrival_date", "malformed_reason"], where, options):
+    for rows in table_io.pieces(locations.bronze(lake, source), ["arrival_date", "malformed_reason"], where, options):
         in_bronze += source_checks.row_counts(rows, "arrival_date")
         malformed += source_checks.row_counts(rows, "arrival_date", of="malformed_reason")
-    for log in table_io.pieces(locations.key_log(settings, source), ["arrival_date", "kind"], where, options):
+    for log in table_io.pieces(locations.key_log(lake, source), ["arrival_date", "kind"], where, options):
         claims += source_checks.row_counts(log.filter(pc.not_equal(log["kind"], "retire")), "arrival_date")
     held = ingestions.still_held(entries)
-    outcomes += dispositions_checks.check_rows(settings, contract, in_bronze, days)
-    outcomes += check_source_rules(settings, contract, days)
+    outcomes += dispositions_checks.check_rows(lake, contract, in_bronze, days)
+    outcomes += check_source_rules(lake, contract, days)
     for day in sorted(days):
         read = sum(entry.rows for entry in entries if entry.arrival_date == day and entry.status == "ingested")
         numbers = {"rows_read": read, "rows_in_bronze": in_bronze[day], "claims": claims[day], "malformed": malformed[day]}
         ids = [entry.ingestion_id for entry in entries if entry.arrival_date == day] if malformed[day] else []
-        reason = unread_rows.first_reason(settings, source, ids)
+        reason = unread_rows.first_reason(lake, source, ids)
         outcomes.append(_check_malformed(contract, day, malformed[day], in_bronze[day], reason))
         balanced = read == in_bronze[day] == claims[day] + malformed[day]
         outcomes.append(CheckResult("rows_accounted", day, balanced, numbers, None if balanced else "materialize the day again"))
@@ -99,17 +98,17 @@ def check_bronze(settings: Settings, contract: SourceContract, days: Collection[
     return source_checks.with_severities(contract, outcomes)
 
 
-def check_source_rules(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
+def check_source_rules(lake: Lake, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
     """The contract's rules on the rows of each arrival day together: how many arrive, and the shares of NULLs."""
-    entries = ingestions.all_of(settings, contract.dataset)
-    return [*_check_row_counts(contract, entries, days), *_check_nulls(settings, contract, days)]
+    entries = ingestions.all_of(lake, contract.dataset)
+    return [*_check_row_counts(contract, entries, days), *_check_nulls(lake, contract, days)]
 
 
-def check_source(settings: Settings, contract: SourceContract) -> list[CheckResult]:
+def check_source(lake: Lake, contract: SourceContract) -> list[CheckResult]:
     """Every check on the source as it is now; the day of an outcome is today."""
-    settings = with_table_cache(settings)
-    fresh = [_check_freshness(settings, contract, contract.freshness)] if contract.freshness else []
-    return source_checks.with_severities(contract, [*fresh, _check_reviews(settings, contract)])
+    lake = lake.cached()
+    fresh = [_check_freshness(lake, contract, contract.freshness)] if contract.freshness else []
+    return source_checks.with_severities(contract, [*fresh, _check_reviews(lake, contract)])
 
 
 @dataclass(frozen=True)
@@ -150,13 +149,13 @@ def _check_malformed(contract: SourceContract, day: date, malformed: int, rows: 
     return CheckResult("malformed_tolerated", day, passed, numbers, None if passed else why, warns=rule.severity == "warn")
 
 
-def _check_nulls(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
+def _check_nulls(lake: Lake, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
     names = list(contract.quality.nulls)
     if not names:
         return []
-    path, columns = locations.bronze(settings, contract.dataset), ["arrival_date", "change_op", "malformed_reason", *names]
+    path, columns = locations.bronze(lake, contract.dataset), ["arrival_date", "change_op", "malformed_reason", *names]
     counts: dict[str, FilledCounts] = {name: (Counter(), Counter()) for name in names}
-    for rows in table_io.pieces(path, columns, {"arrival_date": days}, settings.storage_options):
+    for rows in table_io.pieces(path, columns, {"arrival_date": days}, lake.storage_options):
         sound = rows.filter(pc.and_(pc.is_null(rows["malformed_reason"]), pc.not_equal(rows["change_op"], "delete")))
         for name, (total, filled) in counts.items():
             total.update(source_checks.row_counts(sound, "arrival_date"))
@@ -164,9 +163,9 @@ def _check_nulls(settings: Settings, contract: SourceContract, days: Collection[
     return source_checks.check_nulls(contract, days, counts, "records")
 
 
-def _check_freshness(settings: Settings, contract: SourceContract, rule: Freshness) -> CheckResult:
-    now, zone = settings.clock(), ZoneInfo(contract.clocks.timezone)
-    entries = ingestions.all_of(settings, contract.dataset)
+def _check_freshness(lake: Lake, contract: SourceContract, rule: Freshness) -> CheckResult:
+    now, zone = lake.now(), ZoneInfo(contract.clocks.timezone)
+    entries = ingestions.all_of(lake, contract.dataset)
     held = len(ingestions.still_held(entries))
     numbers: dict[str, Any] = {"files": 0, "files_held": held, "max_age_hours": _hours(rule.max_age)}
     arrivals = {
@@ -185,10 +184,10 @@ def _check_freshness(settings: Settings, contract: SourceContract, rule: Freshne
     return CheckResult(FRESH, now.date(), passed, numbers, None if passed else advice, warns=rule.severity == "warn")
 
 
-def _check_reviews(settings: Settings, contract: SourceContract) -> CheckResult:
-    path, columns = locations.quarantine(settings, contract.dataset), ["quarantine_since", "quarantine_review_by"]
+def _check_reviews(lake: Lake, contract: SourceContract) -> CheckResult:
+    path, columns = locations.quarantine(lake, contract.dataset), ["quarantine_since", "quarantine_review_by"]
     where = {"quarantine_status": [QuarantineStatus.OPEN.value]}
-    return reviews(contract.dataset, table_io.read(path, columns, where, settings.storage_options), settings.clock())
+    return reviews(contract.dataset, table_io.read(path, columns, where, lake.storage_options), lake.now())
 
 
 def reviews(source: str, waiting: pa.Table | None, now: datetime) -> CheckResult:

@@ -24,7 +24,6 @@ from lakehouse.bronze import pending_files, run_deliveries
 from lakehouse.bronze import table as bronze_table
 from lakehouse.bronze.landing import Fingerprint, LandingFile
 from lakehouse.delta.columns import bronze_columns
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions import account_tables, claims, readings, row_rules
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.lateness import watermark_per_key
@@ -44,11 +43,11 @@ if TYPE_CHECKING:
     from lakehouse.bronze.run_deliveries import RunDelivery
     from lakehouse.bronze.table import Deliveries
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 def judge(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     session: Callable[[], SparkSession],
     files: Sequence[DeliveredFile],
@@ -70,37 +69,37 @@ def judge(
         counts.clear()
         newest.clear()
         where = {"arrival_date": arrivals, "ingestion_id": set(ids)}
-        rows_judged = row_rules.judged(settings, contract, session, where)
+        rows_judged = row_rules.judged(lake, contract, session, where)
         for rows in pieces.counted("rows judged", rows_judged):
             _count(rows, counts, newest)
             yield key_log.claims(rows)
 
     if files:
-        key_log.append(settings, contract.dataset, ids, arrivals, claims_of)
+        key_log.append(lake, contract.dataset, ids, arrivals, claims_of)
     malformed = sum(of_ingestion["malformed"] for of_ingestion in counts.values())
-    account_tables.after_ingestions(settings, contract, files, malformed, redelivered)
+    account_tables.after_ingestions(lake, contract, files, malformed, redelivered)
     if malformed:
-        _record_unread(settings, contract, [file for file in files if counts[file.ingestion_id]["malformed"]])
+        _record_unread(lake, contract, [file for file in files if counts[file.ingestion_id]["malformed"]])
     # From the log: a stopped run may have judged the rows already, under another contract.
     every = [*ids, *(file.ingestion_id for file in redelivered)]
-    touched = claims.touched_days(settings, contract, every, {*arrivals, *redelivered.values()})
+    touched = claims.touched_days(lake, contract, every, {*arrivals, *redelivered.values()})
     touches = {name: {"touched_days": list(days), "touched_rows": list(days.values())} for name, days in touched.items()}
     return {name: {**counts[name], **newest[name], **touches[name]} for name in every}
 
 
-def _record_unread(settings: Settings, contract: SourceContract, files: Sequence[DeliveredFile]) -> None:
+def _record_unread(lake: Lake, contract: SourceContract, files: Sequence[DeliveredFile]) -> None:
     """Record the malformed rows of files by event day: numbers wait for them."""
     where = {"arrival_date": {file.arrival_date for file in files}, "ingestion_id": {file.ingestion_id for file in files}}
-    rows = readings.pieces(settings, contract.dataset, list(unread_rows.COLUMNS), where)
-    unread_rows.record(settings, unread_rows.count(contract.dataset, rows, settings.clock()))
+    rows = readings.pieces(lake, contract.dataset, list(unread_rows.COLUMNS), where)
+    unread_rows.record(lake, unread_rows.count(contract.dataset, rows, lake.now()))
 
 
-def schema_problem(settings: Settings, contract: SourceContract, session: Callable[[], SparkSession]) -> str | None:
+def schema_problem(lake: Lake, contract: SourceContract, session: Callable[[], SparkSession]) -> str | None:
     """Why Bronze cannot take rows of the contract as it is now; columns that are new in it are added."""
     source = contract.dataset
     try:
-        spark_commits.add_missing_columns(session, settings, locations.bronze(settings, source), bronze_columns(contract))
-        spark_commits.add_missing_columns(session, settings, locations.readings(settings, source), readings.columns(contract))
+        spark_commits.add_missing_columns(session, lake, locations.bronze(lake, source), bronze_columns(contract))
+        spark_commits.add_missing_columns(session, lake, locations.readings(lake, source), readings.columns(contract))
     except spark_commits.SchemaChangeError as problem:
         return str(problem)
     return None
@@ -154,14 +153,14 @@ class Ingest:
 
     def __init__(
         self,
-        settings: Settings,
+        lake: Lake,
         contract: SourceContract,
         session: Callable[[], SparkSession],
         run_id: str,
         expect: Callable[[int], None] = lambda _: None,
         backfill: str | None = None,
     ) -> None:
-        self._settings = with_table_cache(settings)
+        self._lake = lake.cached()
         self._contract = contract
         self._source = contract.dataset
         self._session, self._expect = session, expect
@@ -171,8 +170,8 @@ class Ingest:
     @cached_property
     def _contract_problem(self) -> str | None:
         """The reason why Bronze accepts no row of the contract, or None; computed when there is a new file."""
-        return contracts_in_use.problem_of_source(self._settings, self._contract) or schema_problem(
-            self._settings, self._contract, self._session
+        return contracts_in_use.problem_of_source(self._lake, self._contract) or schema_problem(
+            self._lake, self._contract, self._session
         )
 
     def day(self, day: date, only: Mapping[str, str] | None = None) -> DayReport:
@@ -185,8 +184,8 @@ class Ingest:
         :param only: the files that may be ingested, each with its state in landing; by default all files of the days.
         """
         self._restore_lost_rows()
-        entries = ingestions.all_of(self._settings, self._source)
-        listing = bronze_landing.listing_of_days(self._settings, self._contract, days)
+        entries = ingestions.all_of(self._lake, self._source)
+        listing = bronze_landing.listing_of_days(self._lake, self._contract, days)
         unseen = replace(listing, files=pending_files.unseen_files(listing.files, entries))
         reports = {day: DayReport() for day in sorted(days)}
         redelivered: list[Ingestion] = []
@@ -195,7 +194,7 @@ class Ingest:
         files: dict[str, LandingFile] = {}
         for day, report in reports.items():
             ready = self._ready(day, only, unseen, entries, report)
-            runs = run_deliveries.of_day(self._settings, self._contract, day)
+            runs = run_deliveries.of_day(self._lake, self._contract, day)
             for file, fingerprint, problem in self._readable(day, ready, report):
                 entry = self._entry(file, fingerprint, self._delivery_of(file, ready, runs))
                 if problem is None and entry.ingestion_id in known:
@@ -208,11 +207,11 @@ class Ingest:
                     known[entry.ingestion_id], files[entry.ingestion_id] = entry, file
             redelivered.extend(self._named_again(day, ready, entries))
             redelivered.extend(self._run_again(day, runs, entries, [*new, *redelivered]))
-        ingestions.record(self._settings, *(entry for report in reports.values() for entry in report.held))
+        ingestions.record(self._lake, *(entry for report in reports.values() for entry in report.held))
         for entry in self._ingested(new, files, redelivered, known):
             report = reports[entry.arrival_date]
             (report.ingested if entry.status == "ingested" else report.redelivered).append(entry)
-        watermark_per_key.advance(self._settings, self._contract)
+        watermark_per_key.advance(self._lake, self._contract)
         return reports
 
     def _restore_lost_rows(self) -> None:
@@ -220,25 +219,25 @@ class Ingest:
 
         :raises LostRowsError: naming the files that are no longer in landing, or have other content.
         """
-        settings, contract = self._settings, self._contract
-        if not contract.source.kafka and (lost := lost_rows.lost_deliveries(settings, self._source)):
-            listing = bronze_landing.listing_of_days(settings, contract, {entry.arrival_date for entry in lost})
+        lake, contract = self._lake, self._contract
+        if not contract.source.kafka and (lost := lost_rows.lost_deliveries(lake, self._source)):
+            listing = bronze_landing.listing_of_days(lake, contract, {entry.arrival_date for entry in lost})
             files = {file.name: file for file in listing.files}
             again: list[tuple[DeliveredFile, LandingFile]] = []
             for entry in lost:
                 file = files.get(entry.source_file)
-                if file and bronze_landing.fingerprint(settings, contract, file).ingestion_id == entry.ingestion_id:
+                if file and bronze_landing.fingerprint(lake, contract, file).ingestion_id == entry.ingestion_id:
                     again.append((_delivered(entry, entry.recorded_at), file))
             _LOG.warning("bronze/%s lacks %d ingested files: %d are read again from landing", self._source, len(lost), len(again))
             if again:
-                bronze_table.append(self._session, settings, contract, again, self._run_id)
-            if gone := lost_rows.lost_deliveries(settings, self._source):
+                bronze_table.append(self._session, lake, contract, again, self._run_id)
+            if gone := lost_rows.lost_deliveries(lake, self._source):
                 raise lost_rows.refused(
                     f"bronze/{self._source}", gone, "put them back into landing as they were, and run this again"
                 )
-        if lost := lost_rows.lost_claims(settings, self._source):
+        if lost := lost_rows.lost_claims(lake, self._source):
             _LOG.warning("the key log of %s lacks %d ingested files: it is derived again from bronze", self._source, len(lost))
-            judge(settings, contract, self._session, [_delivered(entry, entry.recorded_at) for entry in lost], {})
+            judge(lake, contract, self._session, [_delivered(entry, entry.recorded_at) for entry in lost], {})
 
     def _ready(
         self, day: date, only: Mapping[str, str] | None, listing: Listing, entries: Collection[Ingestion], report: DayReport
@@ -251,7 +250,7 @@ class Ingest:
         files = [file for file in unseen if only is None or only.get(file.name) == file.state]
         report.waiting.extend(f"{file.name} is left until it is stable" for file in unseen if file not in files)
         markers = listing.completion_markers.get(day, [])
-        ready = pending_files.check_readiness(self._settings, self._contract, day, files, markers, entries)
+        ready = pending_files.check_readiness(self._lake, self._contract, day, files, markers, entries)
         report.waiting.extend(ready.waiting)
         return ready
 
@@ -259,7 +258,7 @@ class Ingest:
         """The files with their fingerprints and their differences from the manifest; files of a day that differs wait."""
         fingerprints = {file.name: whole for file in ready.files if (whole := self._fingerprint(file, report))}
         ready = replace(ready, files=[file for file in ready.files if file.name in fingerprints])
-        violations = pending_files.manifest_violations(self._settings, self._contract, ready, fingerprints)
+        violations = pending_files.manifest_violations(self._lake, self._contract, ready, fingerprints)
         for file in ready.files:
             fingerprint = fingerprints[file.name]
             if fingerprint.bytes != file.size:
@@ -274,7 +273,7 @@ class Ingest:
     def _fingerprint(self, file: LandingFile, report: DayReport) -> Fingerprint | None:
         """The fingerprint of a file; None if it cannot be read now, which does not stop other files."""
         try:
-            return bronze_landing.fingerprint(self._settings, self._contract, file)
+            return bronze_landing.fingerprint(self._lake, self._contract, file)
         except OSError as problem:
             report.waiting.append(f"{file.name} is left: it cannot be read ({problem.strerror or problem})")
             return None
@@ -293,17 +292,17 @@ class Ingest:
         :param files: the new files by ingestion id.
         :param known: the first entry of each content.
         """
-        now = self._settings.clock()
+        now = self._lake.now()
         delivered = [_delivered(entry, now) for entry in new]
         if new:
-            self.notices += contracts_in_use.notices_of_source(self._settings, self._contract)
-            contracts_in_use.accept(self._settings, self._contract)
+            self.notices += contracts_in_use.notices_of_source(self._lake, self._contract)
+            contracts_in_use.accept(self._lake, self._contract)
             self._expect(sum(entry.bytes for entry in new))
             content: Deliveries = [(file, files[file.ingestion_id]) for file in delivered]
-            bronze_table.append(self._session, self._settings, self._contract, content, self._run_id)
+            bronze_table.append(self._session, self._lake, self._contract, content, self._run_id)
         again = self._counting_again(redelivered, known)
         judged = judge(
-            self._settings,
+            self._lake,
             self._contract,
             self._session,
             delivered,
@@ -313,7 +312,7 @@ class Ingest:
         for entry in redelivered:
             touched = {name: judged[entry.ingestion_id][name] for name in _TOUCHED} if entry in again else {}
             recorded.append(replace(entry, **touched))
-        ingestions.record(self._settings, *recorded)
+        ingestions.record(self._lake, *recorded)
         return recorded
 
     def _named_again(self, day: date, ready: Readiness, entries: Collection[Ingestion]) -> Iterator[Ingestion]:
@@ -362,7 +361,7 @@ class Ingest:
         """
         if not redelivered or self._contract.materialization.repeated_content == "ignored":
             return []
-        entries = [*known.values(), *ingestions.inputs(ingestions.all_of(self._settings, self._source)).values()]
+        entries = [*known.values(), *ingestions.inputs(ingestions.all_of(self._lake, self._source)).values()]
         had = {(entry.ingestion_id, entry.delivered_with) for entry in entries}
         by_delivery = {(entry.ingestion_id, entry.delivered_with): entry for entry in redelivered}
         return [entry for place, entry in by_delivery.items() if place not in had]
@@ -378,7 +377,7 @@ class Ingest:
             modified=file.modified,
             status="ingested",
             run_id=self._run_id,
-            recorded_at=self._settings.clock(),
+            recorded_at=self._lake.now(),
             delivery=delivery,
             header=fingerprint.header,
             backfill=self._backfill,

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import FileIdentity
-    from lakehouse.settings import Settings
 
 _CHUNK = 1 << 20
 #: Up to this many folders are listed one by one: an object store lists a thousand files per request.
@@ -98,28 +98,28 @@ class Fingerprint:
         return ids.of_content(self.content_hash)
 
 
-def landing_files(settings: Settings, contract: SourceContract) -> tuple[list[LandingFile], list[str]]:
+def landing_files(lake: Lake, contract: SourceContract) -> tuple[list[LandingFile], list[str]]:
     """All files of a source, by arrival day and name, and a complaint for each whose day is not a partition."""
-    listed = listing(settings, contract)
+    listed = listing(lake, contract)
     return listed.files, listed.complaints
 
 
-def listing_of_days(settings: Settings, contract: SourceContract, days: Collection[date]) -> Listing:
+def listing_of_days(lake: Lake, contract: SourceContract, days: Collection[date]) -> Listing:
     """The source's files of at least these arrival days; no other folders are listed if each day has its own."""
-    system, root = _file_system(settings, contract)
+    system, root = _file_system(lake, contract)
     folders = _folders(contract, days) if len(days) <= _FEW_DAYS and not contract.source.kafka else None
     if folders is None:
-        return listing(settings, contract)
+        return listing(lake, contract)
     infos: list[fs.FileInfo] = []
     for folder in folders:
         with suppress(NotADirectoryError):  # a file has the name of an arrival day
             infos += _list(system, f"{root}/{folder}")
-    return listing(settings, contract, infos)
+    return listing(lake, contract, infos)
 
 
-def list_landing(settings: Settings, contract: SourceContract) -> Sequence[fs.FileInfo]:
+def list_landing(lake: Lake, contract: SourceContract) -> Sequence[fs.FileInfo]:
     """Everything below the landing folder, as it is now."""
-    return _list(*_file_system(settings, contract))
+    return _list(*_file_system(lake, contract))
 
 
 def state_of(infos: Iterable[fs.FileInfo]) -> str:
@@ -128,21 +128,21 @@ def state_of(infos: Iterable[fs.FileInfo]) -> str:
     return hashlib.sha256("\n".join(states).encode(errors="surrogatepass")).hexdigest()
 
 
-def listing(settings: Settings, contract: SourceContract, infos: Iterable[fs.FileInfo] | None = None) -> Listing:
+def listing(lake: Lake, contract: SourceContract, infos: Iterable[fs.FileInfo] | None = None) -> Listing:
     """The source's files among those in landing; a source of Kafka has none.
 
     :param infos: the result of :func:`list_landing`; by default it is called.
     """
     if contract.source.kafka:
         return Listing([], {}, [])
-    _, root = _file_system(settings, contract)
+    _, root = _file_system(lake, contract)
     complete = contract.source.complete_when
     marker_pattern = _pattern(complete.pattern) if complete else None
     pattern = _pattern(contract.source.landing)
     files: list[LandingFile] = []
     completion_markers: dict[date, list[LandingFile]] = defaultdict(list)
     complaints: list[str] = []
-    for info in list_landing(settings, contract) if infos is None else infos:
+    for info in list_landing(lake, contract) if infos is None else infos:
         name = info.path.removeprefix(root).lstrip("/")
         if not info.is_file and info.type is not fs.FileType.Unknown:
             continue
@@ -172,93 +172,93 @@ def listing(settings: Settings, contract: SourceContract, infos: Iterable[fs.Fil
     return Listing(files, dict(sorted(completion_markers.items())), sorted(complaints))
 
 
-def open_file(settings: Settings, contract: SourceContract, path: str, *, seekable: bool = False) -> BinaryIO:
+def open_file(lake: Lake, contract: SourceContract, path: str, *, seekable: bool = False) -> BinaryIO:
     """The bytes of a landing file; a stream for Parquet is always seekable, because the footer is read first."""
-    system, _ = _file_system(settings, contract)
+    system, _ = _file_system(lake, contract)
     if seekable or contract.source.format == "parquet":
         return cast("BinaryIO", system.open_input_file(path))
     return cast("BinaryIO", system.open_input_stream(path, compression=None))
 
 
-def fingerprint(settings: Settings, contract: SourceContract, file: LandingFile) -> Fingerprint:
+def fingerprint(lake: Lake, contract: SourceContract, file: LandingFile) -> Fingerprint:
     """Hash the file, and check it as a whole: for a broken gzip stream, for missing columns."""
     digest, size = hashlib.sha256(), 0
-    with open_file(settings, contract, file.path) as stream:
+    with open_file(lake, contract, file.path) as stream:
         while chunk := stream.read(_CHUNK):
             digest.update(chunk)
             size += len(chunk)
     try:
-        _check_whole(settings, contract, file)
+        _check_whole(lake, contract, file)
     except FileProblem as problem:
         return Fingerprint(digest.hexdigest(), size, str(problem))
-    return Fingerprint(digest.hexdigest(), size, header=_header(settings, contract, file.path))
+    return Fingerprint(digest.hexdigest(), size, header=_header(lake, contract, file.path))
 
 
-def require_unchanged(settings: Settings, contract: SourceContract, file: LandingFile) -> None:
+def require_unchanged(lake: Lake, contract: SourceContract, file: LandingFile) -> None:
     """Refuse a file that was written to since it was listed: its rows would be entered under the hash of another content.
 
     :raises FileProblem: naming it. The next run ingests the file in its state at that time.
     """
-    system, _ = _file_system(settings, contract)
+    system, _ = _file_system(lake, contract)
     now = system.get_file_info(file.path)
     if not now.is_file or (now.size, _microseconds(now.mtime)) != (file.size, file.modified):
         msg = f"{file.name} was written to while it was read: nothing of it is taken; run it again once it is complete"
         raise FileProblem(msg)
 
 
-def header_in_landing(settings: Settings, contract: SourceContract, name: str, content_hash: str) -> str | None:
+def header_in_landing(lake: Lake, contract: SourceContract, name: str, content_hash: str) -> str | None:
     """The header line of an ingested CSV file; None if landing no longer has the file with this content.
 
     :param name: its path below the landing folder.
     """
-    system, root = _file_system(settings, contract)
+    system, root = _file_system(lake, contract)
     path, digest = f"{root}/{name}", hashlib.sha256()
     if not system.get_file_info(path).is_file:
         return None
-    with open_file(settings, contract, path) as stream:
+    with open_file(lake, contract, path) as stream:
         while chunk := stream.read(_CHUNK):
             digest.update(chunk)
-    return _header(settings, contract, path) if digest.hexdigest() == content_hash else None
+    return _header(lake, contract, path) if digest.hexdigest() == content_hash else None
 
 
-def _header(settings: Settings, contract: SourceContract, path: str) -> str | None:
+def _header(lake: Lake, contract: SourceContract, path: str) -> str | None:
     """The header line of a readable CSV file; None for a file without a header, and for other formats."""
     if contract.source.format != "csv" or contract.source.columns:
         return None
-    with open_file(settings, contract, path) as stream:
+    with open_file(lake, contract, path) as stream:
         lines = islice(numbered_lines(unzipped(stream)), contract.source.skip_lines, None)
         return header_line(lines, contract.source)[1].rstrip(b"\r\n").decode() or None
 
 
-def count_records(settings: Settings, contract: SourceContract, file: LandingFile) -> int:
+def count_records(lake: Lake, contract: SourceContract, file: LandingFile) -> int:
     """The number of rows that the file would add to Bronze: all its records, including malformed ones.
 
     :raises FileProblem: when the file as a whole cannot be read.
     """
-    with open_file(settings, contract, file.path) as stream:
+    with open_file(lake, contract, file.path) as stream:
         if contract.source.format == "parquet":
             return cast("int", pq.ParquetFile(stream).metadata.num_rows)
         return sum(1 for _ in read_records(stream, contract.source, contract.columns_read))
 
 
-def _check_whole(settings: Settings, contract: SourceContract, file: LandingFile) -> None:
+def _check_whole(lake: Lake, contract: SourceContract, file: LandingFile) -> None:
     """:raises FileProblem: when the file as a whole cannot be read."""
     if contract.source.format == "parquet":
-        _check_parquet(settings, contract, file)
+        _check_parquet(lake, contract, file)
         return
     if contract.source.array:
-        with open_file(settings, contract, file.path) as stream:
+        with open_file(lake, contract, file.path) as stream:
             check_array(stream)
         return
-    with open_file(settings, contract, file.path) as stream:
+    with open_file(lake, contract, file.path) as stream:
         next(read_records(stream, contract.source, contract.columns_read), None)
-    with open_file(settings, contract, file.path) as stream:
+    with open_file(lake, contract, file.path) as stream:
         check_readable(stream)
 
 
-def _check_parquet(settings: Settings, contract: SourceContract, file: LandingFile) -> None:
+def _check_parquet(lake: Lake, contract: SourceContract, file: LandingFile) -> None:
     try:
-        with open_file(settings, contract, file.path) as handle:
+        with open_file(lake, contract, file.path) as handle:
             names = pq.ParquetFile(handle).schema_arrow.names
     except (pa.ArrowException, OSError) as error:
         msg = f"not a Parquet file ({error}); have the file sent again"
@@ -269,10 +269,10 @@ def _check_parquet(settings: Settings, contract: SourceContract, file: LandingFi
         raise FileProblem(msg)
 
 
-def _file_system(settings: Settings, contract: SourceContract) -> tuple[fs.FileSystem, str]:
-    root = settings.landing_of(contract.dataset)
+def _file_system(lake: Lake, contract: SourceContract) -> tuple[fs.FileSystem, str]:
+    root = lake.landing_of(contract.dataset)
     if object_store.is_s3(root):
-        return S3.of(settings).file_system(), root.partition("://")[2]
+        return S3.of(lake).file_system(), root.partition("://")[2]
     if "://" in root:
         system, path = fs.FileSystem.from_uri(root)
         return system, path

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from lakehouse.bronze.file_stability import Observations
     from lakehouse.bronze.landing import Fingerprint, LandingFile, Listing
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import FileIdentity, Ingestion
-    from lakehouse.settings import Settings
 
 _SHOWN = 5
 
@@ -83,14 +83,14 @@ def unseen_files(files: Iterable[LandingFile], entries: Iterable[Ingestion]) -> 
 
 
 def scan_landing(
-    settings: Settings, contract: SourceContract, listing: Listing, observations: Observations, now: datetime
+    lake: Lake, contract: SourceContract, listing: Listing, observations: Observations, now: datetime
 ) -> LandingScan:
     """Judge the files in landing.
 
     :param observations: the observations of earlier scans.
     :param now: the time of this scan, by the same clock as in earlier scans.
     """
-    entries = ingestions.all_of(settings, contract.dataset)
+    entries = ingestions.all_of(lake, contract.dataset)
     held = {entry.identity for entry in ingestions.still_held(entries)}
     by_manifest = contract.source.complete_when is not None and contract.source.complete_when.manifest is not None
     pending: dict[date, list[LandingFile]] = defaultdict(list)
@@ -99,7 +99,7 @@ def scan_landing(
             pending[file.arrival_date].append(file)
     watched = [file for day, files in pending.items() for file in (*files, *listing.completion_markers.get(day, ()))]
     observations = observations.record([(file.name, file.state) for file in watched], now)
-    patience = timedelta(seconds=settings.settle_seconds)
+    patience = timedelta(seconds=lake.settings.settle_seconds)
     stable = {file for file in watched if observations.is_stable(file.name, file.state, now, patience)}
     requests: dict[date, IngestRequest] = {}
     remarks = list(listing.complaints)
@@ -108,7 +108,7 @@ def scan_landing(
         markers = [file for file in listing.completion_markers.get(day, ()) if file in stable]
         if not markers and listing.completion_markers.get(day):
             continue
-        ready = check_readiness(settings, contract, day, [file for file in files if file in stable], markers, entries)
+        ready = check_readiness(lake, contract, day, [file for file in files if file in stable], markers, entries)
         remarks += ready.waiting
         if ready.waiting:
             unfinished[day] = "; ".join(ready.waiting)
@@ -117,17 +117,17 @@ def scan_landing(
     return LandingScan(requests, observations, [file.name for file in watched if file not in stable], remarks, unfinished)
 
 
-def waiting_files(settings: Settings, contract: SourceContract, day: date) -> list[str]:
+def waiting_files(lake: Lake, contract: SourceContract, day: date) -> list[str]:
     """Why files of an arrival day are not ingested yet, if the contract defines when a day is complete."""
     if contract.source.complete_when is None:
         return []
-    entries, listing = ingestions.all_of(settings, contract.dataset), bronze_landing.listing_of_days(settings, contract, [day])
+    entries, listing = ingestions.all_of(lake, contract.dataset), bronze_landing.listing_of_days(lake, contract, [day])
     files = [file for file in unseen_files(listing.files, entries) if file.arrival_date == day]
-    return check_readiness(settings, contract, day, files, listing.completion_markers.get(day, []), entries).waiting
+    return check_readiness(lake, contract, day, files, listing.completion_markers.get(day, []), entries).waiting
 
 
 def check_readiness(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     day: date,
     files: Sequence[LandingFile],
@@ -149,11 +149,11 @@ def check_readiness(
         return Readiness([], [f"{_names(files)} of {day} wait for the {kind} {name}"])
     if complete.marker:
         return Readiness(files)
-    return _named_by_manifests(settings, contract, files, markers, entries)
+    return _named_by_manifests(lake, contract, files, markers, entries)
 
 
 def manifest_violations(
-    settings: Settings, contract: SourceContract, ready: Readiness, fingerprints: Mapping[str, Fingerprint]
+    lake: Lake, contract: SourceContract, ready: Readiness, fingerprints: Mapping[str, Fingerprint]
 ) -> dict[str, str]:
     """The reason for each file that differs from its manifest entry or cannot be compared with it.
 
@@ -163,7 +163,7 @@ def manifest_violations(
     for file in ready.files:
         entry = ready.expected.get(file.name)
         if entry is not None:
-            sentences = _violations(settings, contract, file, entry, fingerprints[file.name])
+            sentences = _violations(lake, contract, file, entry, fingerprints[file.name])
             if sentences:
                 violations[file.name] = "; ".join(sentences)
     return violations
@@ -183,7 +183,7 @@ def _request(
 
 
 def _named_by_manifests(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     files: Sequence[LandingFile],
     manifests: Sequence[LandingFile],
@@ -193,7 +193,7 @@ def _named_by_manifests(
     expected: dict[str, ManifestEntry] = {}
     waiting = []
     for manifest in manifests:
-        with bronze_landing.open_file(settings, contract, manifest.path) as stream:
+        with bronze_landing.open_file(lake, contract, manifest.path) as stream:
             content = stream.read()
         try:
             expected |= {entry.file: entry for entry in manifest_entries(manifest.name, content)}
@@ -214,14 +214,14 @@ def _named_by_manifests(
 
 
 def _violations(
-    settings: Settings, contract: SourceContract, file: LandingFile, entry: ManifestEntry, fingerprint: Fingerprint
+    lake: Lake, contract: SourceContract, file: LandingFile, entry: ManifestEntry, fingerprint: Fingerprint
 ) -> list[str]:
     if fingerprint.problem:
         return [fingerprint.problem]
     measures: dict[str, int | str] = {"bytes": fingerprint.bytes, "sha256": fingerprint.content_hash}
     if "rows" in entry.measures:
         try:
-            measures["rows"] = bronze_landing.count_records(settings, contract, file)
+            measures["rows"] = bronze_landing.count_records(lake, contract, file)
         except FileProblem as problem:
             return [f"{problem}"]
     return entry.violations(measures)

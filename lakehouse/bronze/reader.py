@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lakehouse.bronze.file_formats import Record
     from lakehouse.bronze.landing import Fingerprint, LandingFile
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 #: The bytes of a text file that are read at once, unless a record is longer.
@@ -47,7 +47,7 @@ _BATCH_ROWS = 10_000
 
 
 def delivery_rows(
-    settings: Settings, contract: SourceContract, delivery: DeliveredFile, file_path: str, part: Part | None = None
+    lake: Lake, contract: SourceContract, delivery: DeliveredFile, file_path: str, part: Part | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one delivery, in file order, as Arrow batches of :func:`bronze_columns`.
 
@@ -55,16 +55,16 @@ def delivery_rows(
     :param part: one of :func:`delivery_parts`; the whole file by default.
     :raises FileProblem: when the file as a whole cannot be read; batches may have been yielded before.
     """
-    with open_file(settings, contract, file_path, seekable=part is not None) as stream:
+    with open_file(lake, contract, file_path, seekable=part is not None) as stream:
         yield from rows_by_columns(contract, delivery, stream, part=part)
 
 
-def delivery_parts(settings: Settings, contract: SourceContract, file_path: str, size: int) -> Sequence[Part | None]:
+def delivery_parts(lake: Lake, contract: SourceContract, file_path: str, size: int) -> Sequence[Part | None]:
     """Parts of a landing file of about ``size`` bytes, which together have all its rows; one None if it must be read whole.
 
     A text file is read once to count its lines.
     """
-    with open_file(settings, contract, file_path, seekable=True) as stream:
+    with open_file(lake, contract, file_path, seekable=True) as stream:
         return parts_of(contract, stream, size)
 
 
@@ -165,7 +165,7 @@ class Preview:
 
 
 def preview_file(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     file: LandingFile,
     fingerprint: Fingerprint,
@@ -178,10 +178,10 @@ def preview_file(
     :param values_of: columns whose values are wanted.
     :param admit_history: whether the rows that come beyond the cutoff are admitted as history.
     """
-    delivery = DeliveredFile(file.name, fingerprint.ingestion_id, file.arrival_date, settings.clock())
+    delivery = DeliveredFile(file.name, fingerprint.ingestion_id, file.arrival_date, lake.now())
     columns = {*judged_rows.columns_to_judge(contract), *values_of, *_OF_MALFORMED}
     schema = arrow_schema(tuple(column for column in bronze_columns(contract) if column[0] in columns))
-    batches = delivery_rows(settings, contract, delivery, file.path)
+    batches = delivery_rows(lake, contract, delivery, file.path)
     rows = pa.Table.from_batches((batch.select(schema.names) for batch in batches), schema)
     judged = judged_rows.judged(contract, rows)
     beyond = pc.sum(pc.equal(judged["reason"], QuarantineReason.BEYOND_WATERMARK.value)).as_py() or 0

@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
 
 
-def repair(settings: Settings, contract: SourceContract, run_id: str) -> list[date]:
+def repair(lake: Lake, contract: SourceContract, run_id: str) -> list[date]:
     """Drop damaged files from Bronze's log and append their rows again; repeat it if it was stopped.
 
     :returns: the arrival days.
     :raises LostRowsError: naming the files that landing no longer has with the same content.
     """
-    path, options = locations.bronze(settings, contract.dataset), settings.storage_options
+    path, options = locations.bronze(lake, contract.dataset), lake.storage_options
     table = table_io.open_snapshot(path, options)
     if table is None:
         return []
@@ -45,23 +45,23 @@ def repair(settings: Settings, contract: SourceContract, run_id: str) -> list[da
         damaged_files.set_aside(table, files)
         table.repair()
         table.update_incremental()
-    lacking = _lacking(settings, contract.dataset, table)
+    lacking = _lacking(lake, contract.dataset, table)
     if not lacking:
         return []
-    again, gone = _in_landing(settings, contract, lacking)
+    again, gone = _in_landing(lake, contract, lacking)
 
     def rows() -> Iterator[pa.Table]:
         for entry, lines, landing_path in again:
             delivered = DeliveredFile(
                 entry.source_file, entry.ingestion_id, entry.arrival_date, entry.recorded_at, entry.delivery or ""
             )
-            for batch in delivery_rows(settings, contract, delivery=delivered, file_path=landing_path):
+            for batch in delivery_rows(lake, contract, delivery=delivered, file_path=landing_path):
                 piece = pa.Table.from_batches([batch])
                 yield piece.filter(pc.invert(pc.is_in(piece["line_number"], pa.array(lines, piece["line_number"].type))))
 
     if again:
         why = {"run_id": run_id, "method": "repair", "deliveries": [entry.ingestion_id for entry, _, _ in again]}
-        spark_commits.append_rows_alone(rows(), settings, path, f"bronze:{contract.dataset}", table.version(), why)
+        spark_commits.append_rows_alone(rows(), lake, path, f"bronze:{contract.dataset}", table.version(), why)
     if gone:
         way_out = "put them back into landing as they were, and run 'lakehouse repair' again"
         raise lost_rows.refused(f"bronze/{contract.dataset}", gone, way_out)
@@ -69,25 +69,25 @@ def repair(settings: Settings, contract: SourceContract, run_id: str) -> list[da
 
 
 def _in_landing(
-    settings: Settings, contract: SourceContract, lacking: list[tuple[Ingestion, list[int]]]
+    lake: Lake, contract: SourceContract, lacking: list[tuple[Ingestion, list[int]]]
 ) -> tuple[list[tuple[Ingestion, list[int], str]], list[Ingestion]]:
     """The files that landing still has with the same content, each with its full path, and the others."""
-    listed = bronze_landing.listing_of_days(settings, contract, {entry.arrival_date for entry, _ in lacking}).files
+    listed = bronze_landing.listing_of_days(lake, contract, {entry.arrival_date for entry, _ in lacking}).files
     in_landing = {file.name: file for file in listed}
     again, gone = [], []
     for entry, lines in lacking:
         file = in_landing.get(entry.source_file)
-        if file and bronze_landing.fingerprint(settings, contract, file).ingestion_id == entry.ingestion_id:
+        if file and bronze_landing.fingerprint(lake, contract, file).ingestion_id == entry.ingestion_id:
             again.append((entry, lines, file.path))
         else:
             gone.append(entry)
     return again, gone
 
 
-def _lacking(settings: Settings, source: str, table: DeltaTable) -> list[tuple[Ingestion, list[int]]]:
+def _lacking(lake: Lake, source: str, table: DeltaTable) -> list[tuple[Ingestion, list[int]]]:
     """The ingested files of which Bronze lacks rows, with the lines that it has; only days with missing rows are read."""
     expected: Mapping[date, list[Ingestion]] = defaultdict(list)
-    for entry in ingestions.ingested(ingestions.all_of(settings, source)).values():
+    for entry in ingestions.ingested(ingestions.all_of(lake, source)).values():
         expected[entry.arrival_date].append(entry)
     present = Counter[object]()
     files = table_io.files_with(table, {})

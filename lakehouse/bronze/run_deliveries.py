@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: Below the landing folder; no pattern matches a name that begins with a dot.
 _FOLDER = ".deliveries"
@@ -36,21 +36,21 @@ class RunDelivery:
     files: tuple[str, ...]
 
 
-def of_day(settings: Settings, contract: SourceContract, day: date) -> list[RunDelivery]:
+def of_day(lake: Lake, contract: SourceContract, day: date) -> list[RunDelivery]:
     """The deliveries of an arrival day, oldest first; empty where the contract defines deliveries differently."""
-    folder = _folder(settings, contract, day)
+    folder = _folder(lake, contract, day)
     if contract.materialization.delivery is not None or folder is None or not folder.is_dir():
         return []
     records = sorted(folder.glob("*.json"))
     return [RunDelivery(_name(path, day), tuple(json.loads(path.read_text(encoding="utf-8"))["files"])) for path in records]
 
 
-def record(settings: Settings, contract: SourceContract, day: date, files: Sequence[str]) -> None:
+def record(lake: Lake, contract: SourceContract, day: date, files: Sequence[str]) -> None:
     """Record that files were delivered together, before they are copied to the landing folder.
 
     If they are the files of the newest delivery of the day, nothing is recorded: the command was repeated.
     """
-    folder, known = _folder(settings, contract, day), of_day(settings, contract, day)
+    folder, known = _folder(lake, contract, day), of_day(lake, contract, day)
     if contract.materialization.delivery is not None or folder is None or (known and set(known[-1].files) == set(files)):
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,8 +74,8 @@ def _linked(file: Path, name: Path) -> bool:
     return True
 
 
-def _folder(settings: Settings, contract: SourceContract, day: date) -> Path | None:
-    landing = settings.landing_of(contract.dataset)
+def _folder(lake: Lake, contract: SourceContract, day: date) -> Path | None:
+    landing = lake.landing_of(contract.dataset)
     return None if "://" in landing else Path(landing, _FOLDER, contract.dataset, f"{day}")
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from lakehouse.bronze.csv_columns import Part
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: Files of up to this size are parsed in this process, unless they have many rows, or more bytes of rows than the next limit.
 _PARSED_HERE_BYTES = 2**23
@@ -52,7 +52,7 @@ class _Piece(NamedTuple):
 
 @spark_commits.recomputed_on_conflict
 def append(
-    session: Callable[[], SparkSession], settings: Settings, contract: SourceContract, deliveries: Deliveries, run_id: str
+    session: Callable[[], SparkSession], lake: Lake, contract: SourceContract, deliveries: Deliveries, run_id: str
 ) -> None:
     """Append deliveries in one commit, except those whose rows are already in the table.
 
@@ -61,36 +61,36 @@ def append(
 
     :raises FileProblem: when a file as a whole cannot be read.
     """
-    source, path = contract.dataset, locations.bronze(settings, contract.dataset)
-    table = spark_commits.table_of(settings, path, bronze_columns(contract), "arrival_date", partition_writer.APPEND_ONLY)
+    source, path = contract.dataset, locations.bronze(lake, contract.dataset)
+    table = spark_commits.table_of(lake, path, bronze_columns(contract), "arrival_date", partition_writer.APPEND_ONLY)
     version = table.version()
     missing = _missing(table, deliveries)
     if not missing:
         return
     named = [{"source_file": one.path, "ingestion_id": one.ingestion_id} for one, _ in missing]
     why = {"run_id": run_id, **(named[0] if len(named) == 1 else {"deliveries": named})}
-    rows = _few_rows(settings, contract, missing)
+    rows = _few_rows(lake, contract, missing)
     if rows is None:
-        with sized_for(session(), settings, many=True):
-            frame = _frame(session(), settings, contract, missing)
-            spark_commits.append_alone(frame, settings, path, f"bronze:{source}", version, why)
+        with sized_for(session(), lake, many=True):
+            frame = _frame(session(), lake, contract, missing)
+            spark_commits.append_alone(frame, lake, path, f"bronze:{source}", version, why)
     elif len(rows):
-        spark_commits.append_rows_alone([rows], settings, path, f"bronze:{source}", version, why)
+        spark_commits.append_rows_alone([rows], lake, path, f"bronze:{source}", version, why)
 
 
-def _few_rows(settings: Settings, contract: SourceContract, deliveries: Deliveries) -> pa.Table | None:
+def _few_rows(lake: Lake, contract: SourceContract, deliveries: Deliveries) -> pa.Table | None:
     """The rows of deliveries; None if there are many. The size of a compressed file does not show its number of rows."""
     if sum(file.size for _, file in deliveries) > _PARSED_HERE_BYTES:
         return None
     batches: list[pa.RecordBatch] = []
     rows = size = 0
     for delivery, file in deliveries:
-        for batch in delivery_rows(settings, contract, delivery, file.path):
+        for batch in delivery_rows(lake, contract, delivery, file.path):
             batches.append(batch)
             rows, size = rows + len(batch), size + batch.nbytes
-            if rows > settings.local_rows or size > _HELD_BYTES:
+            if rows > lake.settings.local_rows or size > _HELD_BYTES:
                 return None
-        require_unchanged(settings, contract, file)
+        require_unchanged(lake, contract, file)
     return pa.Table.from_batches(batches, schema=arrow_schema(bronze_columns(contract)))
 
 
@@ -104,26 +104,26 @@ def _missing(table: DeltaTable, deliveries: Deliveries) -> Deliveries:
     return [(delivery, file) for delivery, file in deliveries if delivery.ingestion_id not in present]
 
 
-def _frame(spark: SparkSession, settings: Settings, contract: SourceContract, deliveries: Deliveries) -> DataFrame:
+def _frame(spark: SparkSession, lake: Lake, contract: SourceContract, deliveries: Deliveries) -> DataFrame:
     """The rows of deliveries, parsed by tasks of Spark."""
-    tasks = _tasks(settings, contract, deliveries)
+    tasks = _tasks(lake, contract, deliveries)
 
     def parse(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
             for delivery, file, part in tasks[number]:
-                yield from delivery_rows(settings, contract, delivery, file.path, part)
-                require_unchanged(settings, contract, file)  # before the commit: its last rows were read
+                yield from delivery_rows(lake, contract, delivery, file.path, part)
+                require_unchanged(lake, contract, file)  # before the commit: its last rows were read
 
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(parse, ddl(bronze_columns(contract)))
 
 
-def _tasks(settings: Settings, contract: SourceContract, deliveries: Deliveries) -> list[list[_Piece]]:
+def _tasks(lake: Lake, contract: SourceContract, deliveries: Deliveries) -> list[list[_Piece]]:
     """The files, and parts of large ones, that each task reads, in their order."""
     tasks: list[list[_Piece]] = [[]]
     held = 0
     for delivery, file in deliveries:
         if file.size > _PART_BYTES:
-            parts = delivery_parts(settings, contract, file.path, _PART_BYTES)
+            parts = delivery_parts(lake, contract, file.path, _PART_BYTES)
             tasks += [[_Piece(delivery, file, part)] for part in parts] + [[]]
             held = 0
             continue

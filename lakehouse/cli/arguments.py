@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.version_selector import VersionSelector
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _T = TypeVar("_T")
 DAY = ["%Y-%m-%d"]
@@ -34,34 +34,34 @@ Why = Annotated[str, typer.Option("--reason", help="Why.")]
 WhyForReaders = Annotated[str, typer.Option("--reason", help="Why, in words for the readers.")]
 
 
-def metric_named(name: str) -> tuple[Settings, Catalog, MetricContract]:
+def metric_named(name: str) -> tuple[Lake, Catalog, MetricContract]:
     """The settings, the contracts, and the metric ``name``.
 
     :raises typer.Exit: if no contract describes the metric.
     """
     from lakehouse.gold.numbers import version_selector  # noqa: PLC0415
 
-    settings, catalog = deployment()
+    lake, catalog = deployment()
     try:
-        return settings, catalog, version_selector.find_metric(catalog, name)
+        return lake, catalog, version_selector.find_metric(catalog, name)
     except version_selector.UnknownMetricError as problem:
         errors.print(f"{problem}", style="red")
         raise typer.Exit(2) from None
 
 
-def live_metric_named(name: str) -> tuple[Settings, MetricContract, SourceContract]:
+def live_metric_named(name: str) -> tuple[Lake, MetricContract, SourceContract]:
     """The settings, the metric ``name``, which must have a speed layer, and its source.
 
     :raises typer.Exit: if no contract describes the metric, or it has no speed layer.
     """
-    settings, catalog, metric = metric_named(name)
+    lake, catalog, metric = metric_named(name)
     if metric.live is None:
         errors.print(f"{name} has no speed layer; add 'live: true' to its contract.", style="red")
         raise typer.Exit(2)
-    return settings, metric, catalog.sources[metric.source]
+    return lake, metric, catalog.sources[metric.source]
 
 
-def series_of(settings: Settings, catalog: Catalog, metric: MetricContract, kind: Kind) -> Series:
+def series_of(lake: Lake, catalog: Catalog, metric: MetricContract, kind: Kind) -> Series:
     """The table of a metric's numbers for a kind of period, as visible to readers.
 
     :raises typer.BadParameter: if the metric is not published for that kind.
@@ -69,7 +69,7 @@ def series_of(settings: Settings, catalog: Catalog, metric: MetricContract, kind
     from lakehouse.gold.numbers import served_version, version_selector  # noqa: PLC0415
 
     try:
-        return version_selector.series_for(metric, kind, served_version.daily(settings, catalog, metric))
+        return version_selector.series_for(metric, kind, served_version.daily(lake, catalog, metric))
     except version_selector.UnpublishedKindError as problem:
         msg = f"{problem}; see 'publication.rollups' in its contract"
         raise typer.BadParameter(msg) from None
@@ -109,7 +109,7 @@ class About:
     :param window: the first moment of a window, if one is meant and not the whole period.
     """
 
-    settings: Settings
+    lake: Lake
     catalog: Catalog
     series: Series
     period: Period
@@ -122,9 +122,9 @@ def about(metric: str, period: str) -> About:
     :raises typer.Exit: if no contract describes the metric.
     :raises typer.BadParameter: if the text names no period, or a kind of period for which the metric is not published.
     """
-    settings, catalog, contract = metric_named(metric)
+    lake, catalog, contract = metric_named(metric)
     wanted = period_of(contract, period)
-    return About(settings, catalog, series_of(settings, catalog, contract, wanted.kind), wanted)
+    return About(lake, catalog, series_of(lake, catalog, contract, wanted.kind), wanted)
 
 
 def about_window(metric: str, period: str) -> About:
@@ -133,12 +133,12 @@ def about_window(metric: str, period: str) -> About:
     :raises typer.Exit: if no contract describes the metric.
     :raises typer.BadParameter: if the text names neither, or a kind of period for which the metric is not published.
     """
-    settings, catalog, contract = metric_named(metric)
+    lake, catalog, contract = metric_named(metric)
     wanted, window = period_or_window(contract, period)
-    series = series_of(settings, catalog, contract, wanted.kind)
+    series = series_of(lake, catalog, contract, wanted.kind)
     if series.metric.deprecation:
         errors.print(f"{series.metric.deprecation}.", style="yellow", soft_wrap=True)
-    return About(settings, catalog, series, wanted, window)
+    return About(lake, catalog, series, wanted, window)
 
 
 def asked_for(text: str) -> VersionSelector:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from lakehouse.contracts import Catalog, SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: The number of characters in a date.
 DATE_WIDTH = 10
@@ -53,27 +53,27 @@ out = DataConsole(highlight=False, emoji=False, markup=False)
 errors = DataConsole(stderr=True, emoji=False, markup=False)
 
 
-def deployment(landing: Path | None = None) -> tuple[Settings, Catalog]:
+def deployment(landing: Path | None = None) -> tuple[Lake, Catalog]:
     """The settings and all contracts."""
     from lakehouse.contracts import load_catalog  # noqa: PLC0415 (`--help` need not wait for it)
-    from lakehouse.settings import Settings  # noqa: PLC0415
+    from lakehouse.lake import Lake  # noqa: PLC0415
 
-    settings = Settings() if landing is None else Settings(landing=str(landing))
-    return settings, load_catalog(settings.contracts, bundled=settings.bundled_contracts)
+    lake = Lake.open() if landing is None else Lake.open(landing=str(landing))
+    return lake, load_catalog(lake.settings.contracts, bundled=lake.settings.bundled_contracts)
 
 
-def sound_deployment(source: str) -> tuple[Settings, Catalog]:
+def sound_deployment(source: str) -> tuple[Lake, Catalog]:
     """The settings and the well-formed contracts, for a command about one source; unrelated broken contracts are reported.
 
     :raises ContractError: if a broken contract names ``source``.
     """
     from lakehouse.contracts.loader import load_sound_catalog  # noqa: PLC0415 (`--help` need not wait for it)
-    from lakehouse.settings import Settings  # noqa: PLC0415
+    from lakehouse.lake import Lake  # noqa: PLC0415
 
-    settings = Settings()
-    catalog, mistakes = load_sound_catalog(settings.contracts, source, bundled=settings.bundled_contracts)
+    lake = Lake.open()
+    catalog, mistakes = load_sound_catalog(lake.settings.contracts, source, bundled=lake.settings.bundled_contracts)
     print_left_out(mistakes)
-    return settings, catalog
+    return lake, catalog
 
 
 def print_left_out(mistakes: Iterable[str]) -> None:
@@ -82,18 +82,18 @@ def print_left_out(mistakes: Iterable[str]) -> None:
         errors.print(f"left out: {mistake}", style="yellow", highlight=False, soft_wrap=True)
 
 
-def catalog_with(source: str, landing: Path | None = None) -> tuple[Settings, Catalog]:
+def catalog_with(source: str, landing: Path | None = None) -> tuple[Lake, Catalog]:
     """The settings and the contracts, which include the contract of ``source``.
 
     :raises typer.Exit: if no contract describes the source.
     """
-    settings, catalog = sound_deployment(source)
-    settings = settings if landing is None else settings.model_copy(update={"landing": str(landing)})
+    lake, catalog = sound_deployment(source)
+    lake = lake if landing is None else lake.with_settings(landing=str(landing))
     if source not in catalog.sources:
         known = ", ".join(sorted(catalog.sources)) or "none"
         errors.print(f"No contract has 'dataset: {source}'; known are {known}.", style="red")
         raise typer.Exit(2)
-    return settings, catalog
+    return lake, catalog
 
 
 def unexpected(problem: Exception) -> str:

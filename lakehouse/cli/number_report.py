@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.lake import Lake
     from lakehouse.ledger.row_states import AdmissionStatus
     from lakehouse.orchestration.execution.single_run import SingleRun
-    from lakehouse.settings import Settings
 
 _SHOWN, _MALFORMED = 20, 3
 
@@ -58,12 +58,12 @@ def malformed_text(source: str, rows: int, reason: str | None) -> str:
     return f"{rows:,} malformed{f': {reason}' if reason else ''}; 'lakehouse rows {source} --malformed' lists them"
 
 
-def print_unread(settings: Settings, contract: SourceContract, days: Collection[date] | None) -> None:
+def print_unread(lake: Lake, contract: SourceContract, days: Collection[date] | None) -> None:
     """Print the number of unreadable rows that may belong to event days (default: any), if numbers wait for them."""
     from lakehouse.dispositions import unread  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.restatement.closing import unread_text  # noqa: PLC0415
 
-    rows, example = unread.of_source(settings, contract, days).missing_of(days)
+    rows, example = unread.of_source(lake, contract, days).missing_of(days)
     if rows:
         out.print(f"{unread_text(contract.dataset, rows, example)}.", style="yellow", highlight=False, soft_wrap=True)
 
@@ -88,11 +88,11 @@ def not_counted_text(
     return f", {'; '.join(parts)}" if parts else ""
 
 
-def print_malformed(settings: Settings, source: str, **which: Any) -> None:
+def print_malformed(lake: Lake, source: str, **which: Any) -> None:
     """Print the first malformed rows of a source with reason and raw text; see ``malformed_rows.tables`` for the arguments."""
     from lakehouse.dispositions import malformed_rows  # noqa: PLC0415 (Arrow loads in a second)
 
-    rows = malformed_rows.few(settings, source, _MALFORMED + 1, **which)
+    rows = malformed_rows.few(lake, source, _MALFORMED + 1, **which)
     for row in rows[:_MALFORMED]:
         text = f"malformed: {row['source_file']}:{row['line_number']}: {row['malformed_reason']}"
         out.print(f"{text}: {row['raw_payload'] or '(redacted)'}", highlight=False, markup=False, soft_wrap=True)

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.gold.restatement.revert import UndoneSeries
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _SHOWN = 8
 
 
-def print_undone(settings: Settings, catalog: Catalog, done: Sequence[UndoneSeries], name: str, *, restate: bool) -> None:
+def print_undone(lake: Lake, catalog: Catalog, done: Sequence[UndoneSeries], name: str, *, restate: bool) -> None:
     """Print the restored days, series by series, and the pending work.
 
     :param name: the undone object, such as "the stage".
@@ -36,7 +36,7 @@ def print_undone(settings: Settings, catalog: Catalog, done: Sequence[UndoneSeri
             out.print(first, style="yellow", soft_wrap=True)
         ends = f"'lakehouse gold release {undone.daily.metric.name} PERIOD'"
         out.print(f"    They keep these numbers until {ends}.", soft_wrap=True)
-        commands.print_pending(settings, undone.daily, catalog, now=restate)
+        commands.print_pending(lake, undone.daily, catalog, now=restate)
 
 
 def _listed(days: Sequence[date]) -> str:

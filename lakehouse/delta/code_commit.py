@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _LENGTH = 12
 _SECONDS = 10
@@ -22,15 +22,15 @@ _SECONDS = 10
 MODIFIED = "+modified"
 
 
-def of_contracts(settings: Settings) -> str | None:
+def of_contracts(lake: Lake) -> str | None:
     """The commit of the folder of contracts; None without such a folder, or if it is in no repository."""
-    return of_folder(settings, settings.contracts)
+    return of_folder(lake, lake.settings.contracts)
 
 
-def of_folder(settings: Settings, folder: Path) -> str | None:
+def of_folder(lake: Lake, folder: Path) -> str | None:
     """The commit of ``folder`` as it is checked out, with :data:`MODIFIED` if files in it differ; None if it is not known."""
-    if settings.code_commit:
-        return settings.code_commit
+    if lake.settings.code_commit:
+        return lake.settings.code_commit
     return _of_folder(str(folder.absolute()), int(time.monotonic() // _SECONDS)) if folder.is_dir() else None
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
     _Row = dict[str, Any]
 
@@ -45,7 +45,7 @@ def history(table: DeltaTable, after: int) -> list[dict[str, Any]]:
 
 
 def copy_from_log(
-    settings: Settings, followed: str, target: str, app_id: str, schema: pa.Schema, row_of: Callable[[_Row, _Row], _Row | None]
+    lake: Lake, followed: str, target: str, app_id: str, schema: pa.Schema, row_of: Callable[[_Row, _Row], _Row | None]
 ) -> int:
     """Write a row for each commit that has none in the target yet; several processes may do so at once.
 
@@ -55,7 +55,7 @@ def copy_from_log(
     :param row_of: the row for a commit and its metadata; None if the commit belongs to another log.
     :returns: how many rows were written.
     """
-    options, written = settings.storage_options, 0
+    options, written = lake.storage_options, 0
     table = table_io.open_table(followed, options)
     if table is None:
         return 0
@@ -74,19 +74,19 @@ def copy_from_log(
             written += len(rows)  # else another process has copied rows meanwhile
 
 
-def state_of(settings: Settings, tables: Iterable[str], *more: str) -> str:
+def state_of(lake: Lake, tables: Iterable[str], *more: str) -> str:
     """A digest that changes when any of the tables is written to, deleted, created again or restored.
 
     :param tables: their addresses.
     :param more: other texts that the digest depends on.
     """
-    states = [f"{path} {_state(settings, path)}" for path in tables]
+    states = [f"{path} {_state(lake, path)}" for path in tables]
     return hashlib.sha256("\n".join([*states, *more]).encode()).hexdigest()[:32]
 
 
-def _state(settings: Settings, path: str) -> str:
+def _state(lake: Lake, path: str) -> str:
     """The table's id, version and time of commit: a restored table may reach the same version again."""
-    table = table_io.open_table(path, settings.storage_options)
+    table = table_io.open_table(path, lake.storage_options)
     if table is None:
         return "none"
     committed = [commit.get("timestamp") for commit in table.history(1)]  # the newest commit

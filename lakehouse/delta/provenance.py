@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog, ModelContract, TrainingSetContract
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _LOOK_BACK = 20
 #: Keys of a contract that change no published number.
@@ -127,9 +127,9 @@ def stamp(contract: SourceContract) -> dict[str, str]:
     return {"code": code(), "contract": of_contract(contract)}
 
 
-def newest_in_silver(settings: Settings, source: str) -> dict[str, str | None]:
+def newest_in_silver(lake: Lake, source: str) -> dict[str, str | None]:
     """The code and the contract that wrote the newest commit to silver that records them; None if no recent commit does."""
-    table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
+    table = table_io.open_table(locations.silver(lake, source), lake.storage_options)
     for commit in [] if table is None else table.history(_LOOK_BACK):
         recorded = commit_log.commit_metadata(commit)
         if "code" in recorded:

@@ -20,8 +20,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from lakehouse.delta.delta_rs_internals import file_system, listed_files
-from lakehouse.delta.table_cache import Answer, Entry, cache_of
 from lakehouse.errors import LakehouseError
+from lakehouse.lake.table_cache import Answer, Entry, cache_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: The approximate number of changes that a task holds in memory; more if one key has more.
 _TOGETHER = 2**17
@@ -37,7 +37,7 @@ _TOGETHER = 2**17
 
 def intervals(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     ids: Collection[str] | None,
     until: datetime | None = None,
@@ -49,7 +49,7 @@ def intervals(
     :param until: use only rows that had arrived by this time.
     :param without: by event day (as text) the ids that are not used for the changes of that day.
     """
-    days = key_log.days(settings, contract.dataset)
+    days = key_log.days(lake, contract.dataset)
     columns = tables.interval_columns(contract)
     if not days:
         return dataframes.local(spark, arrow_schema(columns).empty_table())
@@ -58,7 +58,7 @@ def intervals(
     for day in days:
         alike[frozenset((without or {}).get(f"{day}", ()))].append(day)
     parts = [
-        silver_merge.state(spark, settings, contract, own, None if ids is None else set(ids) - lacking, until).select(*names)
+        silver_merge.state(spark, lake, contract, own, None if ids is None else set(ids) - lacking, until).select(*names)
         for lacking, own in alike.items()
     ]
     changes = reduce(DataFrame.unionByName, parts)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.columns import Columns
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 #: The column that is True for a row to write, and False for a row to remove.
@@ -47,7 +47,7 @@ class BucketTable(NamedTuple):
     :param keys: the columns that identify a row, in addition to the bucket.
     """
 
-    settings: Settings
+    lake: Lake
     path: str
     columns: Columns
     keys: Sequence[str]
@@ -55,11 +55,11 @@ class BucketTable(NamedTuple):
 
     def opened(self) -> DeltaTable:
         """The table at its newest version, with the columns of the contract; created if it does not exist."""
-        missing = commits.missing_columns(self.settings, self.path, self.columns)
-        commits.table_of(self.settings, self.path, self.columns, "bucket", self.properties)
+        missing = commits.missing_columns(self.lake, self.path, self.columns)
+        commits.table_of(self.lake, self.path, self.columns, "bucket", self.properties)
         table = self._snapshot()
         if missing:
-            with commits.held(self.settings, self.path):
+            with commits.held(self.lake, self.path):
                 table.alter.add_columns(Schema.from_arrow(arrow_schema(missing)).fields)
             table = self._snapshot()
         return table
@@ -90,7 +90,7 @@ class BucketTable(NamedTuple):
             completes = number == len(groups)
             metadata = why if completes else {name: value for name, value in why.items() if name != _FOLLOWED}
             recorded = (mark, version) if completes else None
-            commits.merge_rows(table, self.settings, self.path, part, clauses, metadata, recorded)
+            commits.merge_rows(table, self.lake, self.path, part, clauses, metadata, recorded)
         if self._snapshot().transaction_version(mark) != version:  # a merge without effect makes no commit
             partition_writer.commit_without_rows(self._snapshot(), why=why, transaction=(mark, version))
 
@@ -109,12 +109,12 @@ class BucketTable(NamedTuple):
         def write(data: Any, _: pa.Schema) -> None:
             write_deltalake(table, data, commit_properties=properties, **more)
 
-        with commits.held(self.settings, self.path):
+        with commits.held(self.lake, self.path):
             if not in_one_commit(pieces, write):
                 write(arrow_schema(self.columns).empty_table(), arrow_schema(self.columns))
 
     def _snapshot(self) -> DeltaTable:
-        table = table_io.open_snapshot(self.path, self.settings.storage_options)
+        table = table_io.open_snapshot(self.path, self.lake.storage_options)
         assert table is not None  # noqa: S101 (it was created)
         return table
 
@@ -139,18 +139,18 @@ _ROW = ("record_key", "event_date")
 
 
 @row_writer.retried_on_conflict
-def follow(settings: Settings, contract: SourceContract, silver: DeltaTable) -> None:
+def follow(lake: Lake, contract: SourceContract, silver: DeltaTable) -> None:
     """Update the table to the version at which silver was opened; a table that follows a later version stays as it is.
 
     Few changed rows cost the files of their buckets; with many, or without a complete feed, all of silver is copied.
     """
-    of_changes = _table(settings, contract)
+    of_changes = _table(lake, contract)
     table, mark, version = of_changes.opened(), tables.mark(contract, silver), silver.version()
     followed = table.transaction_version(mark)
     if followed is not None and followed >= version:
         return
     names = [name for name, _ in tables.changes_of_silver(contract)]
-    changed = None if followed is None else _changed_rows(settings, contract, silver, followed + 1, names)
+    changed = None if followed is None else _changed_rows(lake, contract, silver, followed + 1, names)
     if changed is not None:
         of_changes.merge(table, changed, contract, mark, version)
         return
@@ -159,9 +159,9 @@ def follow(settings: Settings, contract: SourceContract, silver: DeltaTable) -> 
     of_changes.replace(table, copied, contract, mark, version)
 
 
-def followed(settings: Settings, contract: SourceContract, silver: DeltaTable) -> tuple[DeltaTable, int] | None:
+def followed(lake: Lake, contract: SourceContract, silver: DeltaTable) -> tuple[DeltaTable, int] | None:
     """The table and the version of silver that it follows; None if there is none yet."""
-    table = table_io.open_snapshot(locations.changes_by_key(settings, contract.dataset), settings.storage_options)
+    table = table_io.open_snapshot(locations.changes_by_key(lake, contract.dataset), lake.storage_options)
     version = None if table is None else table.transaction_version(tables.mark(contract, silver))
     return None if table is None or version is None else (table, version)
 
@@ -178,18 +178,16 @@ def read(
     return tables.as_changes(contract, table_io.read_version(table, names, where))
 
 
-def _table(settings: Settings, contract: SourceContract) -> BucketTable:
-    path = locations.changes_by_key(settings, contract.dataset)
-    return BucketTable(settings, path, tables.change_columns(contract), _ROW, partition_writer.ALL_STATISTICS)
+def _table(lake: Lake, contract: SourceContract) -> BucketTable:
+    path = locations.changes_by_key(lake, contract.dataset)
+    return BucketTable(lake, path, tables.change_columns(contract), _ROW, partition_writer.ALL_STATISTICS)
 
 
-def _changed_rows(
-    settings: Settings, contract: SourceContract, silver: DeltaTable, first: int, names: list[str]
-) -> pa.Table | None:
+def _changed_rows(lake: Lake, contract: SourceContract, silver: DeltaTable, first: int, names: list[str]) -> pa.Table | None:
     """The present content in silver of the rows changed since version ``first``; None if there are many, or the feed is gone."""
     columns = [*names, "_change_type", "_commit_version"]
     try:
-        feed = change_feed.feed_at_most(silver, first, silver.version(), columns, settings.local_rows)
+        feed = change_feed.feed_at_most(silver, first, silver.version(), columns, lake.settings.local_rows)
     except change_feed.ForgottenFeedError:
         return None
     if feed is None:

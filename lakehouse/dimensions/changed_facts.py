@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.joins import Join
     from lakehouse.contracts.metric import MetricContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 #: More changed intervals than this affect nearly every day: reading the days then costs less than searching for the facts.
@@ -69,7 +69,7 @@ class ChangedFacts:
     in_all: int = 0
 
 
-def since(settings: Settings, metric: MetricContract, first: Mapping[str, int]) -> ChangedFacts:
+def since(lake: Lake, metric: MetricContract, first: Mapping[str, int]) -> ChangedFacts:
     """The facts whose attributes have changed since the versions ``first`` of the dimensions' intervals.
 
     :param first: by dimension, the first version whose changes count.
@@ -78,12 +78,12 @@ def since(settings: Settings, metric: MetricContract, first: Mapping[str, int]) 
     """
     changed = ChangedFacts()
     for join in metric.joins:
-        ranges = _changed_ranges(settings, join, first[join.dimension])
+        ranges = _changed_ranges(lake, join, first[join.dimension])
         if not len(ranges):
             continue
-        on, concerned = _of_source(settings, metric, join, ranges.append_column("origin", pa.array(np.arange(len(ranges)))))
+        on, concerned = _of_source(lake, metric, join, ranges.append_column("origin", pa.array(np.arange(len(ranges)))))
         origins, days = [pa.array([], pa.int64())], _NO_DAYS
-        for facts, origin in _facts_in(settings, metric, on, concerned, metric.day_zone(join)):
+        for facts, origin in _facts_in(lake, metric, on, concerned, metric.day_zone(join)):
             origins.append(pc.unique(origin))
             days = _days_of_first(pa.concat_tables([days, pa.table([origin, facts["event_date"]], schema=_NO_DAYS.schema)]))
             _count(changed, join, facts, ranges.select(["was", "is"]).take(origin))
@@ -95,19 +95,19 @@ def since(settings: Settings, metric: MetricContract, first: Mapping[str, int]) 
     return changed
 
 
-def days_within(settings: Settings, metric: MetricContract, join: Join, ranges: pa.Table) -> set[date]:
+def days_within(lake: Lake, metric: MetricContract, join: Join, ranges: pa.Table) -> set[date]:
     """The event days of the facts whose event time lies in a range of their key in a join's dimension.
 
     :param ranges: columns ``changed_intervals.PLACE``, disjoint per key.
     """
-    on, concerned = _of_source(settings, metric, join, ranges.append_column("origin", pa.array(np.arange(len(ranges)))))
-    facts = _facts_in(settings, metric, on, concerned, metric.day_zone(join)) if len(concerned) else ()
+    on, concerned = _of_source(lake, metric, join, ranges.append_column("origin", pa.array(np.arange(len(ranges)))))
+    facts = _facts_in(lake, metric, on, concerned, metric.day_zone(join)) if len(concerned) else ()
     return {event_day for piece, _ in facts for event_day in pc.unique(piece["event_date"]).to_pylist()}
 
 
-def _changed_ranges(settings: Settings, join: Join, first: int) -> pa.Table:
+def _changed_ranges(lake: Lake, join: Join, first: int) -> pa.Table:
     """``changed_intervals.changed_ranges`` of a dimension's intervals since version ``first``."""
-    table = table_io.open_table(locations.intervals(settings, join.dimension), settings.storage_options)
+    table = table_io.open_table(locations.intervals(lake, join.dimension), lake.storage_options)
     columns = [column for column, _ in join.attributes]
     needed = [*changed_intervals.PLACE, *columns, "_change_type"]
     if table is None or first > table.version():
@@ -118,7 +118,7 @@ def _changed_ranges(settings: Settings, join: Join, first: int) -> pa.Table:
     return changed_intervals.changed_ranges(feed, columns)
 
 
-def _of_source(settings: Settings, metric: MetricContract, join: Join, ranges: pa.Table) -> tuple[tuple[str, ...], pa.Table]:
+def _of_source(lake: Lake, metric: MetricContract, join: Join, ranges: pa.Table) -> tuple[tuple[str, ...], pa.Table]:
     """The columns of silver, and the ranges of their keys in which a fact has a changed attribute.
 
     :param ranges: ranges of the join's own keys, and ``origin``, the position of the change.
@@ -128,29 +128,29 @@ def _of_source(settings: Settings, metric: MetricContract, join: Join, ranges: p
         return tuple(join.on), ranges.select([*changed_intervals.PLACE, "origin"])
     column_of = {name: column for column, name in earlier.attributes}
     on, wanted = [column_of[name] for name in join.on], pc.unique(ranges["dimension_key"])
-    path, columns = locations.intervals(settings, earlier.dimension), list(dict.fromkeys([*changed_intervals.PLACE, *on]))
+    path, columns = locations.intervals(lake, earlier.dimension), list(dict.fromkeys([*changed_intervals.PLACE, *on]))
     parts = []
-    for piece in table_io.pieces(path, columns, None, settings.storage_options):
+    for piece in table_io.pieces(path, columns, None, lake.storage_options):
         keyed = piece.select(changed_intervals.PLACE).append_column("other_key", join_keys.texts([piece[name] for name in on]))
         parts.append(keyed.filter(pc.is_in(keyed["other_key"], wanted)))
     inner = changed_intervals.within(pa.concat_tables([_NO_INTERVALS, *parts], promote_options="permissive"), ranges)
     origin = ranges["origin"].take(inner["range"])
-    return _of_source(settings, metric, earlier, inner.drop_columns(["range"]).append_column("origin", origin))
+    return _of_source(lake, metric, earlier, inner.drop_columns(["range"]).append_column("origin", origin))
 
 
 def _facts_in(
-    settings: Settings, metric: MetricContract, on: tuple[str, ...], ranges: pa.Table, zone: ZoneInfo
+    lake: Lake, metric: MetricContract, on: tuple[str, ...], ranges: pa.Table, zone: ZoneInfo
 ) -> Iterator[tuple[pa.Table, pa.Array]]:
     """The facts with an event time in a range of their key, in pieces, each with the ``origin`` of the ranges.
 
     :param on: the columns of the metric with the key of the ranges.
     :param zone: the time zone for facts that have only an event day.
     """
-    for entry, path in zip(metric.read, locations.every_silver_read(settings, metric).values()):
+    for entry, path in zip(metric.read, locations.every_silver_read(lake, metric).values()):
         own = tuple(map(entry.column, on))
-        days = fact_index.days_of(settings, entry.silver, own, ranges, zone)
+        days = fact_index.days_of(lake, entry.silver, own, ranges, zone)
         columns = list(dict.fromkeys([*own, *_OF_FACTS]))
-        for piece in table_io.pieces(path, columns, {"event_date": days}, settings.storage_options) if days else ():
+        for piece in table_io.pieces(path, columns, {"event_date": days}, lake.storage_options) if days else ():
             keys = pa.chunked_array([join_keys.texts([piece[name] for name in own])])
             place = changed_intervals.covering(keys, fact_index.event_times(piece, zone), ranges)
             yield piece.filter(place.is_valid()), ranges["origin"].take(place.drop_null()).combine_chunks()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 EQUAL_CHANGES = "intervals_equal_changes"
 NAMES = {
@@ -55,17 +55,17 @@ class _KeysInQuestion(NamedTuple):
     is_sampled: bool
 
 
-def check_intervals(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
+def check_intervals(lake: Lake, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
     """Every check on each event day; none for a source that is no dimension."""
     if not contract.is_dimension:
         return []
     wrong, checked = {name: Counter[date]() for name in NAMES}, Counter[date]()
     in_silver, copied = (RowSums(["event_date"], _IDENTITY) for _ in range(2))
-    silver = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
+    silver = table_io.open_table(locations.silver(lake, contract.dataset), lake.storage_options)
     if silver is not None and days:
         on_days = {"event_date": days}
         in_silver.add(table_io.pieces_of_version(silver, ["event_date", *_IDENTITY], on_days))
-        for part in _parts(settings, contract, silver, days):
+        for part in _parts(lake, contract, silver, days):
             of_days = table_io.meeting(part.changes, on_days)
             copied.add([of_days])
             places = of_days.group_by(["dimension_key", "event_date"]).aggregate([])
@@ -90,10 +90,10 @@ def _result(contract: SourceContract, name: str, day: date, checked: int, wrong:
     return CheckResult(name, day, why is None, {"keys": checked, "keys_wrong": wrong}, why)
 
 
-def _parts(settings: Settings, contract: SourceContract, silver: DeltaTable, days: Collection[date]) -> Iterator[_KeysInQuestion]:
+def _parts(lake: Lake, contract: SourceContract, silver: DeltaTable, days: Collection[date]) -> Iterator[_KeysInQuestion]:
     """The keys that have a change on the days: together if they are few, else the keys of all buckets, bucket by bucket."""
-    copy = dimension_buckets.followed(settings, contract, silver)
-    table = table_io.open_table(locations.intervals(settings, contract.dataset), settings.storage_options)
+    copy = dimension_buckets.followed(lake, contract, silver)
+    table = table_io.open_table(locations.intervals(lake, contract.dataset), lake.storage_options)
     if copy is None or table is None:
         return
     if table_io.rows_at_most(silver, {"event_date": days}) <= _FEW_CHANGES:

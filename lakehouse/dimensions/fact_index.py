@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts.metric import MetricContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 BUCKETS = 16
@@ -45,32 +45,32 @@ _LAYOUT = row_writer.compressed(2**14, {"join_key": ColumnProperties(dictionary_
 _FEW_KEYS = 10_000
 
 
-def follow(settings: Settings, metrics: Collection[MetricContract]) -> None:
+def follow(lake: Lake, metrics: Collection[MetricContract]) -> None:
     """Update the indexes that ``metrics`` need from silver."""
     for silver, on in sorted({index for metric in metrics for index in metric.fact_indexes}):
-        follow_table(settings, silver, on)
+        follow_table(lake, silver, on)
 
 
 @row_writer.retried_on_conflict
-def follow_table(settings: Settings, silver: str, on: Sequence[str]) -> None:
+def follow_table(lake: Lake, silver: str, on: Sequence[str]) -> None:
     """Update the index of a silver table by the columns ``on``, in one commit that records the version of silver.
 
     Where the change feed does not reach back, all present facts are added again.
     """
-    facts = table_io.open_table(locations.silver(settings, silver), settings.storage_options)
+    facts = table_io.open_table(locations.silver(lake, silver), lake.storage_options)
     if facts is None:
         return
-    path = locations.fact_index(settings, silver, on)
-    table = row_writer.open_or_create(path, SCHEMA, settings.storage_options, ["bucket"])
+    path = locations.fact_index(lake, silver, on)
+    table = row_writer.open_or_create(path, SCHEMA, lake.storage_options, ["bucket"])
     followed, mark, version = _followed(table, facts), _mark(facts), facts.version()
     if followed >= version:
         return
     rows = (_entries(piece, on) for piece in _new_facts(facts, followed, on))
-    if not row_writer.append_new(path, table, rows, [mark], settings.storage_options, _LAYOUT, version):
+    if not row_writer.append_new(path, table, rows, [mark], lake.storage_options, _LAYOUT, version):
         partition_writer.commit_without_rows(table, why={}, transaction=(mark, version))
 
 
-def days_of(settings: Settings, silver: str, on: Sequence[str], ranges: pa.Table, zone: ZoneInfo) -> set[date]:
+def days_of(lake: Lake, silver: str, on: Sequence[str], ranges: pa.Table, zone: ZoneInfo) -> set[date]:
     """The event days that may have facts of the keys of ``ranges`` within these ranges; a few days more where facts are gone.
 
     Facts that the index does not have yet are looked up in silver; nothing is written.
@@ -79,10 +79,10 @@ def days_of(settings: Settings, silver: str, on: Sequence[str], ranges: pa.Table
     :param ranges: columns ``changed_intervals.PLACE``.
     :param zone: the time zone for facts that have only an event day.
     """
-    facts = table_io.open_table(locations.silver(settings, silver), settings.storage_options)
+    facts = table_io.open_table(locations.silver(lake, silver), lake.storage_options)
     if facts is None or not len(ranges):
         return set()
-    index = table_io.open_table(locations.fact_index(settings, silver, on), settings.storage_options)
+    index = table_io.open_table(locations.fact_index(lake, silver, on), lake.storage_options)
     followed = -1 if index is None else _followed(index, facts)
     days = set() if index is None else _days_within(_entries_of(index, ranges), ranges, zone)
     if followed < facts.version():

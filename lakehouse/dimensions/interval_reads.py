@@ -22,31 +22,31 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 #: Up to this many keys are looked up individually; with more, all intervals are read.
 FEW_KEYS = 10_000
 
 
-def of_keys(settings: Settings, contract: SourceContract, columns: Sequence[str], wanted: pa.Array) -> pa.Table | None:
+def of_keys(lake: Lake, contract: SourceContract, columns: Sequence[str], wanted: pa.Array) -> pa.Table | None:
     """The intervals of the keys ``wanted``; None without a table.
 
     :param columns: of the table of intervals; a column that the table does not have yet is empty.
     :param wanted: a small number of keys, as in ``dimension_key``; none is NULL.
     """
-    table = table_io.open_table(locations.intervals(settings, contract.dataset), settings.storage_options)
+    table = table_io.open_table(locations.intervals(lake, contract.dataset), lake.storage_options)
     if table is None:
         return None
     buckets = tables.key_buckets(wanted, contract.dimension.buckets).unique()
     return data_files.with_texts(table, columns, "dimension_key", wanted, {"bucket": buckets})
 
 
-def current(settings: Settings, contract: SourceContract, moment: datetime) -> Iterator[pa.Table]:
+def current(lake: Lake, contract: SourceContract, moment: datetime) -> Iterator[pa.Table]:
     """The intervals that contain ``moment``, in pieces, with the columns ``tables.interval_columns``; none without a table."""
     names = [name for name, _ in tables.interval_columns(contract)]
-    hidden = redactions.keys_by_field(settings, contract.dataset)  # the table follows a redaction later
-    for piece in table_io.pieces(locations.intervals(settings, contract.dataset), names, None, settings.storage_options):
+    hidden = redactions.keys_by_field(lake, contract.dataset)  # the table follows a redaction later
+    for piece in table_io.pieces(locations.intervals(lake, contract.dataset), names, None, lake.storage_options):
         yield valid(redactions.applied(tables.as_intervals(contract, piece), hidden), moment)
 
 

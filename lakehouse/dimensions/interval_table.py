@@ -26,37 +26,37 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _INTERVAL = ("dimension_key", "valid_from")
 
 
-def follow(settings: Settings, contract: SourceContract) -> None:
+def follow(lake: Lake, contract: SourceContract) -> None:
     """Update a dimension's tables from silver; no effect for a source that is no dimension, and where nothing has changed."""
-    path, options = locations.silver(settings, contract.dataset), settings.storage_options
+    path, options = locations.silver(lake, contract.dataset), lake.storage_options
     silver = table_io.open_snapshot(path, options) if contract.is_dimension else None
     if silver is None:
         return
-    dimension_buckets.follow(settings, contract, silver)
-    copy = dimension_buckets.followed(settings, contract, silver)
+    dimension_buckets.follow(lake, contract, silver)
+    copy = dimension_buckets.followed(lake, contract, silver)
     silver = table_io.open_snapshot(path, options)  # another process may have brought the copy to a later version
     if copy is not None and silver is not None:
-        _follow_changes(settings, contract, silver, *copy)
+        _follow_changes(lake, contract, silver, *copy)
 
 
 @row_writer.retried_on_conflict
-def _follow_changes(settings: Settings, contract: SourceContract, silver: DeltaTable, by_key: DeltaTable, version: int) -> None:
+def _follow_changes(lake: Lake, contract: SourceContract, silver: DeltaTable, by_key: DeltaTable, version: int) -> None:
     """Update the intervals from the copy of changes, to the version of silver that the copy follows."""
-    of_intervals, mark = _table(settings, contract), tables.mark(contract, silver)
+    of_intervals, mark = _table(lake, contract), tables.mark(contract, silver)
     table = of_intervals.opened()
     followed = table.transaction_version(mark)
     if followed is not None and followed >= version:
         return
-    changed = None if followed is None else _changed_keys(settings, silver, followed + 1, version)
+    changed = None if followed is None else _changed_keys(lake, silver, followed + 1, version)
     if changed is not None:
         of_intervals.merge(table, _differing(contract, by_key, table, changed), contract, mark, version)
         return
-    few = _all_differing(settings, contract, by_key, table)
+    few = _all_differing(lake, contract, by_key, table)
     if few is not None:
         of_intervals.merge(table, few, contract, mark, version)
         return
@@ -64,10 +64,10 @@ def _follow_changes(settings: Settings, contract: SourceContract, silver: DeltaT
     of_intervals.replace(table, every, contract, mark, version)
 
 
-def followed_version(settings: Settings, contract: SourceContract) -> int | None:
+def followed_version(lake: Lake, contract: SourceContract) -> int | None:
     """The version of silver that the intervals are computed from; None if there are none yet."""
-    silver = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
-    table = table_io.open_table(locations.intervals(settings, contract.dataset), settings.storage_options)
+    silver = table_io.open_table(locations.silver(lake, contract.dataset), lake.storage_options)
+    table = table_io.open_table(locations.intervals(lake, contract.dataset), lake.storage_options)
     return None if silver is None or table is None else table.transaction_version(tables.mark(contract, silver))
 
 
@@ -99,18 +99,18 @@ def differences(present: pa.Table, wanted: pa.Table) -> pa.Table:
     return chosen.append_column(LIVES, pa.array(is_wanted[~unchanged & ~replaced]))
 
 
-def _table(settings: Settings, contract: SourceContract) -> BucketTable:
-    path = locations.intervals(settings, contract.dataset)
+def _table(lake: Lake, contract: SourceContract) -> BucketTable:
+    path = locations.intervals(lake, contract.dataset)
     properties = {**partition_writer.CHANGE_FEED, **partition_writer.ALL_STATISTICS}
-    return BucketTable(settings, path, tables.interval_columns(contract), _INTERVAL, properties)
+    return BucketTable(lake, path, tables.interval_columns(contract), _INTERVAL, properties)
 
 
-def _changed_keys(settings: Settings, silver: DeltaTable, first: int, last: int) -> pa.StringArray | None:
+def _changed_keys(lake: Lake, silver: DeltaTable, first: int, last: int) -> pa.StringArray | None:
     """The keys of the changes that silver changed in versions ``first`` through ``last``; None if there are many, or the feed is
     gone.
     """
     try:
-        feed = change_feed.feed_at_most(silver, first, last, ["record_key"], settings.local_rows)
+        feed = change_feed.feed_at_most(silver, first, last, ["record_key"], lake.settings.local_rows)
     except change_feed.ForgottenFeedError:
         return None
     return None if feed is None else tables.dimension_keys(pc.unique(feed["record_key"])).drop_null().unique()
@@ -123,7 +123,7 @@ def _differing(contract: SourceContract, by_key: DeltaTable, table: DeltaTable, 
     return differences(read(contract, table, buckets, changed), wanted)
 
 
-def _all_differing(settings: Settings, contract: SourceContract, by_key: DeltaTable, table: DeltaTable) -> pa.Table | None:
+def _all_differing(lake: Lake, contract: SourceContract, by_key: DeltaTable, table: DeltaTable) -> pa.Table | None:
     """The :func:`differences` of all keys, bucket by bucket; None if they exceed the limit, or the table is empty."""
     if not data_files.rows_by_partition(table):
         return None
@@ -131,7 +131,7 @@ def _all_differing(settings: Settings, contract: SourceContract, by_key: DeltaTa
     for bucket in sorted({*_buckets(by_key), *_buckets(table)}):
         wanted = intervals(contract, dimension_buckets.read(contract, by_key, [bucket]))
         parts.append(differences(read(contract, table, [bucket]), wanted))
-        if sum(map(len, parts)) > settings.local_rows:
+        if sum(map(len, parts)) > lake.settings.local_rows:
             return None
     return pa.concat_tables(parts)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.joins import Join
     from lakehouse.contracts.metric import MetricContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 #: The value of a text column for facts without a match.
@@ -71,9 +71,7 @@ def _joined(rows: DataFrame, metric: MetricContract, join: Join, position: int, 
     return found.withColumn(f"_is_{position}", F.coalesce(F.col(f"_is_{position}"), F.lit(False)))
 
 
-def present(
-    spark: SparkSession, settings: Settings, metric: MetricContract, facts: pa.Table | None
-) -> Callable[[Join], DataFrame]:
+def present(spark: SparkSession, lake: Lake, metric: MetricContract, facts: pa.Table | None) -> Callable[[Join], DataFrame]:
     """A function that returns the present intervals of the dimension of a join.
 
     :param facts: the facts to be joined, with the join columns, if they are few: then only the intervals of their keys are read.
@@ -82,13 +80,13 @@ def present(
     known: dict[int, pa.Table] = {}
 
     def intervals_of(join: Join) -> DataFrame:
-        columns, path = _columns(metric, join), locations.intervals(settings, join.dimension)
-        if table_io.open_table(path, settings.storage_options) is None:
+        columns, path = _columns(metric, join), locations.intervals(lake, join.dimension)
+        if table_io.open_table(path, lake.storage_options) is None:
             return dataframes.local(spark, _typed(pa.table({}), metric, join))
         wanted = _keys(metric, join, facts, known)
         if wanted is None or len(wanted) > interval_reads.FEW_KEYS:
-            return dataframes.scan(spark, settings, path, columns, {})
-        found = interval_reads.of_keys(settings, metric.dimensions[join.dimension], columns, wanted)
+            return dataframes.scan(spark, lake, path, columns, {})
+        found = interval_reads.of_keys(lake, metric.dimensions[join.dimension], columns, wanted)
         known[metric.joins.index(join)] = found
         return F.broadcast(dataframes.local(spark, _typed(found, metric, join)))
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.joins import Join
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 FACTS_MATCHED = "facts_matched"
@@ -41,12 +41,12 @@ def bounded(metric: MetricContract) -> list[Join]:
     return [join for join in metric.joins if join.max_unmatched is not None]
 
 
-def check_matched(settings: Settings, metric: MetricContract, days: Collection[date]) -> list[CheckResult]:
+def check_matched(lake: Lake, metric: MetricContract, days: Collection[date]) -> list[CheckResult]:
     """The check on each event day, a warning if it fails; none if no join of the metric has a bound."""
     joins = bounded(metric)
     if not joins or not days:
         return []
-    facts, unmatched = _counts(settings, metric, joins, days)
+    facts, unmatched = _counts(lake, metric, joins, days)
     outcomes = []
     for day in sorted(days):
         of_joins = [(join, counts[day]) for join, counts in zip(joins, unmatched)]
@@ -62,17 +62,17 @@ def check_matched(settings: Settings, metric: MetricContract, days: Collection[d
 
 
 def _counts(
-    settings: Settings, metric: MetricContract, joins: Sequence[Join], days: Collection[date]
+    lake: Lake, metric: MetricContract, joins: Sequence[Join], days: Collection[date]
 ) -> tuple[Counter[date], list[Counter[date]]]:
     """The number of facts of each day, and by join the number of facts without a match."""
     facts, unmatched = Counter[date](), [Counter[date]() for _ in joins]
     zones = [metric.day_zone(join) for join in joins]
-    intervals_of = [_intervals(settings, metric.dimensions[join.dimension]) for join in joins]
+    intervals_of = [_intervals(lake, metric.dimensions[join.dimension]) for join in joins]
     for entry in metric.read:
         keys = [[entry.column(name) for name in join.on] for join in joins]
         columns = list(dict.fromkeys([*(name for on in keys for name in on), "event_date", "event_ts"]))
-        path = locations.silver_read_of(settings, entry)
-        for piece in table_io.pieces(path, columns, {"event_date": days}, settings.storage_options):
+        path = locations.silver_read_of(lake, entry)
+        for piece in table_io.pieces(path, columns, {"event_date": days}, lake.storage_options):
             facts.update(row_counts(piece, "event_date"))
             for on, intervals, counts, zone in zip(keys, intervals_of, unmatched, zones):
                 texts = join_keys.texts([piece[name] for name in on])
@@ -82,17 +82,17 @@ def _counts(
     return facts, unmatched
 
 
-def _intervals(settings: Settings, contract: SourceContract) -> Callable[[pa.Array], pa.Table]:
+def _intervals(lake: Lake, contract: SourceContract) -> Callable[[pa.Array], pa.Table]:
     """A function that returns the intervals of given keys, possibly with those of other keys."""
 
     @cache
     def every() -> pa.Table | None:
-        path = locations.intervals(settings, contract.dataset)
-        return table_io.read(path, _INTERVALS.names, None, settings.storage_options)
+        path = locations.intervals(lake, contract.dataset)
+        return table_io.read(path, _INTERVALS.names, None, lake.storage_options)
 
     def intervals_of(wanted: pa.Array) -> pa.Table:
         are_few = len(wanted) <= interval_reads.FEW_KEYS
-        found = interval_reads.of_keys(settings, contract, _INTERVALS.names, wanted) if are_few else every()
+        found = interval_reads.of_keys(lake, contract, _INTERVALS.names, wanted) if are_few else every()
         return _INTERVALS.empty_table() if found is None else found.cast(_INTERVALS)
 
     return intervals_of

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.table_io import Where
     from lakehouse.dispositions.reprocess_policy import Choice
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ids import DeliveredFile, RowId
-    from lakehouse.settings import Settings
 
 _DECISION = ("verdict", "by", "decided_at", "reason")
 _OF_VERDICT = ("disposition", "because", "decided_by", "decision", "lives", "admission", "reason", "detail")
@@ -96,7 +96,7 @@ SCHEMA = pa.schema(
 )
 
 
-def rows(settings: Settings, contract: SourceContract, **which: Any) -> list[BronzeRow]:
+def rows(lake: Lake, contract: SourceContract, **which: Any) -> list[BronzeRow]:
     """Rows of Bronze with their dispositions as objects, for a few rows; see :func:`table` for the arguments and the order."""
     return [
         BronzeRow(
@@ -107,12 +107,12 @@ def rows(settings: Settings, contract: SourceContract, **which: Any) -> list[Bro
                 "reason": row["reason"] and QuarantineReason(row["reason"]),
             }
         )
-        for row in table(settings, contract, **which).to_pylist()
+        for row in table(lake, contract, **which).to_pylist()
     ]
 
 
 def table(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     *,
     arrival_days: Collection[date] | None = None,
@@ -127,18 +127,18 @@ def table(
     """
     given = {"arrival_date": arrival_days, "record_key": keys}
     where: dict[str, Any] = {name: values for name, values in given.items() if values is not None}
-    in_bronze = readings.read(settings, contract.dataset, _COLUMNS, where)
+    in_bronze = readings.read(lake, contract.dataset, _COLUMNS, where)
     if in_bronze is None:
         return SCHEMA.empty_table()
     in_bronze = _sorted(in_bronze)
-    judge = _Judge(settings, contract, unrecorded)
-    judged = judge.account(_log(settings, contract, in_bronze, where))
+    judge = _Judge(lake, contract, unrecorded)
+    judged = judge.account(_log(lake, contract, in_bronze, where))
     place = positions(in_bronze, judged)
     is_malformed = pc.is_valid(in_bronze["malformed_reason"])
     missing = pc.index(pc.or_(is_malformed, pc.is_valid(place)), False).as_py()
     if missing >= 0:
         row = in_bronze.slice(missing, 1).to_pylist()[0]
-        raise _not_in_key_log(settings, contract, row, recorded=judge.is_recorded(row["ingestion_id"]))
+        raise _not_in_key_log(lake, contract, row, recorded=judge.is_recorded(row["ingestion_id"]))
     judged = judged.select(_OF_VERDICT).take(pc.if_else(is_malformed, pa.scalar(None, place.type), place))
     columns = {name: in_bronze[name] for name in _COLUMNS[:-1]} | {name: judged[name] for name in _OF_VERDICT}
     columns["disposition"] = pc.fill_null(judged["disposition"], Disposition.MALFORMED.value)
@@ -147,9 +147,7 @@ def table(
     return pa.table(columns).select(SCHEMA.names).cast(SCHEMA)
 
 
-def pieces(
-    settings: Settings, contract: SourceContract, where: Where, unrecorded: Collection[DeliveredFile] = ()
-) -> Iterator[pa.Table]:
+def pieces(lake: Lake, contract: SourceContract, where: Where, unrecorded: Collection[DeliveredFile] = ()) -> Iterator[pa.Table]:
     """The well-formed rows whose keys have claims that meet ``where``, with dispositions, in pieces and in no order;
     :data:`SCHEMA`.
 
@@ -159,14 +157,14 @@ def pieces(
     :param where: the claims, see ``key_log.about_keys_with``.
     :param unrecorded: files that the ledger does not know yet.
     """
-    judge = _Judge(settings, contract, unrecorded)
-    for log in key_log.about_keys_with(settings, contract.dataset, _OF_CLAIM, where):
+    judge = _Judge(lake, contract, unrecorded)
+    for log in key_log.about_keys_with(lake, contract.dataset, _OF_CLAIM, where):
         yield judge.account(log)
 
 
-def malformed(settings: Settings, contract: SourceContract, where: Where) -> Iterator[pa.Table]:
+def malformed(lake: Lake, contract: SourceContract, where: Where) -> Iterator[pa.Table]:
     """The malformed rows that meet ``where``, in pieces; :data:`SCHEMA`. They make no claim."""
-    for piece in readings.pieces(settings, contract.dataset, _COLUMNS, where):
+    for piece in readings.pieces(lake, contract.dataset, _COLUMNS, where):
         rows = piece.filter(pc.is_valid(piece["malformed_reason"])).rename_columns({"malformed_reason": "because"})
         rows = rows.append_column("disposition", pa.repeat(Disposition.MALFORMED.value, len(rows)))
         rows = rows.append_column("lives", pa.repeat(pa.scalar(False), len(rows)))
@@ -177,13 +175,13 @@ def malformed(settings: Settings, contract: SourceContract, where: Where) -> Ite
 class _Judge:
     """The inputs on which the account of any claims depends, read once."""
 
-    def __init__(self, settings: Settings, contract: SourceContract, unrecorded: Collection[DeliveredFile]) -> None:
-        self._settings, self._contract, self._unrecorded = settings, contract, unrecorded
-        self._recorded = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
+    def __init__(self, lake: Lake, contract: SourceContract, unrecorded: Collection[DeliveredFile]) -> None:
+        self._lake, self._contract, self._unrecorded = lake, contract, unrecorded
+        self._recorded = ingestions.ingested(ingestions.all_of(lake, contract.dataset))
         files = {file.ingestion_id: file.path for file in unrecorded}
         self._files = files | {ingestion_id: entry.source_file for ingestion_id, entry in self._recorded.items()}
-        self._decided = decisions.in_force(settings, contract.dataset)
-        self._deliveries = deliveries.of(settings, contract, unrecorded=unrecorded)
+        self._decided = decisions.in_force(lake, contract.dataset)
+        self._deliveries = deliveries.of(lake, contract, unrecorded=unrecorded)
         self._descriptions = _descriptions(self._decided)
 
     def is_recorded(self, ingestion_id: str) -> bool:
@@ -200,7 +198,7 @@ class _Judge:
             claims.with_decisions(deliveries.ordered(log, self._deliveries), self._decided),
             policy_of(self._contract),
             self._chosen(log),
-            partial(_contents, self._settings, self._contract),
+            partial(_contents, self._lake, self._contract),
         )
         rows = log.filter(pc.not_equal(log["kind"], "retire")).rename_columns({"kind": "change_op"})
         columns = {name: rows[name] for name in ("arrival_date", *_ROW_ID, "record_key", "event_date", "change_op")}
@@ -215,15 +213,15 @@ class _Judge:
         if not policy_of(self._contract).chooses_deliveries:
             return {}
         days = set(pc.unique(log["event_date"].drop_null()).to_pylist())
-        return claims.choices(self._settings, self._contract, days, unrecorded=self._unrecorded)
+        return claims.choices(self._lake, self._contract, days, unrecorded=self._unrecorded)
 
     def _read_files(self, log: pa.Table) -> None:
         """Read from Bronze the files of claims whose ingestion is missing in the ledger, because its run was stopped."""
         unknown = log.filter(pc.invert(pc.is_in(log["ingestion_id"], pa.array(list(self._files), pa.string()))))
         if len(unknown):
-            path, names = locations.bronze(self._settings, self._contract.dataset), ["ingestion_id", "source_file"]
+            path, names = locations.bronze(self._lake, self._contract.dataset), ["ingestion_id", "source_file"]
             where = {name: pc.unique(unknown[name]) for name in ("ingestion_id", "arrival_date")}
-            found = table_io.distinct(path, names, where, self._settings.storage_options)
+            found = table_io.distinct(path, names, where, self._lake.storage_options)
             self._files |= {} if found is None else dict(zip(*(found[name].to_pylist() for name in names)))
 
     def _files_of(self, ingestion_ids: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -253,9 +251,9 @@ def _sorted(in_bronze: pa.Table) -> pa.Table:
     return in_bronze if (np.diff(order) == 1).all() else in_bronze.take(pa.array(order))
 
 
-def _not_in_key_log(settings: Settings, contract: SourceContract, row: Mapping[str, Any], *, recorded: bool) -> Exception:
+def _not_in_key_log(lake: Lake, contract: SourceContract, row: Mapping[str, Any], *, recorded: bool) -> Exception:
     place, bronze = f"{row['source_file']}:{row['line_number']}", f"bronze/{contract.dataset}"
-    first = f" (delete {locations.ingestions(settings)} first, so that every file is ingested again)" if recorded else ""
+    first = f" (delete {locations.ingestions(lake)} first, so that every file is ingested again)" if recorded else ""
     msg = f"{place} is in {bronze} and not in the key log: materialize {bronze} for {row['arrival_date']} again{first}"
     return key_log.IncompleteKeyLogError(msg)
 
@@ -272,23 +270,23 @@ def _descriptions(decided: pa.Table) -> pa.Array:
     ).take(pa.array(decision))
 
 
-def _log(settings: Settings, contract: SourceContract, in_bronze: pa.Table, where: Where) -> pa.Table:
+def _log(lake: Lake, contract: SourceContract, in_bronze: pa.Table, where: Where) -> pa.Table:
     """Every claim about the keys of ``in_bronze``: columns ``_OF_CLAIM``.
 
     :param where: the condition by which the rows were selected; empty for all rows.
     """
     if where:
-        log = key_log.about(settings, contract.dataset, _OF_CLAIM, pc.unique(in_bronze["record_key"].drop_null()))
+        log = key_log.about(lake, contract.dataset, _OF_CLAIM, pc.unique(in_bronze["record_key"].drop_null()))
     else:
-        log = table_io.read(locations.key_log(settings, contract.dataset), _OF_CLAIM, None, settings.storage_options)
+        log = table_io.read(locations.key_log(lake, contract.dataset), _OF_CLAIM, None, lake.storage_options)
     return key_log.SCHEMA.empty_table().select(_OF_CLAIM) if log is None else log
 
 
-def _contents(settings: Settings, contract: SourceContract, of_claims: pa.Table) -> pa.Array:
+def _contents(lake: Lake, contract: SourceContract, of_claims: pa.Table) -> pa.Array:
     """A number for the content of each claim's row, without its provenance; see ``winners.content_numbers``."""
     columns = [name for name, _ in content_columns(contract)] + ["change_op", "corrects_key"]
     where = {"arrival_date": pc.unique(of_claims["arrival_date"]), "record_key": pc.unique(of_claims["record_key"])}
-    bronze = readings.read(settings, contract.dataset, ["ingestion_id", "line_number", *columns], where)
+    bronze = readings.read(lake, contract.dataset, ["ingestion_id", "line_number", *columns], where)
     if bronze is None:
         return pa.nulls(len(of_claims), pa.int64())
     numbers = content_numbers(bronze.select(columns))

@@ -17,7 +17,6 @@ from deltalake import ColumnProperties
 from lakehouse import locations, pieces
 from lakehouse.delta import row_writer, table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions import account, claims, readings
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.winners import positions
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.table_io import Where
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ids import DeliveredFile
-    from lakehouse.settings import Settings
 
 #: The approximate maximum of rows that one commit merges.
 _MERGED_ROWS = 2**20
@@ -80,7 +79,7 @@ def is_overdue(entry: Mapping[str, Any], now: datetime) -> bool:
 
 
 def after_ingestions(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     files: Collection[DeliveredFile],
     malformed: int,
@@ -92,7 +91,7 @@ def after_ingestions(
     :param redelivered: further files, of known content, that count again in another delivery; each with the arrival day under
         which Bronze has its rows.
     """
-    settings = with_table_cache(settings)
+    lake = lake.cached()
     where: Where = {"ingestion_id": [file.ingestion_id for file in files], "arrival_date": {file.arrival_date for file in files}}
     unrecorded = [*files, *redelivered]
     ids, arrivals = {file.ingestion_id for file in unrecorded}, {*where["arrival_date"], *redelivered.values()}
@@ -100,45 +99,45 @@ def after_ingestions(
     def affected() -> Iterator[pa.Table]:
         listed = None
         if policy_of(contract).chooses_deliveries:
-            keys, days = key_log.keys_and_days(settings, contract.dataset, ids, arrivals)
-            listed = _of_arrivals(settings, contract, keys, days, unrecorded)
+            keys, days = key_log.keys_and_days(lake, contract.dataset, ids, arrivals)
+            listed = _of_arrivals(lake, contract, keys, days, unrecorded)
             yield listed
         else:
-            yield from account.pieces(settings, contract, {"ingestion_id": ids, "arrival_date": arrivals}, unrecorded)
-        for unread in account.malformed(settings, contract, where) if malformed else ():
+            yield from account.pieces(lake, contract, {"ingestion_id": ids, "arrival_date": arrivals}, unrecorded)
+        for unread in account.malformed(lake, contract, where) if malformed else ():
             # A policy that replaces days lists whole arrival days: the rows may be among them already.
             yield unread if listed is None else unread.filter(pc.is_null(positions(unread, listed)))
 
-    _enter(settings, contract, affected, where if files else None)
+    _enter(lake, contract, affected, where if files else None)
 
 
-def after_decision(settings: Settings, contract: SourceContract, keys: set[str], days: set[date]) -> None:
+def after_decision(lake: Lake, contract: SourceContract, keys: set[str], days: set[date]) -> None:
     """Write the rows that a decision or a redaction about ``keys`` changed.
 
     :param days: the event days on which the keys may have a row.
     """
-    settings = with_table_cache(settings)
+    lake = lake.cached()
     about = pa.array(sorted(keys), pa.string())
 
     def affected() -> Iterator[pa.Table]:
         if policy_of(contract).chooses_deliveries:
-            yield _of_arrivals(settings, contract, about, days)
+            yield _of_arrivals(lake, contract, about, days)
         else:
-            arrivals = key_log.arrival_days_of(settings, contract.dataset, about)
-            yield account.table(settings, contract, arrival_days=arrivals, keys=about)
+            arrivals = key_log.arrival_days_of(lake, contract.dataset, about)
+            yield account.table(lake, contract, arrival_days=arrivals, keys=about)
 
-    _enter(settings, contract, affected)
+    _enter(lake, contract, affected)
 
 
-def after_rebuild(settings: Settings, contract: SourceContract, days: set[date], rows: pa.Table | None = None) -> None:
+def after_rebuild(lake: Lake, contract: SourceContract, days: set[date], rows: pa.Table | None = None) -> None:
     """Write every row whose key has been on one of ``days``.
 
     :param rows: further rows that have been read again (their ids and arrival days), now well formed or malformed.
     """
-    settings = with_table_cache(settings)
+    lake = lake.cached()
 
     def affected() -> Iterator[pa.Table]:
-        listed = _about_days(settings, contract, days)
+        listed = _about_days(lake, contract, days)
         if rows is None:
             yield from listed
             return
@@ -146,37 +145,37 @@ def after_rebuild(settings: Settings, contract: SourceContract, days: set[date],
         for piece in listed:
             rest = rest.filter(pc.is_null(positions(rest, piece)))
             yield piece
-        others = (account.pieces(settings, contract, more), account.malformed(settings, contract, more)) if len(rest) else ()
+        others = (account.pieces(lake, contract, more), account.malformed(lake, contract, more)) if len(rest) else ()
         for piece in chain.from_iterable(others):
             yield piece.filter(pc.is_valid(positions(piece, rest)))
 
-    _enter(settings, contract, affected)
+    _enter(lake, contract, affected)
 
 
-def _about_days(settings: Settings, contract: SourceContract, days: set[date]) -> Iterator[pa.Table]:
+def _about_days(lake: Lake, contract: SourceContract, days: set[date]) -> Iterator[pa.Table]:
     if not policy_of(contract).chooses_deliveries:
-        yield from account.pieces(settings, contract, {"event_date": days})
+        yield from account.pieces(lake, contract, {"event_date": days})
         return
-    path = locations.key_log(settings, contract.dataset)
-    keys = table_io.distinct(path, ["record_key"], {"event_date": days}, settings.storage_options)
+    path = locations.key_log(lake, contract.dataset)
+    keys = table_io.distinct(path, ["record_key"], {"event_date": days}, lake.storage_options)
     about = pa.array([], pa.string()) if keys is None else pc.unique(keys["record_key"])
-    yield _of_arrivals(settings, contract, about, days)
+    yield _of_arrivals(lake, contract, about, days)
 
 
 def _of_arrivals(
-    settings: Settings, contract: SourceContract, keys: pa.Array, days: set[date], unrecorded: Collection[DeliveredFile] = ()
+    lake: Lake, contract: SourceContract, keys: pa.Array, days: set[date], unrecorded: Collection[DeliveredFile] = ()
 ) -> pa.Table:
     """The rows of all arrival days with a row on one of the event days that rows of these keys and days may change.
 
     Under a policy that chooses deliveries, these are the rows that may change.
     """
-    affected = claims.affected_event_days(settings, contract, days, keys)
-    arrivals = key_log.arrival_days_with_rows_on(settings, contract.dataset, affected)
-    return account.table(settings, contract, arrival_days=arrivals, unrecorded=unrecorded)
+    affected = claims.affected_event_days(lake, contract, days, keys)
+    arrivals = key_log.arrival_days_with_rows_on(lake, contract.dataset, affected)
+    return account.table(lake, contract, arrival_days=arrivals, unrecorded=unrecorded)
 
 
 def _enter(
-    settings: Settings, contract: SourceContract, affected: Callable[[], Iterable[pa.Table]], delivered: Where | None = None
+    lake: Lake, contract: SourceContract, affected: Callable[[], Iterable[pa.Table]], delivered: Where | None = None
 ) -> None:
     """Write rows into both tables, and again if the tables from which they are computed have changed meanwhile.
 
@@ -184,24 +183,22 @@ def _enter(
     :param delivered: the ingestions whose rows are all among them; they are appended if the tables have none of these rows yet.
     """
     while True:
-        before = _input_versions(settings, contract.dataset)
-        _write(settings, contract, affected, delivered)
-        if _input_versions(settings, contract.dataset) == before:
+        before = _input_versions(lake, contract.dataset)
+        _write(lake, contract, affected, delivered)
+        if _input_versions(lake, contract.dataset) == before:
             return
 
 
-def _input_versions(settings: Settings, source: str) -> list[int]:
+def _input_versions(lake: Lake, source: str) -> list[int]:
     """The versions of the tables that the account is computed from."""
-    paths = (locations.key_log(settings, source), locations.decisions(settings, source), locations.redactions(settings, source))
-    return [table_io.version(path, settings.storage_options) for path in paths]
+    paths = (locations.key_log(lake, source), locations.decisions(lake, source), locations.redactions(lake, source))
+    return [table_io.version(path, lake.storage_options) for path in paths]
 
 
-def _write(
-    settings: Settings, contract: SourceContract, affected: Callable[[], Iterable[pa.Table]], delivered: Where | None
-) -> None:
-    source, options = contract.dataset, settings.storage_options
-    path = locations.dispositions(settings, source)
-    existing = _existing_reasons(settings, source)
+def _write(lake: Lake, contract: SourceContract, affected: Callable[[], Iterable[pa.Table]], delivered: Where | None) -> None:
+    source, options = contract.dataset, lake.storage_options
+    path = locations.dispositions(lake, source)
+    existing = _existing_reasons(lake, source)
 
     @row_writer.retried_on_conflict
     def append() -> tuple[list[pa.Table], set[str], list[pa.Table]]:
@@ -229,8 +226,8 @@ def _write(
             path, changed, ROW_KEYS, options=options, partition_by="arrival_date", app_ids=_app_ids(sorted(in_work))
         )
     for rows in pieces.together(reviewed, _MERGED_ROWS):
-        entries = _quarantine_entries(settings, contract, rows, existing)
-        row_writer.upsert(locations.quarantine(settings, source), entries, ROW_KEYS, options=options, partition_by="arrival_date")
+        entries = _quarantine_entries(lake, contract, rows, existing)
+        row_writer.upsert(locations.quarantine(lake, source), entries, ROW_KEYS, options=options, partition_by="arrival_date")
 
 
 def _by_event_day(rows: pa.Table) -> pa.Table:
@@ -271,18 +268,18 @@ def _are_reviewed(rows: pa.Table, existing: pa.Table) -> pa.ChunkedArray:
     return pc.or_(pc.or_(waits, barred), pc.is_valid(positions(rows, existing)))
 
 
-def _quarantine_entries(settings: Settings, contract: SourceContract, rows: pa.Table, existing: pa.Table) -> pa.Table:
+def _quarantine_entries(lake: Lake, contract: SourceContract, rows: pa.Table, existing: pa.Table) -> pa.Table:
     """The quarantine's entries for rows that :func:`_are_reviewed`, with redacted fields set to NULL."""
     source, schema = contract.dataset, quarantine_schema(contract)
     where = {name: pc.unique(rows[name]) for name in ROW_KEYS}
-    content = readings.read(settings, source, [name for name, _ in bronze_columns(contract)], where)
+    content = readings.read(lake, source, [name for name, _ in bronze_columns(contract)], where)
     if content is None:
         return schema.empty_table()
     place = positions(content, rows)
     content, rows = content.filter(pc.is_valid(place)), rows.take(place.drop_null())
-    shown = redactions.applied(content, redactions.keys_by_field(settings, source))
+    shown = redactions.applied(content, redactions.keys_by_field(lake, source))
     columns = dict(zip(shown.column_names, shown.columns))
-    decided = decisions.in_force(settings, source)
+    decided = decisions.in_force(lake, source)
     columns |= _reviews(rows, decided.take(positions(rows, decided)), existing.take(positions(rows, existing)))
     since = content["arrival_ts"].cast(pa.timestamp("us", "UTC"))
     columns["quarantine_since"] = since
@@ -290,9 +287,9 @@ def _quarantine_entries(settings: Settings, contract: SourceContract, rows: pa.T
     return pa.table(columns).select(schema.names).cast(schema)
 
 
-def _existing_reasons(settings: Settings, source: str) -> pa.Table:
+def _existing_reasons(lake: Lake, source: str) -> pa.Table:
     """Reason and detail of each row that is already in the quarantine's table, with the row's id."""
-    entries = table_io.read(locations.quarantine(settings, source), _REASONS.names, None, settings.storage_options)
+    entries = table_io.read(locations.quarantine(lake, source), _REASONS.names, None, lake.storage_options)
     return _REASONS.empty_table() if entries is None else entries.cast(_REASONS)
 
 

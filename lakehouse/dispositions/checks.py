@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.contracts.source_rules import RowRule, Tier
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 _PLACE = ["event_date", "arrival_date"]
@@ -63,28 +63,26 @@ def _description(rule: RowRule) -> str:
     return (rule.description or f"Rows meet {rule.sql} (else: {rule.severity}).") + category
 
 
-def check_rows(
-    settings: Settings, contract: SourceContract, in_bronze: Mapping[date, int], days: Collection[date]
-) -> list[CheckResult]:
+def check_rows(lake: Lake, contract: SourceContract, in_bronze: Mapping[date, int], days: Collection[date]) -> list[CheckResult]:
     """Every check on the rows of each arrival day.
 
     :param in_bronze: the number of rows in Bronze, per arrival day.
     """
-    disposed = check_dispositions(settings, contract, in_bronze, days)
-    judged = [*_check_judgements(settings, contract, days), *_check_tiers(settings, contract, days)]
-    return [*disposed, *judged, *_check_reviews(settings, contract, days)]
+    disposed = check_dispositions(lake, contract, in_bronze, days)
+    judged = [*_check_judgements(lake, contract, days), *_check_tiers(lake, contract, days)]
+    return [*disposed, *judged, *_check_reviews(lake, contract, days)]
 
 
-def _check_judgements(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
+def _check_judgements(lake: Lake, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
     """The recorded judgement of the rows at their arrival: the rules that they fail, and the number beyond the cutoff.
 
     Rows that came as history are in neither count of the cutoff.
     """
     columns = ["kind", "failed_rules", "beyond", *history.COLUMNS]
-    path = locations.key_log(settings, contract.dataset)
+    path = locations.key_log(lake, contract.dataset)
     sound, beyond, failed = Counter[date](), Counter[date](), Counter[tuple[date, str]]()
-    measured, known_history = Counter[date](), history.of_source(settings, contract.dataset)
-    for log in table_io.pieces(path, columns, {"arrival_date": list(days)}, settings.storage_options):
+    measured, known_history = Counter[date](), history.of_source(lake, contract.dataset)
+    for log in table_io.pieces(path, columns, {"arrival_date": list(days)}, lake.storage_options):
         in_all, late_in_all, of_rules = judgement_counts(log)
         others = known_history.left_out(log)
         unchanged = len(others) == len(log)
@@ -105,12 +103,12 @@ def _check_judgements(settings: Settings, contract: SourceContract, days: Collec
     return outcomes
 
 
-def _check_tiers(settings: Settings, contract: SourceContract, days: Collection[date]) -> Iterator[CheckResult]:
+def _check_tiers(lake: Lake, contract: SourceContract, days: Collection[date]) -> Iterator[CheckResult]:
     """Whether the share of an arrival day's rows that came later than a tier is within the tier's tolerance, whatever their
     disposition.
     """
     tiers = _tiers(contract)
-    seconds = measurement.of_days(settings, contract, days) if tiers else {}
+    seconds = measurement.of_days(lake, contract, days) if tiers else {}
     for day in sorted(days) if tiers else []:
         of_day = seconds.get(day, ())
         for (name, _), late in zip(tiers, tiers_of((tier for _, tier in tiers), of_day)):
@@ -148,15 +146,15 @@ _FATE = {
 }
 
 
-def _check_reviews(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
+def _check_reviews(lake: Lake, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
     columns = ["arrival_date", "quarantine_status", "quarantine_review_by"]
     where: dict[str, Collection[Any]] = {"arrival_date": days, "quarantine_status": [QuarantineStatus.OPEN.value]}
-    table = table_io.read(locations.quarantine(settings, contract.dataset), columns, where, settings.storage_options)
+    table = table_io.read(locations.quarantine(lake, contract.dataset), columns, where, lake.storage_options)
     waiting: Counter[date] = Counter()
     overdue: Counter[date] = Counter()
     if table is not None:
         waiting = _count(table["arrival_date"])
-        now = pa.scalar(settings.clock(), table["quarantine_review_by"].type)
+        now = pa.scalar(lake.now(), table["quarantine_review_by"].type)
         overdue = _count(table["arrival_date"].filter(pc.less(table["quarantine_review_by"], now)))
     outcomes = []
     for day in sorted(days):
@@ -167,21 +165,21 @@ def _check_reviews(settings: Settings, contract: SourceContract, days: Collectio
 
 
 def check_dispositions(
-    settings: Settings, contract: SourceContract, in_bronze: Mapping[date, int], days: Collection[date]
+    lake: Lake, contract: SourceContract, in_bronze: Mapping[date, int], days: Collection[date]
 ) -> list[CheckResult]:
     """Whether the dispositions of each arrival day add up, and agree with silver on days without pending input.
 
     :param in_bronze: the number of rows in Bronze, per arrival day.
     """
     source, arrivals = contract.dataset, {"arrival_date": list(days)}
-    unapplied = pa.array(sorted(applied_inputs.pending(settings, source)), pa.date32())
+    unapplied = pa.array(sorted(applied_inputs.pending(lake, source)), pa.date32())
     counts: dict[date, Counter[Disposition]] = defaultdict(Counter)
     waits_of = Counter[date]()
     event_days: set[date] = set()
     due, in_silver = (RowSums(_PLACE, _IDENTITY) for _ in range(2))
 
     def settled_rows() -> Iterator[pa.Table]:
-        for account in pieces.counted("rows checked", _account(settings, contract, days)):
+        for account in pieces.counted("rows checked", _account(lake, contract, days)):
             for day, of_day in dispositions_account.counts(account).items():
                 counts[day].update(of_day)
             is_waiting = pc.is_in(account["event_date"], value_set=unapplied)
@@ -192,11 +190,11 @@ def check_dispositions(
             yield settled.filter(settled["lives"])
 
     due.add(settled_rows())
-    if (incomplete := _incomplete(settings, contract, in_bronze, counts, days)) is not None:
+    if (incomplete := _incomplete(lake, contract, in_bronze, counts, days)) is not None:
         return [CheckResult("every_row_disposed", day, passed=False, explanation=incomplete) for day in sorted(days)]
     if event_days:
         where = {"event_date": event_days, **arrivals}
-        in_silver.add(table_io.pieces(locations.silver(settings, source), _SILVER_ROW, where, settings.storage_options))
+        in_silver.add(table_io.pieces(locations.silver(lake, source), _SILVER_ROW, where, lake.storage_options))
     differing = due.differing(in_silver)
     outcomes = []
     for day in sorted(days):
@@ -210,17 +208,17 @@ def check_dispositions(
     return outcomes
 
 
-def _account(settings: Settings, contract: SourceContract, days: Collection[date]) -> Iterator[pa.Table]:
+def _account(lake: Lake, contract: SourceContract, days: Collection[date]) -> Iterator[pa.Table]:
     """The account of the rows of ``days``, in pieces."""
     where = {"arrival_date": list(days)}
     wanted = pa.array(sorted(days), pa.date32())
-    for account in dispositions_account.pieces(settings, contract, where):
+    for account in dispositions_account.pieces(lake, contract, where):
         yield account.filter(pc.is_in(account["arrival_date"], value_set=wanted))
-    yield from dispositions_account.malformed(settings, contract, where)
+    yield from dispositions_account.malformed(lake, contract, where)
 
 
 def _incomplete(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     in_bronze: Mapping[date, int],
     counts: Mapping[date, Counter[Disposition]],
@@ -230,7 +228,7 @@ def _incomplete(
     if all(counts[day].total() >= in_bronze.get(day, 0) for day in days):
         return None
     try:
-        dispositions_account.table(settings, contract, arrival_days=list(days))
+        dispositions_account.table(lake, contract, arrival_days=list(days))
     except key_log.IncompleteKeyLogError as problem:
         return str(problem)
     return None

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.dispositions.reprocess_policy import Choice
     from lakehouse.dispositions.winners import Numbers
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ids import DeliveredFile
-    from lakehouse.settings import Settings
 
 
 class Membership(NamedTuple):
@@ -63,16 +63,16 @@ def admitted_by_contract(claims: pa.Table) -> pa.Table:
     return claims.filter(pc.equal(claims["standing"], AdmissionStatus.ADMITTED.value))
 
 
-def not_admitted(settings: Settings, source: str, where: table_io.Where) -> Counter[tuple[AdmissionStatus, str]]:
+def not_admitted(lake: Lake, source: str, where: table_io.Where) -> Counter[tuple[AdmissionStatus, str]]:
     """The rows that their contract does not admit, by status and cause, from the claims that meet ``where``.
 
     The cause is the rules that a row fails, that it came beyond the cutoff, or that it is a marker record. Rows about which a
     steward has decided are left out.
     """
     counts = Counter[tuple[AdmissionStatus, str]]()
-    columns, options = ["standing", "reason", "failed_rules", "kind", "ingestion_id", "line_number"], settings.storage_options
-    decided = decisions.in_force(settings, source)
-    for claims in table_io.pieces(locations.key_log(settings, source), columns, where, options):
+    columns, options = ["standing", "reason", "failed_rules", "kind", "ingestion_id", "line_number"], lake.storage_options
+    decided = decisions.in_force(lake, source)
+    for claims in table_io.pieces(locations.key_log(lake, source), columns, where, options):
         is_row = pc.not_equal(claims["kind"], "retire")
         barred = claims.filter(pc.and_(is_row, pc.not_equal(claims["standing"], AdmissionStatus.ADMITTED.value)))
         barred = barred.filter(pc.is_null(positions(barred, decided)))
@@ -91,7 +91,7 @@ def rows_by_event_day(claims: pa.Table) -> Counter[date | None]:
 
 
 def touched_days(
-    settings: Settings, contract: SourceContract, ids: Sequence[str], arrivals: Collection[date]
+    lake: Lake, contract: SourceContract, ids: Sequence[str], arrivals: Collection[date]
 ) -> dict[str, dict[date, int]]:
     """For each of the ingestions ``ids``, the event days whose content in silver it may change, with the number of its rows on
     each.
@@ -105,13 +105,13 @@ def touched_days(
     days_of_keys: dict[str, set[date]] = defaultdict(set)
     columns = ["record_key", "event_date", "ingestion_id", "kind", "standing"]
     where = {"ingestion_id": ids, "arrival_date": arrivals}
-    for piece in key_log.about_keys_with(settings, source, columns, where):
+    for piece in key_log.about_keys_with(lake, source, columns, where):
         admitted = admitted_by_contract(piece.filter(pc.is_in(piece["ingestion_id"], pa.array(ids, pa.string()))))
         for ingestion_id, counts in rows_of_ingestions(admitted).items():
             rows[ingestion_id].update(counts)
         for ingestion_id, days in _days_of_keys(piece, admitted, ids).items():
             days_of_keys[ingestion_id] |= days
-    all_days = cache(lambda: key_log.days(settings, source))
+    all_days = cache(lambda: key_log.days(lake, source))
     touched = {}
     for ingestion_id in ids:
         days = policy.affected_days(set(rows[ingestion_id]), partial(days_of_keys.__getitem__, ingestion_id), all_days)
@@ -149,23 +149,23 @@ def _days_of_keys(claims: pa.Table, admitted: pa.Table, ids: Sequence[str]) -> d
     return days
 
 
-def affected_event_days(settings: Settings, contract: SourceContract, row_days: set[date], keys: pa.Array) -> set[date]:
+def affected_event_days(lake: Lake, contract: SourceContract, row_days: set[date], keys: pa.Array) -> set[date]:
     """The event days whose content in silver rows of ``row_days`` and ``keys`` may change, under the source's policy."""
     return policy_of(contract).affected_days(
         row_days,
-        days_of_keys=lambda: key_log.days_of(settings, contract.dataset, keys),
-        all_days=lambda: key_log.days(settings, contract.dataset),
+        days_of_keys=lambda: key_log.days_of(lake, contract.dataset, keys),
+        all_days=lambda: key_log.days(lake, contract.dataset),
     )
 
 
 def choices(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     days: Collection[date],
     ids: Collection[str] | None = None,
     until: datetime | None = None,
     unrecorded: Iterable[DeliveredFile] = (),
-    staged: Settings | None = None,
+    staged: Lake | None = None,
 ) -> dict[date, Choice]:
     """The ingestions that each event day is computed from, under a policy that chooses deliveries; empty under other policies.
 
@@ -174,7 +174,7 @@ def choices(
     :param unrecorded: files that the ledger does not have yet.
     :param staged: the lake of a stage, whose files and claims count as well.
     """
-    source, options = contract.dataset, settings.storage_options
+    source, options = contract.dataset, lake.storage_options
     policy = policy_of(contract)
     if not policy.chooses_deliveries:
         return {}
@@ -182,26 +182,26 @@ def choices(
     if ids is not None:
         where["ingestion_id"] = ids
     columns = list(dict.fromkeys([*_CHOSEN_BY, *judgement_history.CLAIM, "standing"]))
-    log = table_io.read(locations.key_log(settings, source), columns, where, options)
+    log = table_io.read(locations.key_log(lake, source), columns, where, options)
     log = None if log is None else key_log.typed(log)
     if staged is not None:
-        log = _with_staged(log, settings, staged, source, columns, where)
+        log = _with_staged(log, lake, staged, source, columns, where)
     if log is None:
         return policy.choose({}, days)
     if ids is not None:
-        then = judgement_history.as_of(settings, source, ids)
+        then = judgement_history.as_of(lake, source, ids)
         log = judgement_history.judged_as_then(log, table_io.meeting(then, where).select(columns), then)
     if until is not None:
         log = log.filter(pc.less_equal(log["arrival_ts"], pa.scalar(until, log["arrival_ts"].type)))
-    delivered = memberships(settings, contract, ids, until, unrecorded)
+    delivered = memberships(lake, contract, ids, until, unrecorded)
     if staged is not None:
         for ingestion_id, of_stage in memberships(staged, contract).items():
             delivered.setdefault(ingestion_id, set()).update(of_stage)
-    return policy.choose(shares(with_decisions(log, decisions.in_force(settings, source, ids)), delivered), days)
+    return policy.choose(shares(with_decisions(log, decisions.in_force(lake, source, ids)), delivered), days)
 
 
 def memberships(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     ids: Collection[str] | None = None,
     until: datetime | None = None,
@@ -209,7 +209,7 @@ def memberships(
 ) -> Memberships:
     """The deliveries to which the files of a source belong; see :func:`choices` for the arguments."""
     delivered = defaultdict[str, set[Membership]](set)
-    for entry in deliveries.known(settings, contract, ids, until):
+    for entry in deliveries.known(lake, contract, ids, until):
         again_at = deliveries.again_at(contract, entry)
         delivered[entry.ingestion_id].add(Membership(entry.delivered_with, entry.arrival_date, again_at))
     for file in unrecorded:
@@ -271,7 +271,7 @@ def shares(claims: pa.Table, delivered: Mapping[str, Collection[Membership]]) ->
 
 
 def _with_staged(
-    log: pa.Table | None, settings: Settings, staged: Settings, source: str, columns: Sequence[str], where: table_io.Where
+    log: pa.Table | None, lake: Lake, staged: Lake, source: str, columns: Sequence[str], where: table_io.Where
 ) -> pa.Table | None:
     """Claims together with those of a stage: of its files that Bronze does not have, or of its reading, which replace those of
     its rows.
@@ -280,7 +280,7 @@ def _with_staged(
     options = staged.storage_options
     reading = table_io.read(locations.readings(staged, source), ["ingestion_id", "line_number"], None, options)
     if reading is None:
-        days |= {"ingestion_id": ingestions.only_in(staged, settings, source)}
+        days |= {"ingestion_id": ingestions.only_in(staged, lake, source)}
     added = table_io.read(locations.key_log(staged, source), columns, days, options)
     if log is None or added is None:
         return added if log is None else log

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ids import DeliveredFile
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
 
 #: The place of each ingestion among all, by the newest delivery of its content. ``redelivered_at`` is when that delivery arrived,
 #: if it is not the first and the contract takes arrival times from deliveries.
@@ -39,7 +39,7 @@ _FIRST = datetime.min.replace(tzinfo=timezone.utc)
 
 
 def known(
-    settings: Settings, contract: SourceContract, ids: Collection[str] | None = None, until: datetime | None = None
+    lake: Lake, contract: SourceContract, ids: Collection[str] | None = None, until: datetime | None = None
 ) -> list[Ingestion]:
     """The deliveries that count: those of new content, and those of known content that count again.
 
@@ -50,7 +50,7 @@ def known(
     zone = ZoneInfo(contract.clocks.timezone)
     return [
         entry
-        for input_id, entry in ingestions.inputs(ingestions.all_of(settings, contract.dataset)).items()
+        for input_id, entry in ingestions.inputs(ingestions.all_of(lake, contract.dataset)).items()
         if (ids is None or input_id in ids)
         and (until is None or entry.status == "ingested" or arrived_at(entry.arrival_date, entry.recorded_at, zone) <= until)
     ]
@@ -71,15 +71,15 @@ def _again_at(contract: SourceContract, day: date, moment: datetime) -> datetime
 
 
 def of(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     ids: Collection[str] | None = None,
     until: datetime | None = None,
     unrecorded: Iterable[DeliveredFile] = (),
-    staged: Settings | None = None,
+    staged: Lake | None = None,
 ) -> pa.Table:
     """The order of a source's deliveries, :data:`SCHEMA`; see ``claims.choices`` for the arguments."""
-    entries = known(settings, contract, ids, until)
+    entries = known(lake, contract, ids, until)
     if staged is not None:
         entries += known(staged, contract)
     newest: dict[str, tuple[Any, ...]] = {}

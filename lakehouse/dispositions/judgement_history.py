@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import date, datetime
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _ABOUT = pa.schema([("operation_id", pa.string()), ("number", pa.int64()), ("recorded_at", pa.timestamp("us", "UTC"))])
 _SCHEMA = pa.schema([*_ABOUT, *key_log.SCHEMA])
@@ -30,7 +30,7 @@ _SCHEMA = pa.schema([*_ABOUT, *key_log.SCHEMA])
 CLAIM = ("ingestion_id", "line_number", "record_key", "kind")
 
 
-def record(settings: Settings, source: str, operation_id: str, claims: pa.Table, now: datetime) -> None:
+def record(lake: Lake, source: str, operation_id: str, claims: pa.Table, now: datetime) -> None:
     """Save claims of the key log before a rebuild request overwrites them; repeating it writes nothing.
 
     A claim that is not in the key log yet is saved without an admission status: when it is restored, it has no effect. ``number``
@@ -40,7 +40,7 @@ def record(settings: Settings, source: str, operation_id: str, claims: pa.Table,
         return
     claims = _last_of_each(claims.cast(key_log.SCHEMA))
     where = {"ingestion_id": pc.unique(claims["ingestion_id"])}
-    log = table_io.read(locations.key_log(settings, source), key_log.SCHEMA.names, where, settings.storage_options)
+    log = table_io.read(locations.key_log(lake, source), key_log.SCHEMA.names, where, lake.storage_options)
     unknown = claims
     for name in key_log.JUDGED:
         place = key_log.SCHEMA.get_field_index(name)
@@ -48,50 +48,50 @@ def record(settings: Settings, source: str, operation_id: str, claims: pa.Table,
     known = [] if log is None else [log.cast(key_log.SCHEMA)]
     # The last of equal claims counts: those of the log, where it has them.
     stand = _last_of_each(pa.concat_tables([unknown, *known])).slice(0, len(claims))
-    numbers = table_io.read(locations.judgement_history(settings, source), ["number"], None, settings.storage_options)
+    numbers = table_io.read(locations.judgement_history(lake, source), ["number"], None, lake.storage_options)
     number = 1 + ((pc.max(numbers["number"]).as_py() or 0) if numbers is not None else 0)
     table = stand
     for place, (field, value) in enumerate(zip(_ABOUT, (operation_id, number, now))):
         table = table.add_column(place, field, pa.repeat(pa.scalar(value, field.type), len(stand)))
     texts = pc.binary_join_element_wise(*(claims[name].cast(pa.string()) for name in CLAIM), "", "|").combine_chunks().sort()
     app_id = f"overruled:{operation_id}:{hashlib.sha256(texts.buffers()[-1]).hexdigest()[:16]}"
-    row_writer.append(locations.judgement_history(settings, source), table, options=settings.storage_options, app_id=app_id)
+    row_writer.append(locations.judgement_history(lake, source), table, options=lake.storage_options, app_id=app_id)
 
 
-def saved_by(settings: Settings, source: str, operation_id: str, ingestion_ids: pa.Array) -> pa.Table:
+def saved_by(lake: Lake, source: str, operation_id: str, ingestion_ids: pa.Array) -> pa.Table:
     """The claims of ``ingestion_ids`` that were saved before an operation, including those without an admission status."""
     where = {"ingestion_id": ingestion_ids, "operation_id": [operation_id]}
-    log = table_io.read(locations.judgement_history(settings, source), [*key_log.SCHEMA.names], where, settings.storage_options)
+    log = table_io.read(locations.judgement_history(lake, source), [*key_log.SCHEMA.names], where, lake.storage_options)
     return key_log.SCHEMA.empty_table() if log is None else log.cast(key_log.SCHEMA)
 
 
-def arrival_days_of(settings: Settings, source: str, key: str) -> set[date]:
+def arrival_days_of(lake: Lake, source: str, key: str) -> set[date]:
     """The arrival days of all saved claims about ``key``; the key log may no longer have all of them."""
-    return _days_of(settings, source, key, "arrival_date")
+    return _days_of(lake, source, key, "arrival_date")
 
 
-def event_days_of(settings: Settings, source: str, key: str) -> set[date]:
+def event_days_of(lake: Lake, source: str, key: str) -> set[date]:
     """The event days of all saved claims about ``key``."""
-    return _days_of(settings, source, key, "event_date")
+    return _days_of(lake, source, key, "event_date")
 
 
-def _days_of(settings: Settings, source: str, key: str, column: str) -> set[date]:
-    path, where = locations.judgement_history(settings, source), {"record_key": [key]}
-    saved = table_io.read(path, [column], where, settings.storage_options)
+def _days_of(lake: Lake, source: str, key: str, column: str) -> set[date]:
+    path, where = locations.judgement_history(lake, source), {"record_key": [key]}
+    saved = table_io.read(path, [column], where, lake.storage_options)
     return set() if saved is None else set(pc.unique(saved[column].drop_null()).to_pylist())
 
 
-def as_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Table:
+def as_of(lake: Lake, source: str, ids: Collection[str]) -> pa.Table:
     """The claims that replace those in the key log, so that they are judged as the operations among ``ids`` left them.
 
     They are the claims before the first request that is not among ``ids``. Any record of an operation identifies it, because it
     is recorded again once its rows are judged. An operation that was never recorded, because it was stopped, belongs to the next
     one. A claim without an admission status did not exist, and must be left out.
     """
-    log = table_io.read(locations.judgement_history(settings, source), _SCHEMA.names, None, settings.storage_options)
+    log = table_io.read(locations.judgement_history(lake, source), _SCHEMA.names, None, lake.storage_options)
     if log is None or not len(log):
         return key_log.SCHEMA.empty_table()
-    judging = {entry.operation_id: (entry.identity, entry.recorded_at) for entry in rebuild_requests.all_of(settings, source)}
+    judging = {entry.operation_id: (entry.identity, entry.recorded_at) for entry in rebuild_requests.all_of(lake, source)}
     counted = {judging[one] for one in ids if one in judging}
     numbers = log.group_by("operation_id").aggregate([("number", "min")]).sort_by([("number_min", "descending")])
     later, is_later = [], True

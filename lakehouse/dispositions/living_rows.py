@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.dispositions.reprocess_policy import Choice
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 def read_claimed_rows(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     arrival_days: Collection[date] | pa.Array,
     won: pa.Table,
@@ -45,11 +45,11 @@ def read_claimed_rows(
     schema = arrow_schema(silver_columns(contract))
     # By key too: the winner of a key may have come in a large file of the same arrival day.
     where = {"arrival_date": arrival_days, **{name: pc.unique(won[name]) for name in ("ingestion_id", "record_key")}}
-    rows = readings.read(settings, contract.dataset, [*schema.names, "malformed_reason"], where, ids)
+    rows = readings.read(lake, contract.dataset, [*schema.names, "malformed_reason"], where, ids)
     if rows is None:
         return schema.empty_table()
     is_wanted = pc.and_(pc.is_null(rows["malformed_reason"]), pc.is_valid(positions(rows, won)))
-    return redactions.applied(rows.filter(is_wanted).select(schema.names), redactions.keys_by_field(settings, contract.dataset))
+    return redactions.applied(rows.filter(is_wanted).select(schema.names), redactions.keys_by_field(lake, contract.dataset))
 
 
 #: The greatest number of claims that are compared where deliveries are chosen by all their claims.
@@ -58,7 +58,7 @@ _CLAIM = [*winners.RANKED, "standing"]
 
 
 def computed(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     days: Collection[date],
     at_most: int,
@@ -78,27 +78,27 @@ def computed(
     """
     policy, source = policy_of(contract), contract.dataset
     concerning = {"event_date": days} | ({} if keys is None else {"record_key": keys})
-    concerned = key_log.keys_at_most(settings, source, concerning, at_most)
+    concerned = key_log.keys_at_most(lake, source, concerning, at_most)
     if concerned is None:
         return None
-    if policy.chooses_deliveries and not _are_few(settings, source, {} if policy.chooses_for_table else {"event_date": days}):
+    if policy.chooses_deliveries and not _are_few(lake, source, {} if policy.chooses_for_table else {"event_date": days}):
         return None
-    then = key_log.SCHEMA.empty_table() if ids is None else judgement_history.as_of(settings, source, ids)
+    then = key_log.SCHEMA.empty_table() if ids is None else judgement_history.as_of(lake, source, ids)
     concerned = pc.unique(pa.chunked_array([concerned, *table_io.meeting(then, concerning)["record_key"].chunks], pa.string()))
-    log = key_log.about(settings, source, _CLAIM, concerned)
+    log = key_log.about(lake, source, _CLAIM, concerned)
     claimed = key_log.SCHEMA.empty_table().select(_CLAIM) if log is None else log
     about_these = then.filter(pc.is_in(then["record_key"], value_set=concerned)).select(claimed.column_names)
     claimed = judgement_history.judged_as_then(claimed, about_these, then)
-    counting = ingestions.completed(settings, source) if ids is None else ids
+    counting = ingestions.completed(lake, source) if ids is None else ids
     claimed = claimed.filter(pc.is_in(claimed["ingestion_id"], value_set=pa.array(sorted(counting), pa.string())))
     if until is not None:
         claimed = claimed.filter(pc.less_equal(claimed["arrival_ts"], pa.scalar(until, claimed["arrival_ts"].type)))
     if without is not None:
         claimed = claimed.filter(pc.is_null(positions(claimed, without)))
-    claimed = deliveries.ordered(claimed, deliveries.of(settings, contract, ids, until))
-    claimed = claims.with_decisions(claimed, decisions.in_force(settings, source, ids))
+    claimed = deliveries.ordered(claimed, deliveries.of(lake, contract, ids, until))
+    claimed = claims.with_decisions(claimed, decisions.in_force(lake, source, ids))
     admitted = claimed.filter(claims.are_admitted(claimed))
-    living = _living(contract, admitted, days, claims.choices(settings, contract, days, ids, until))
+    living = _living(contract, admitted, days, claims.choices(lake, contract, days, ids, until))
     if len(living) > at_most:
         return None
     if contract.has_partial_corrections:
@@ -106,10 +106,10 @@ def computed(
             pc.is_in(admitted["record_key"], value_set=pc.unique(living["record_key"])), pc.not_equal(admitted["kind"], "retire")
         )
         of_keys = admitted.filter(its_records)
-        rows = read_claimed_rows(settings, contract, pc.unique(of_keys["arrival_date"]), of_keys, ids)
+        rows = read_claimed_rows(lake, contract, pc.unique(of_keys["arrival_date"]), of_keys, ids)
         rows = readings.completed(contract, of_keys, rows)
     else:
-        rows = read_claimed_rows(settings, contract, pc.unique(living["arrival_date"]), living, ids)
+        rows = read_claimed_rows(lake, contract, pc.unique(living["arrival_date"]), living, ids)
     # With the event day, in case a reading of the rows is just being applied: their claims may be others already.
     same_day = pc.equal(rows["event_date"], living["event_date"].take(positions(rows, living)))
     return rows.filter(pc.fill_null(same_day, False)).cast(arrow_schema(silver_columns(contract)))
@@ -139,10 +139,10 @@ def _are_chosen(counting: pa.Table, chosen: Mapping[date, Choice], *, for_table:
     return pa.array(of_chosen)
 
 
-def _are_few(settings: Settings, source: str, where: table_io.Where) -> bool:
+def _are_few(lake: Lake, source: str, where: table_io.Where) -> bool:
     """Whether few enough claims meet ``where`` to choose deliveries from them in this process."""
     count = 0
-    for piece in table_io.pieces(locations.key_log(settings, source), ["event_date"], where, settings.storage_options):
+    for piece in table_io.pieces(locations.key_log(lake, source), ["event_date"], where, lake.storage_options):
         count += len(piece)
         if count > _WEIGHED_CLAIMS:
             return False

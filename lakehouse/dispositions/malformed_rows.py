@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ids import RowId
-    from lakehouse.settings import Settings
 
 COLUMNS = (
     *("arrival_date", "source_file", "ingestion_id", "line_number", "event_date", "record_key"),
@@ -29,7 +29,7 @@ COLUMNS = (
 
 
 def tables(
-    settings: Settings,
+    lake: Lake,
     source: str,
     *,
     arrival_days: Collection[date] | None = None,
@@ -42,8 +42,8 @@ def tables(
     :param event_days: only rows that name one of these event days.
     :param ids: only rows of these ingestions.
     """
-    known = ingestions.ingested(ingestions.all_of(settings, source))
-    counted = unread_rows.newest(settings, source)
+    known = ingestions.ingested(ingestions.all_of(lake, source))
+    counted = unread_rows.newest(lake, source)
     files = [
         entry
         for name, entry in known.items()
@@ -51,24 +51,24 @@ def tables(
         and (ids is None or name in ids)
         and (arrival_days is None or entry.arrival_date in arrival_days)
     ]
-    hidden = redactions.keys_by_field(settings, source) if files else {}
+    hidden = redactions.keys_by_field(lake, source) if files else {}
     for day in sorted({entry.arrival_date for entry in files}):
         where: dict[str, Collection[Any]] = {"arrival_date": [day]}
         where["ingestion_id"] = [entry.ingestion_id for entry in files if entry.arrival_date == day]
         where |= {} if event_days is None else {"event_date": event_days}
         where |= {} if key is None else {"record_key": [key]}
-        rows = readings.read(settings, source, COLUMNS, where)
+        rows = readings.read(lake, source, COLUMNS, where)
         if rows is not None:
             malformed = redactions.applied(rows.filter(pc.is_valid(rows["malformed_reason"])), hidden)
             yield malformed.sort_by([("source_file", "ascending"), ("line_number", "ascending")])
 
 
-def few(settings: Settings, source: str, count: int, **which: Any) -> list[dict[str, Any]]:
+def few(lake: Lake, source: str, count: int, **which: Any) -> list[dict[str, Any]]:
     """The first ``count`` malformed rows, by column; see :func:`tables` for the arguments."""
-    return list(islice((row for rows in tables(settings, source, **which) for row in rows.slice(0, count).to_pylist()), count))
+    return list(islice((row for rows in tables(lake, source, **which) for row in rows.slice(0, count).to_pylist()), count))
 
 
-def raw_texts(settings: Settings, source: str, key: str) -> dict[RowId, str]:
+def raw_texts(lake: Lake, source: str, key: str) -> dict[RowId, str]:
     """The records of ``key`` that could not be read, as they were sent."""
-    rows = [row for table in tables(settings, source, key=key) for row in table.to_pylist()]
+    rows = [row for table in tables(lake, source, key=key) for row in table.to_pylist()]
     return {(row["ingestion_id"], row["line_number"]): row["raw_payload"] or "(redacted)" for row in rows}

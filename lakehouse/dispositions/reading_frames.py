@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.table_io import Where
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 #: Of the total order, what a claim has and a row has not.
@@ -32,7 +32,7 @@ _ORDER_OF_CLAIMS = ("ordered_at", "delivery")
 
 def rows(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     columns: Sequence[str],
     where: Where,
@@ -44,22 +44,22 @@ def rows(
     :raises FileNotFoundError: when there is no Bronze.
     """
     source = contract.dataset
-    readings = bronze_readings.readings_of(settings, source, ids)
+    readings = bronze_readings.readings_of(lake, source, ids)
     names = [name for name in columns if name != RECEIVED]
     if readings is not None or RECEIVED in columns:
         names = list(dict.fromkeys([*names, *ROW_ID, "arrival_ts"]))
-    first = _of_bronze(spark, settings, contract, names, where)
+    first = _of_bronze(spark, lake, contract, names, where)
     if RECEIVED in columns:
         first = first.withColumn(RECEIVED, F.col("arrival_ts"))
     if readings is None:
         return first.select(*columns)
-    ledger = ingestions.ingested(ingestions.all_of(settings, source))
+    ledger = ingestions.ingested(ingestions.all_of(lake, source))
     whole = readings.whole_files({name: entry.rows for name, entry in ledger.items()}, where)
     first = first.where(~F.col("ingestion_id").isin(whole))  # without them, few rows or none have to be looked up
     kinds, held = dict(bronze_readings.columns(contract)), {item.name for item in readings.table.schema().fields}
     known = [name for name in dict.fromkeys([*columns, *ROW_ID, NUMBER]) if name in held]
     about = {**where, READING_ID: readings.ids}
-    again = dataframes.scan(spark, settings, locations.readings(settings, source), [*known, READING_ID], about)
+    again = dataframes.scan(spark, lake, locations.readings(lake, source), [*known, READING_ID], about)
     newest = again.select(*ROW_ID)
     if len(readings.ids) > 1:
         newest = again.groupBy(*ROW_ID).agg(F.max(NUMBER).alias(NUMBER))
@@ -68,14 +68,12 @@ def rows(
     return first.join(newest, list(ROW_ID), "left_anti").select(*columns).unionByName(read)
 
 
-def _of_bronze(
-    spark: SparkSession, settings: Settings, contract: SourceContract, columns: Sequence[str], where: Where
-) -> DataFrame:
+def _of_bronze(spark: SparkSession, lake: Lake, contract: SourceContract, columns: Sequence[str], where: Where) -> DataFrame:
     """Columns of Bronze; a column that is new in the contract, and that Bronze does not have yet, is empty."""
-    path = locations.bronze(settings, contract.dataset)
-    table = table_io.open_table(path, settings.storage_options)
+    path = locations.bronze(lake, contract.dataset)
+    table = table_io.open_table(path, lake.storage_options)
     held = set(columns) if table is None else {item.name for item in table.schema().fields}
-    scanned = dataframes.scan(spark, settings, path, [name for name in columns if name in held], where)
+    scanned = dataframes.scan(spark, lake, path, [name for name in columns if name in held], where)
     if held.issuperset(columns):
         return scanned
     kinds = dict(bronze_columns(contract))
@@ -84,11 +82,11 @@ def _of_bronze(
 
 def sound_rows(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     where: Where,
     ids: Collection[str] | None = None,
-    staged: Settings | None = None,
+    staged: Lake | None = None,
 ) -> DataFrame:
     """Silver's columns of the well-formed rows in force that meet ``where``; redacted fields are NULL.
 
@@ -96,19 +94,19 @@ def sound_rows(
     """
     source, columns = contract.dataset, [name for name, _ in silver_columns(contract)]
     read = [*columns, "malformed_reason"]
-    in_place = rows(spark, settings, contract, read, where, ids)
+    in_place = rows(spark, lake, contract, read, where, ids)
     if staged is not None:
-        in_place = _with_staged(spark, in_place, settings, staged, source, read)
+        in_place = _with_staged(spark, in_place, lake, staged, source, read)
     sound = in_place.where(F.col("malformed_reason").isNull()).select(*columns)
-    return redacted(spark, sound, redactions.keys_by_field(settings, source))
+    return redacted(spark, sound, redactions.keys_by_field(lake, source))
 
 
 def _with_staged(
-    spark: SparkSession, live: DataFrame, settings: Settings, staged: Settings, source: str, columns: Sequence[str]
+    spark: SparkSession, live: DataFrame, lake: Lake, staged: Lake, source: str, columns: Sequence[str]
 ) -> DataFrame:
     path = locations.readings(staged, source)
     if table_io.open_table(path, staged.storage_options) is None:
-        new = ingestions.only_in(staged, settings, source)
+        new = ingestions.only_in(staged, lake, source)
         return live.unionByName(dataframes.scan(spark, staged, locations.bronze(staged, source), columns, {"ingestion_id": new}))
     added = dataframes.scan(spark, staged, path, columns, {})
     return live.join(added.select(*ROW_ID), list(ROW_ID), "left_anti").select(*columns).unionByName(added)

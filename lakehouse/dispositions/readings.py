@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import FieldSpec, SourceContract
     from lakehouse.delta.columns import Columns
     from lakehouse.delta.table_io import Where
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ids import RowId
     from lakehouse.ledger.rebuild_requests import RebuildRequest
-    from lakehouse.settings import Settings
 
 
 #: The columns that identify a row.
@@ -55,19 +55,19 @@ def columns(contract: SourceContract) -> Columns:
     return (*bronze_columns(contract), (RECEIVED, "timestamp"), (READING_ID, "string"), (NUMBER, "bigint"))
 
 
-def requested(settings: Settings, source: str, ids: Collection[str] | None = None) -> list[str]:
+def requested(lake: Lake, source: str, ids: Collection[str] | None = None) -> list[str]:
     """The readings whose rebuild requests are recorded.
 
     :param ids: only readings among these inputs.
     """
-    entries = rebuild_requests.all_of(settings, source)
+    entries = rebuild_requests.all_of(lake, source)
     known = [entry.operation_id for entry in entries if entry.operation == rebuild_requests.REPARSE]
     return [reading_id for reading_id in known if ids is None or reading_id in ids]
 
 
-def next_number(settings: Settings, source: str) -> int:
+def next_number(lake: Lake, source: str) -> int:
     """The number of the next reading."""
-    numbers = table_io.distinct(locations.readings(settings, source), [NUMBER], None, settings.storage_options)
+    numbers = table_io.distinct(locations.readings(lake, source), [NUMBER], None, lake.storage_options)
     return 1 + ((pc.max(numbers[NUMBER]).as_py() or 0) if numbers is not None else 0)
 
 
@@ -107,38 +107,38 @@ class Readings:
         return sorted({ingestion_id for (ingestion_id, _), rows in counted.items() if rows == rows_of.get(ingestion_id)})
 
 
-def readings_of(settings: Settings, source: str, ids: Collection[str] | None = None) -> Readings | None:
+def readings_of(lake: Lake, source: str, ids: Collection[str] | None = None) -> Readings | None:
     """The readings of a source that count; None if there are none.
 
     :param ids: count only readings among these inputs (R10); by default all whose requests are recorded.
     """
-    table = table_io.open_table(locations.readings(settings, source), settings.storage_options)
+    table = table_io.open_table(locations.readings(lake, source), lake.storage_options)
     if table is None:
         return None
-    counting = requested(settings, source, ids)
+    counting = requested(lake, source, ids)
     return Readings(table, counting) if counting else None
 
 
 def read(
-    settings: Settings, source: str, columns: Sequence[str], where: Where | None = None, ids: Collection[str] | None = None
+    lake: Lake, source: str, columns: Sequence[str], where: Where | None = None, ids: Collection[str] | None = None
 ) -> pa.Table | None:
     """The rows in force in the form of ``table_io.read`` of Bronze; ``where`` applies to their values. None without Bronze."""
-    path, options = locations.bronze(settings, source), settings.storage_options
-    if readings_of(settings, source, ids) is None:
+    path, options = locations.bronze(lake, source), lake.storage_options
+    if readings_of(lake, source, ids) is None:
         return table_io.read(path, columns, where, options)
     if table_io.open_table(path, options) is None:
         return None
-    return pa.concat_tables(pieces(settings, source, columns, where, ids), promote_options="permissive")
+    return pa.concat_tables(pieces(lake, source, columns, where, ids), promote_options="permissive")
 
 
 def pieces(
-    settings: Settings, source: str, columns: Sequence[str], where: Where | None = None, ids: Collection[str] | None = None
+    lake: Lake, source: str, columns: Sequence[str], where: Where | None = None, ids: Collection[str] | None = None
 ) -> Iterator[pa.Table]:
     """The rows of :func:`read` in pieces, at least one if there is a Bronze table.
 
     The columns may include ``RECEIVED``, the arrival time of the row in Bronze.
     """
-    path, options, readings = locations.bronze(settings, source), settings.storage_options, readings_of(settings, source, ids)
+    path, options, readings = locations.bronze(lake, source), lake.storage_options, readings_of(lake, source, ids)
     is_plain = RECEIVED not in columns
     if readings is None and is_plain:
         yield from table_io.pieces(path, columns, where, options)
@@ -156,40 +156,40 @@ def pieces(
         yield piece.filter(is_newest).select(list(columns))
 
 
-def every_reading(settings: Settings, source: str, columns: Sequence[str], where: Where) -> pa.Table | None:
+def every_reading(lake: Lake, source: str, columns: Sequence[str], where: Where) -> pa.Table | None:
     """The rows that meet ``where`` in Bronze and in every reading, whether in force or not; None without Bronze."""
-    options = settings.storage_options
-    tables = [table_io.read(path(settings, source), columns, where, options) for path in (locations.bronze, locations.readings)]
+    options = lake.storage_options
+    tables = [table_io.read(path(lake, source), columns, where, options) for path in (locations.bronze, locations.readings)]
     known = [table for table in tables if table is not None]
     return pa.concat_tables(known, promote_options="permissive") if known else None
 
 
-def former_keys(settings: Settings, source: str, key: str) -> set[str]:
+def former_keys(lake: Lake, source: str, key: str) -> set[str]:
     """The keys under which earlier readings had rows that now have ``key``, if no row has these keys now.
 
     Only earlier states of silver show them.
     """
-    if readings_of(settings, source) is None:
+    if readings_of(lake, source) is None:
         return set()
-    claimed = key_log.about(settings, source, [*ROW_ID, "arrival_date"], [key])
+    claimed = key_log.about(lake, source, [*ROW_ID, "arrival_date"], [key])
     if claimed is None or not len(claimed):
         return set()
     where = {name: pc.unique(claimed[name]) for name in _FIXED}
-    rows = every_reading(settings, source, [*ROW_ID, "record_key"], where)
+    rows = every_reading(lake, source, [*ROW_ID, "record_key"], where)
     if rows is None:
         return set()
     keys = pc.unique(rows.filter(pc.is_valid(positions(rows, claimed)))["record_key"]).to_pylist()
-    return {other for other in keys if other not in {None, key} and not key_log.arrival_days_of(settings, source, [other])}
+    return {other for other in keys if other not in {None, key} and not key_log.arrival_days_of(lake, source, [other])}
 
 
-def requests_of(settings: Settings, source: str, rows: Collection[RowId]) -> dict[RowId, RebuildRequest]:
+def requests_of(lake: Lake, source: str, rows: Collection[RowId]) -> dict[RowId, RebuildRequest]:
     """The request of the reading in force for each of ``rows``; rows that are as Bronze has them are left out."""
-    readings = readings_of(settings, source)
+    readings = readings_of(lake, source)
     if readings is None or not rows:
         return {}
     where = {"ingestion_id": {ingestion_id for ingestion_id, _ in rows}, READING_ID: readings.ids}
     listed = table_io.read_version(readings.table, [*ROW_ID, NUMBER, READING_ID], where).sort_by(NUMBER).to_pylist()
-    entries = {entry.operation_id: entry for entry in rebuild_requests.all_of(settings, source)}
+    entries = {entry.operation_id: entry for entry in rebuild_requests.all_of(lake, source)}
     newest = {(row["ingestion_id"], row["line_number"]): entries[row[READING_ID]] for row in listed}  # the last one stays
     return {row: newest[row] for row in rows if row in newest}
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.table_io import Where
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 _ROW_ID = ("ingestion_id", "line_number")
@@ -40,7 +40,7 @@ class RuleError(LakehouseError):
     """A row rule that Spark cannot run. The message names contract, rule and Spark's reason."""
 
 
-def judged(settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], where: Where) -> Iterator[pa.Table]:
+def judged(lake: Lake, contract: SourceContract, session: Callable[[], SparkSession], where: Where) -> Iterator[pa.Table]:
     """Rows of Bronze as the key log expects them, in pieces: columns ``BRONZE_COLUMNS`` and ``JUDGED``.
 
     A row that was read again is judged by its reading in force.
@@ -48,22 +48,22 @@ def judged(settings: Settings, contract: SourceContract, session: Callable[[], S
     :param where: the rows to judge: values of ``arrival_date`` and ``ingestion_id``.
     :raises RuleError: for a row rule that Spark cannot run.
     """
-    table = table_io.open_table(locations.bronze(settings, contract.dataset), settings.storage_options)
+    table = table_io.open_table(locations.bronze(lake, contract.dataset), lake.storage_options)
     if table is None:
-        msg = f"bronze/{contract.dataset} is gone from {settings.root} in the middle of a run"
+        msg = f"bronze/{contract.dataset} is gone from {lake.root} in the middle of a run"
         raise RuntimeError(msg)
-    failed = failing(settings, contract, session(), where) if contract.quality.named_rules else None
-    history = _admitted_history(settings, contract)
+    failed = failing(lake, contract, session(), where) if contract.quality.named_rules else None
+    history = _admitted_history(lake, contract)
 
     def judge(rows: pa.Table) -> pa.Table:
         return judged_rows.judged(contract, rows if failed is None else _with_failures(rows, failed), history)
 
     columns = judged_rows.columns_to_judge(contract)
-    yield from pieces.mapped(judge, readings.pieces(settings, contract.dataset, columns, where))
+    yield from pieces.mapped(judge, readings.pieces(lake, contract.dataset, columns, where))
 
 
 def judged_reading(
-    settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], of: Settings, where: Where
+    lake: Lake, contract: SourceContract, session: Callable[[], SparkSession], of: Lake, where: Where
 ) -> Iterator[pa.Table]:
     """The rows of :func:`judged`, for a reading that is not in force.
 
@@ -72,9 +72,9 @@ def judged_reading(
     path, columns, failed = locations.readings(of, contract.dataset), [name for name, _ in bronze_columns(contract)], None
     if contract.quality.named_rules:
         with without_ansi(session()), in_zone(session(), contract.clocks.timezone):
-            failed = _failing(contract, dataframes.scan(session(), settings, path, columns, where), where)
+            failed = _failing(contract, dataframes.scan(session(), lake, path, columns, where), where)
 
-    history = _admitted_history(settings, contract)
+    history = _admitted_history(lake, contract)
 
     def judge(rows: pa.Table) -> pa.Table:
         return judged_rows.judged(contract, rows if failed is None else _with_failures(rows, failed), history)
@@ -83,9 +83,9 @@ def judged_reading(
     yield from pieces.mapped(judge, read)
 
 
-def _admitted_history(settings: Settings, contract: SourceContract) -> pa.Array | None:
+def _admitted_history(lake: Lake, contract: SourceContract) -> pa.Array | None:
     """The ingestions that a person has admitted as history; None where no row has a watermark."""
-    return history_admissions.admitted(settings, contract.dataset) if contract.lateness.has_watermark else None
+    return history_admissions.admitted(lake, contract.dataset) if contract.lateness.has_watermark else None
 
 
 def _with_failures(rows: pa.Table, failed: pa.Table) -> pa.Table:
@@ -95,7 +95,7 @@ def _with_failures(rows: pa.Table, failed: pa.Table) -> pa.Table:
     return rows
 
 
-def failing(settings: Settings, contract: SourceContract, spark: SparkSession, where: Where) -> pa.Table:
+def failing(lake: Lake, contract: SourceContract, spark: SparkSession, where: Where) -> pa.Table:
     """The rows that fail a row rule: their ids, and for each rule whether they fail it; deletes have no content to judge.
 
     A rule that cannot be evaluated for a row (a division by zero, a text that is no number) is NULL, and NULL is no failure.
@@ -104,7 +104,7 @@ def failing(settings: Settings, contract: SourceContract, spark: SparkSession, w
     """
     columns = [name for name, _ in bronze_columns(contract)]
     with without_ansi(spark), in_zone(spark, contract.clocks.timezone):
-        return _failing(contract, reading_frames.rows(spark, settings, contract, columns, where), where)
+        return _failing(contract, reading_frames.rows(spark, lake, contract, columns, where), where)
 
 
 def _failing(contract: SourceContract, rows: DataFrame, where: Where) -> pa.Table:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
 
 #: For a file with more malformed rows, later rows of the same keys are not looked up.
 MOST_LOOKED_UP = 100_000
@@ -149,32 +149,32 @@ def none_of(contract: SourceContract) -> UnreadOfSource:
     return UnreadOfSource(contract.quality.malformed.tolerated, (), {})
 
 
-def of_source(settings: Settings, contract: SourceContract, days: Collection[date] | None = None) -> UnreadOfSource:
+def of_source(lake: Lake, contract: SourceContract, days: Collection[date] | None = None) -> UnreadOfSource:
     """The rows of a source that cannot be read now.
 
     :param days: only rows that may belong to these event days; default: any. A table cache keeps the default result until a table
         changes.
     """
     if days is not None:
-        return _of_source(settings, contract, days)
-    paths = (locations.ingestions(settings), locations.key_log(settings, contract.dataset))
-    versions = [table_io.version(path, settings.storage_options) for path in paths]
+        return _of_source(lake, contract, days)
+    paths = (locations.ingestions(lake), locations.key_log(lake, contract.dataset))
+    versions = [table_io.version(path, lake.storage_options) for path in paths]
     also = (*versions, contract.reprocess_policy, contract.quality.malformed.tolerated)
     of_source = {"source": [contract.dataset]}
-    return unread_rows.log(settings).derived("unread", lambda: _of_source(settings, contract, None), of_source, also)
+    return unread_rows.log(lake).derived("unread", lambda: _of_source(lake, contract, None), of_source, also)
 
 
-def _of_source(settings: Settings, contract: SourceContract, days: Collection[date] | None) -> UnreadOfSource:
+def _of_source(lake: Lake, contract: SourceContract, days: Collection[date] | None) -> UnreadOfSource:
     source = contract.dataset
-    entries = ingestions.all_of(settings, source)
+    entries = ingestions.all_of(lake, source)
     known = ingestions.ingested(entries)
-    recorded = unread_rows.newest(settings, source) if known else {}
+    recorded = unread_rows.newest(lake, source) if known else {}
     counted = [name for name, entry in known.items() if (recorded[name].malformed if name in recorded else entry.malformed)]
     if not counted:
         return none_of(contract)
     files = [_unread_file(known[name], recorded.get(name)) for name in counted]
     files = [file for file in files if days is None or file.concerns(days)]
-    files = [file for file in _not_replaced(settings, contract, entries, files) if file.rows]
+    files = [file for file in _not_replaced(lake, contract, entries, files) if file.rows]
     received: Counter[date] = Counter()
     if files and contract.quality.malformed.tolerated:
         for entry in known.values():
@@ -202,7 +202,7 @@ def _unread_file(entry: Ingestion, recorded: unread_rows.UnreadRows | None) -> U
 
 
 def _not_replaced(
-    settings: Settings, contract: SourceContract, entries: Collection[Ingestion], files: Sequence[UnreadFile]
+    lake: Lake, contract: SourceContract, entries: Collection[Ingestion], files: Sequence[UnreadFile]
 ) -> list[UnreadFile]:
     """The files without the rows that later deliveries have replaced; a file that is sent again is a later delivery."""
     policy, known = policy_of(contract), ingestions.ingested(entries)
@@ -224,20 +224,20 @@ def _not_replaced(
             sent_again = {day for entry in later for day, rows in entry.rows_by_day.items() if rows}
             file = replace(file, days={day: rows for day, rows in file.days.items() if day not in sent_again})  # noqa: PLW2901
         left.append(file)
-    return left if policy.chooses_deliveries else _without_keys_read_since(settings, contract, place_of, left)
+    return left if policy.chooses_deliveries else _without_keys_read_since(lake, contract, place_of, left)
 
 
 def _without_keys_read_since(
-    settings: Settings, contract: SourceContract, place_of: Mapping[str, int], files: Sequence[UnreadFile]
+    lake: Lake, contract: SourceContract, place_of: Mapping[str, int], files: Sequence[UnreadFile]
 ) -> list[UnreadFile]:
     """The files without those rows whose key was read in a later row."""
     looked_up = [file for file in files if 0 < file.rows <= MOST_LOOKED_UP]
     since: dict[str, Counter[date | None]] = defaultdict(Counter)
     where = {"arrival_date": {file.arrival_date for file in looked_up}, "ingestion_id": {file.ingestion_id for file in looked_up}}
-    pieces = readings.pieces(settings, contract.dataset, _COLUMNS, where) if looked_up else ()
+    pieces = readings.pieces(lake, contract.dataset, _COLUMNS, where) if looked_up else ()
     for piece in pieces:
         rows = piece.filter(pc.and_(pc.is_valid(piece["malformed_reason"]), pc.is_valid(piece["record_key"])))
-        newest = _newest_places(settings, contract, place_of, pc.unique(rows["record_key"])) if len(rows) else {}
+        newest = _newest_places(lake, contract, place_of, pc.unique(rows["record_key"])) if len(rows) else {}
         for row in rows.to_pylist():
             place = place_of[row["ingestion_id"]] * _LINES + row["line_number"]
             if newest.get(row["record_key"], -1) > place:
@@ -250,10 +250,10 @@ def _without_keys_read_since(
     return left
 
 
-def _newest_places(settings: Settings, contract: SourceContract, place_of: Mapping[str, int], keys: pa.Array) -> dict[str, int]:
+def _newest_places(lake: Lake, contract: SourceContract, place_of: Mapping[str, int], keys: pa.Array) -> dict[str, int]:
     """The place of the newest row that was read, by key."""
     columns = ["record_key", "kind", "ingestion_id", "line_number"]
-    claims = key_log.about(settings, contract.dataset, columns, keys)
+    claims = key_log.about(lake, contract.dataset, columns, keys)
     newest: dict[str, int] = {}
     for claim in [] if claims is None else claims.filter(pc.not_equal(claims["kind"], "retire")).to_pylist():
         if claim["ingestion_id"] in place_of:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakehouse.examples.late_tier_results import LateTier
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion, Standing
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 _LEGEND = """\
@@ -65,47 +65,47 @@ def demo(
     """
     from lakehouse.contracts import load_catalog  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.examples import late_tier_results  # noqa: PLC0415
+    from lakehouse.lake import Lake  # noqa: PLC0415
     from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415
     from lakehouse.orchestration.execution.replay import Replay  # noqa: PLC0415
-    from lakehouse.settings import Settings  # noqa: PLC0415
     from lakehouse.spark.jars import require_java  # noqa: PLC0415
 
-    settings = Settings()
-    if "://" in settings.root:
-        errors.print(f"The demo writes files: set LAKEHOUSE_ROOT to a local folder, not to {settings.root}.", style="red")
+    lake = Lake.open()
+    if "://" in lake.root:
+        errors.print(f"The demo writes files: set LAKEHOUSE_ROOT to a local folder, not to {lake.root}.", style="red")
         raise typer.Exit(2)
     if models:
-        _play_models(settings, seed)
+        _play_models(lake, seed)
         return
-    settings = Settings(landing=f"{settings.root}/landing/sales")
+    lake = Lake.open(landing=f"{lake.root}/landing/sales")
     files = stream.files(seed)
-    tiers = Settings(landing=f"{settings.root}/landing/{late_tier.SOURCE}", contracts=Path(settings.root, _CONTRACTS))
-    texts = {tiers.landing_of(late_tier.SOURCE): late_tier.files(seed), f"{tiers.contracts}": late_tier.CONTRACTS}
-    landing = {settings.landing_of("sales"): files, **texts}
+    tiers = Lake.open(landing=f"{lake.root}/landing/{late_tier.SOURCE}", contracts=Path(lake.root, _CONTRACTS))
+    texts = {tiers.landing_of(late_tier.SOURCE): late_tier.files(seed), f"{tiers.settings.contracts}": late_tier.CONTRACTS}
+    landing = {lake.landing_of("sales"): files, **texts}
     if not all(Path(folder, name).is_file() for folder, names in landing.items() for name in names):
-        require_java(settings)  # before anything is written; a completed demo needs no Spark
-    written = write_files(Path(settings.landing_of("sales")), files)
-    errors.print(f"{len(files)} files of sales in {settings.landing}, {written} of them new.", style="dim", soft_wrap=True)
+        require_java(lake)  # before anything is written; a completed demo needs no Spark
+    written = write_files(Path(lake.landing_of("sales")), files)
+    errors.print(f"{len(files)} files of sales in {lake.settings.landing}, {written} of them new.", style="dim", soft_wrap=True)
     if written:
         errors.print(
             "Processing them through Bronze, Silver and Gold, one arrival day after another: a minute or two.", style="dim"
         )
     with local_instance() as instance:
-        run = Replay(settings, load_catalog(None), "sales", instance)
+        run = Replay(lake, load_catalog(None), "sales", instance)
         with_progress(run, run.arrival_days()[0])
         for folder, names in texts.items():
             write_files(Path(folder), names)
-        catalog = load_catalog(tiers.contracts)
+        catalog = load_catalog(tiers.settings.contracts)
         with_tiers = Replay(tiers, catalog, late_tier.SOURCE, instance)
         with_progress(with_tiers, with_tiers.arrival_days()[0])
-    _report(settings, every_day=every_day)
-    key = _report_bronze(settings)
+    _report(lake, every_day=every_day)
+    key = _report_bronze(lake)
     effects = late_tier_results.late_tier(tiers, catalog)
     _report_late_tier(effects, every_day=every_day)
     _say_how_to_go_on(tiers, key, [day.day for day in effects.restated], every_step=every_day)
 
 
-def _play_models(settings: Settings, seed: int) -> None:
+def _play_models(lake: Lake, seed: int) -> None:
     """:raises typer.Exit: if the packages for models are not installed."""
     from importlib.util import find_spec  # noqa: PLC0415
 
@@ -118,8 +118,8 @@ def _play_models(settings: Settings, seed: int) -> None:
         raise typer.Exit(2)
     from lakehouse.cli.models_demo import story  # noqa: PLC0415
 
-    require_java(settings)
-    story.play(settings, seed)
+    require_java(lake)
+    story.play(lake.root, seed)
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> int:
@@ -132,7 +132,7 @@ def write_files(folder: Path, files: Mapping[str, str]) -> int:
     return len(new)
 
 
-def _report(settings: Settings, *, every_day: bool) -> None:
+def _report(lake: Lake, *, every_day: bool) -> None:
     """Print the results, all read from the tables, so that a repeated demo prints the same."""
     from lakehouse import locations  # noqa: PLC0415 (`--help` need not wait for contracts)
     from lakehouse.contracts import load_catalog  # noqa: PLC0415
@@ -141,7 +141,7 @@ def _report(settings: Settings, *, every_day: bool) -> None:
     from lakehouse.gold.numbers import published_table  # noqa: PLC0415
 
     one = Series(load_catalog(None).metrics["revenue"])
-    known = numbers_history.history(settings, one, published_table.partitions(settings, locations.gold(settings, one), one.by))
+    known = numbers_history.history(lake, one, published_table.partitions(lake, locations.gold(lake, one), one.by))
     days = {day: numbers_history.standing(one, versions) for day, versions in sorted(known.items())}
     out.print()
     out.print(long_table(days) if every_day else short_table(days))
@@ -211,17 +211,17 @@ def _why(version: PublishedVersion) -> str:
     return (version.restatement_reason or version.reason.value).removeprefix(f"{version.reason.value}: ")
 
 
-def _report_bronze(settings: Settings) -> str:
+def _report_bronze(lake: Lake) -> str:
     """:returns: the key of the sale with the most records."""
     from lakehouse.contracts import load_catalog  # noqa: PLC0415
     from lakehouse.dispositions import account as dispositions_account  # noqa: PLC0415
     from lakehouse.ledger import ingestions  # noqa: PLC0415
 
-    rows = dispositions_account.rows(settings, load_catalog(None).sources["sales"])
+    rows = dispositions_account.rows(lake, load_catalog(None).sources["sales"])
     became = Counter(row.disposition.value for row in rows)
     counts = ", ".join(f"{count:,} {what}" for what, count in became.most_common())
     out.print(f"Bronze holds {len(rows):,} records, each once: {counts}.", soft_wrap=True)
-    for entry in ingestions.all_of(settings, "sales"):
+    for entry in ingestions.all_of(lake, "sales"):
         if entry.status == "redelivered":
             out.print(f"{entry.source_file} added nothing: {entry.message}.", soft_wrap=True)
     (key, _), *_ = Counter(row.record_key or "" for row in rows).most_common(1)
@@ -276,8 +276,8 @@ def _sides(sides: Sides | None) -> str:
     return "" if sides is None else f"{shown(sides.before)} -> {shown(sides.after)}"
 
 
-def _say_how_to_go_on(settings: Settings, key: str, restated: Sequence[date], *, every_step: bool) -> None:
-    gold = f"{settings.root}/gold/revenue"
+def _say_how_to_go_on(lake: Lake, key: str, restated: Sequence[date], *, every_step: bool) -> None:
+    gold = f"{lake.root}/gold/revenue"
     short = (
         "",
         "Each revision of a day with its reason:          lakehouse gold history revenue 2024-11-07",
@@ -287,7 +287,7 @@ def _say_how_to_go_on(settings: Settings, key: str, restated: Sequence[date], *,
     lines = (
         "",
         "For the numbers by tier the commands below need the contracts of the demo:",
-        f"  export LAKEHOUSE_CONTRACTS={settings.contracts}",
+        f"  export LAKEHOUSE_CONTRACTS={lake.settings.contracts}",
         *(f"  lakehouse gold history {late_tier.BY_TIER} {day}" for day in restated[:1]),
         "See it in Dagster, from this folder:",
         '  DAGSTER_HOME="$PWD/dagster_home" dagster dev -w workspace.yaml',

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.gold.numbers.history import PublishedVersion
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @dataclass(frozen=True)
@@ -53,29 +53,29 @@ class LateTier:
     shares_kept: list[date]
 
 
-def late_tier(settings: Settings, catalog: Catalog) -> LateTier:
+def late_tier(lake: Lake, catalog: Catalog) -> LateTier:
     """The effects of the newest tier changes on the published days."""
     by_tier, share = (Series(catalog.metrics[name]) for name in (BY_TIER, SHARE))
-    known, shares = _history(settings, by_tier), _history(settings, share)
+    known, shares = _history(lake, by_tier), _history(lake, share)
     restated = []
     for day, versions in known.items():
         for before, after in pairwise(versions):
-            if because := attribute_changes.because(settings, by_tier, after):
+            if because := attribute_changes.because(lake, by_tier, after):
                 sides = _share_made_of(shares.get(day, []), day, after.label)
                 restated.append(RestatedByTier(day, after.label, _tiers(before, after), because, sides))
-    recorded = [one for one in publications.of(settings, by_tier.name) if one.dimension_changes]
+    recorded = [one for one in publications.of(lake, by_tier.name) if one.dimension_changes]
     days, followed = {one.day for one in restated}, {one.day for one in restated if one.share}
     return LateTier(
-        changes=list(attribute_changes.recorded(settings, recorded[-1])["first"]) if recorded else [],
+        changes=list(attribute_changes.recorded(lake, recorded[-1])["first"]) if recorded else [],
         restated=restated,
         kept=[day for day in known if day not in days],
         shares_kept=[day for day in shares if day not in followed],
     )
 
 
-def _history(settings: Settings, series: Series) -> dict[date, list[PublishedVersion]]:
-    starts = published_table.partitions(settings, locations.gold(settings, series), series.by)
-    return dict(sorted(numbers_history.history(settings, series, starts).items()))
+def _history(lake: Lake, series: Series) -> dict[date, list[PublishedVersion]]:
+    starts = published_table.partitions(lake, locations.gold(lake, series), series.by)
+    return dict(sorted(numbers_history.history(lake, series, starts).items()))
 
 
 def _tiers(before: PublishedVersion, after: PublishedVersion) -> dict[str, Sides]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.examples.late_events import Options
     from lakehouse.examples.simulation_report import Simulation
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 _MARK = "simulation.json"
@@ -54,7 +54,7 @@ def simulate(
     folder = Path(lake.root)
     if not (folder / _MARK).is_file():
         require_java(lake)  # before anything is written; a completed simulation needs no Spark
-    made_at = _claim(folder, options, lake.clock())
+    made_at = _claim(folder, options, lake.now())
     made = late_events.events(options)
     texts = {folder / "contracts" / name: text for name, text in late_events.CONTRACTS.items()}
     texts |= {Path(lake.landing_of(late_events.SOURCE)) / name: text for name, text in late_events.files(made).items()}
@@ -78,16 +78,16 @@ def _hours(text: str) -> tuple[int, int]:
     return int(least), int(most)
 
 
-def _lake(root: Path | None) -> Settings:
+def _lake(root: Path | None) -> Lake:
     """The user's settings, with the folders and contracts of the simulation."""
     from lakehouse.examples.late_events import SOURCE  # noqa: PLC0415
-    from lakehouse.settings import Settings  # noqa: PLC0415
+    from lakehouse.lake import Lake  # noqa: PLC0415
 
-    own = Settings()
+    own = Lake.open()
     if root is None and "://" in own.root:
         _stop(f"A simulation writes files: name a local folder with --root; LAKEHOUSE_ROOT is {own.root}.")
     folder = (root or Path(own.root, "simulation")).expanduser().absolute()
-    return Settings(
+    return Lake.open(
         root=f"{folder}", landing=f"{folder}/landing/{SOURCE}", contracts=folder / "contracts", bundled_contracts=False
     )
 
@@ -127,7 +127,7 @@ def _write(texts: Mapping[Path, str]) -> int:
     return len(new)
 
 
-def _publish(lake: Settings, days: list[date]) -> Series:
+def _publish(lake: Lake, days: list[date]) -> Series:
     """Replay the days.
 
     :returns: the daily series.
@@ -150,22 +150,22 @@ def _publish(lake: Settings, days: list[date]) -> Series:
     return daily
 
 
-def _catalog(lake: Settings) -> Catalog:
+def _catalog(lake: Lake) -> Catalog:
     from lakehouse.contracts import load_catalog  # noqa: PLC0415
 
-    return load_catalog(lake.contracts, bundled=False)
+    return load_catalog(lake.settings.contracts, bundled=False)
 
 
-def _versions(lake: Settings) -> list[int]:
+def _versions(lake: Lake) -> list[int]:
     """The versions of the tables that users read."""
     from lakehouse.delta import table_io  # noqa: PLC0415
     from lakehouse.examples.late_events import METRIC, SOURCE  # noqa: PLC0415
 
     names = (("silver", SOURCE), ("gold", METRIC), ("gold", f"{METRIC}_weekly"), ("ops", "publications"))
-    return [table_io.version(lake.table(layer, name), lake.storage_options) for layer, name in names]
+    return [table_io.version(lake.address(layer, name), lake.storage_options) for layer, name in names]
 
 
-def _found(lake: Settings, daily: Series, options: Options, made_at: datetime) -> Simulation:
+def _found(lake: Lake, daily: Series, options: Options, made_at: datetime) -> Simulation:
     from lakehouse.examples import late_events, simulation_results  # noqa: PLC0415
 
     contract = _catalog(lake).sources[late_events.SOURCE]
@@ -186,7 +186,7 @@ def _reports(simulation: Simulation) -> dict[str, str]:
     }
 
 
-def _say(simulation: Simulation, options: Options, lake: Settings, reports: Path) -> None:
+def _say(simulation: Simulation, options: Options, lake: Lake, reports: Path) -> None:
     from lakehouse.examples.late_events import METRIC  # noqa: PLC0415
     from lakehouse.reports.simulation_report import of_watermark, summary  # noqa: PLC0415
 
@@ -198,7 +198,7 @@ def _say(simulation: Simulation, options: Options, lake: Settings, reports: Path
     for name in ("simulation.html", "simulation.md", "promotions.jsonl"):
         out.print(f"  {reports / name}", soft_wrap=True)
     out.print("Query this lake like any other:", style="dim")
-    out.print(f"  export LAKEHOUSE_ROOT={lake.root} LAKEHOUSE_CONTRACTS={lake.contracts}", style="dim", soft_wrap=True)
+    out.print(f"  export LAKEHOUSE_ROOT={lake.root} LAKEHOUSE_CONTRACTS={lake.settings.contracts}", style="dim", soft_wrap=True)
     out.print(f"  lakehouse gold history {METRIC} {simulation.periods[0]}", style="dim", soft_wrap=True)
 
 

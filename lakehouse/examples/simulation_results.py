@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
     from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.lake import Lake
     from lakehouse.ledger.publications import Publication
-    from lakehouse.settings import Settings
 
 
 def simulation(
-    settings: Settings,
+    lake: Lake,
     daily: Series,
     contract: SourceContract,
     title: str,
@@ -45,12 +45,12 @@ def simulation(
     made_at: datetime,
 ) -> Simulation:
     """The published history of a metric's days, and the watermark of their source; the log also includes their roll-ups."""
-    known = _history(settings, daily)
-    rows = _rows(settings, contract)
+    known = _history(lake, daily)
+    rows = _rows(lake, contract)
     days = [result for day, versions in known.items() for result in _days(daily, versions, len(rows.get(day, ())))]
-    log = _promotions(settings, daily, known.values())
+    log = _promotions(lake, daily, known.values())
     for rollup in daily.rollups:
-        log += _promotions(settings, rollup, _history(settings, rollup).values())
+        log += _promotions(lake, rollup, _history(lake, rollup).values())
     log.sort(key=lambda one: (one.published_at, one.version))
     return Simulation(
         title,
@@ -59,31 +59,31 @@ def simulation(
         tuple(log),
         made_at,
         frozenset(daily.metric.additive),
-        _closes(settings, daily, contract, known, rows),
+        _closes(lake, daily, contract, known, rows),
     )
 
 
-def lived_through(settings: Settings, daily: Series) -> date | None:
+def lived_through(lake: Lake, daily: Series) -> date | None:
     """The newest day of an ingestion or publication: a stopped simulation continues on this day.
 
     The remaining work of this day must not run under the clock of an earlier day.
     """
-    moments = {entry.recorded_at for entry in ingestions.all_of(settings, daily.metric.source)}
+    moments = {entry.recorded_at for entry in ingestions.all_of(lake, daily.metric.source)}
     for one in (daily, *daily.rollups):
-        found = table_io.read(locations.gold(settings, one), ["published_at"], None, settings.storage_options)
+        found = table_io.read(locations.gold(lake, one), ["published_at"], None, lake.storage_options)
         moments |= set() if found is None else set(found["published_at"].to_pylist())
     return max(moments).date() if moments else None
 
 
-def _history(settings: Settings, one: Series) -> dict[date, list[PublishedVersion]]:
-    starts = published_table.partitions(settings, locations.gold(settings, one), one.by)
-    return dict(sorted(numbers_history.history(settings, one, starts).items()))
+def _history(lake: Lake, one: Series) -> dict[date, list[PublishedVersion]]:
+    starts = published_table.partitions(lake, locations.gold(lake, one), one.by)
+    return dict(sorted(numbers_history.history(lake, one, starts).items()))
 
 
-def _rows(settings: Settings, contract: SourceContract) -> dict[date, list[dict[str, Any]]]:
+def _rows(lake: Lake, contract: SourceContract) -> dict[date, list[dict[str, Any]]]:
     """Key, event time and arrival time of the rows of silver, by event day."""
     columns = ["record_key", "event_date", "event_ts", "arrival_ts"]
-    rows = table_io.read(locations.silver(settings, contract.dataset), columns, None, settings.storage_options)
+    rows = table_io.read(locations.silver(lake, contract.dataset), columns, None, lake.storage_options)
     by_day: dict[date, list[dict[str, Any]]] = {}
     for row in [] if rows is None else rows.to_pylist():
         by_day.setdefault(row["event_date"], []).append(row)
@@ -115,7 +115,7 @@ def _days(daily: Series, versions: Sequence[PublishedVersion], rows: int) -> lis
 
 
 def _closes(
-    settings: Settings,
+    lake: Lake,
     daily: Series,
     contract: SourceContract,
     known: Mapping[date, Sequence[PublishedVersion]],
@@ -125,7 +125,7 @@ def _closes(
     if not known:
         return ()
     ends = max(version.published_at for versions in known.values() for version in versions)
-    state = event_watermark.of_source(settings, contract, ends)
+    state = event_watermark.of_source(lake, contract, ends)
     if state is None:
         return ()
     closes = []
@@ -148,7 +148,7 @@ def _closes(
     return tuple(closes)
 
 
-def _promotions(settings: Settings, series: Series, histories: Iterable[Sequence[PublishedVersion]]) -> list[SimulatedPromotion]:
+def _promotions(lake: Lake, series: Series, histories: Iterable[Sequence[PublishedVersion]]) -> list[SimulatedPromotion]:
     versions = {version.name: version for history in histories for version in history}
     return [
         SimulatedPromotion(
@@ -160,7 +160,7 @@ def _promotions(settings: Settings, series: Series, histories: Iterable[Sequence
             inputs=_inputs(publication),
             output=f"gold/{series.name}@{publication.gold_version}",
         )
-        for publication in publications.of(settings, series.name)
+        for publication in publications.of(lake, series.name)
         for name in publication.published.values()
     ]
 

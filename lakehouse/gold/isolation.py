@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import Measure, MetricContract
     from lakehouse.contracts.series import Series
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: A period, by its first day or as a whole.
 P = TypeVar("P")
@@ -100,7 +100,7 @@ def isolate(
 
 
 def numbers_of(
-    settings: Settings,
+    lake: Lake,
     series: Series,
     periods: Collection[P],
     compute: Callable[[MetricContract | None, Sequence[P]], Mapping[P, pa.Table]],
@@ -111,7 +111,7 @@ def numbers_of(
     :param compute: computes periods for the metric itself (None), or for a copy of it with only one of its measures.
     :param start_of: the first day of a period.
     """
-    known = failed_numbers.failing(settings, series.name) if periods else {}
+    known = failed_numbers.failing(lake, series.name) if periods else {}
     suspects = {period for period in periods if start_of(period) in known}
     numbers, problems = isolate(list(periods), lambda part: compute(None, part), suspects)
     measures, failed = list(series.metric.measures), dict[P, tuple[str | None, str]]()

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lakehouse.contracts.series import Series
+    from lakehouse.lake import Lake
     from lakehouse.ledger.publications import Publication
-    from lakehouse.settings import Settings
 
 _COLUMNS = ("version_name", "period", "state", "is_latest", "published_at", "reason", "booked_on")
 
@@ -90,17 +90,17 @@ class PublicationCause:
     silver_changes: Mapping[str, Sequence[tuple[int, date]]] = field(default_factory=dict)
     dimension_changes: frozenset[tuple[str, str, str]] = frozenset()
 
-    def published(self, settings: Settings, daily: Series, starts: Collection[date]) -> set[PublishedPeriod]:
+    def published(self, lake: Lake, daily: Series, starts: Collection[date]) -> set[PublishedPeriod]:
         """The published versions of ``starts`` that the subject caused."""
-        entries = publications.of(settings, daily.name) if self.any_cause or self.ingestions else []
+        entries = publications.of(lake, daily.name) if self.any_cause or self.ingestions else []
         if not self.any_cause:
             entries = [entry for entry in entries if not self.ingestions.isdisjoint(entry.trigger.get("ingestions", ()))]
         published = _periods_in(entries, starts)
         for table in (entry.silver for entry in daily.metric.read):
             for version, event_date in self.silver_changes.get(table, ()):
                 changed = days_reached(daily.metric, {event_date}) & set(starts)
-                published |= published_through(settings, daily, version, changed, table)
-        for entry in publications.of(settings, daily.name) if self.dimension_changes else ():
+                published |= published_through(lake, daily, version, changed, table)
+        for entry in publications.of(lake, daily.name) if self.dimension_changes else ():
             for change in entry.dimension_changes.get("first", ()):
                 if (change["dimension"], change["key"], change["from"]) in self.dimension_changes:
                     concerned = days_reached(daily.metric, set(map(date.fromisoformat, change["days"])))
@@ -108,29 +108,27 @@ class PublicationCause:
         return published
 
 
-def affected(settings: Settings, daily: Series, days: Collection[date]) -> list[Affected]:
+def affected(lake: Lake, daily: Series, days: Collection[date]) -> list[Affected]:
     """The daily and longer periods of a metric that a change of the silver days ``days`` affects."""
     starts = days_reached(daily.metric, days)
     if not starts:
         return []
-    periods = _PublishedPeriods(settings, daily, starts).affected()
+    periods = _PublishedPeriods(lake, daily, starts).affected()
     # An adjustment changes the longer periods that contain the open day to which it is booked, not those of the closed day.
     changing = {period.booked_to or period.start for period in periods}
     for rollup in daily.rollups:
         changed = _starts(rollup, changing)
-        periods += _PublishedPeriods(settings, rollup, changed | _starts(rollup, starts)).affected(changed)
+        periods += _PublishedPeriods(lake, rollup, changed | _starts(rollup, starts)).affected(changed)
     return periods
 
 
-def published_because(
-    settings: Settings, daily: Series, days: Collection[date], cause: PublicationCause
-) -> list[PublishedRevision]:
+def published_because(lake: Lake, daily: Series, days: Collection[date], cause: PublicationCause) -> list[PublishedRevision]:
     """The revisions of a metric's daily and longer periods that a change of the silver days ``days`` caused."""
     starts = days_reached(daily.metric, days)
-    published = cause.published(settings, daily, starts) if starts else set()
+    published = cause.published(lake, daily, starts) if starts else set()
     if not published:
         return []
-    of_days = _PublishedPeriods(settings, daily, starts)
+    of_days = _PublishedPeriods(lake, daily, starts)
     revisions = of_days.revisions(published)
     for period in list(published):
         booked_on = of_days.booked_on(period)
@@ -139,14 +137,14 @@ def published_because(
     for rollup in daily.rollups:
         followed: set[PublishedPeriod] = set()
         for period in published:
-            followed |= published_through(settings, rollup, period.gold_version, {rollup.period(period.start).start})
-        longer = _PublishedPeriods(settings, rollup, {period.start for period in followed})
+            followed |= published_through(lake, rollup, period.gold_version, {rollup.period(period.start).start})
+        longer = _PublishedPeriods(lake, rollup, {period.start for period in followed})
         revisions += longer.revisions(followed)
     return revisions
 
 
 def published_through(
-    settings: Settings, series: Series, version: int, starts: Collection[date], table: str = ""
+    lake: Lake, series: Series, version: int, starts: Collection[date], table: str = ""
 ) -> set[PublishedPeriod]:
     """The versions of the periods ``starts`` published by the first run that followed ``version`` of the upstream table.
 
@@ -155,14 +153,14 @@ def published_through(
 
     :param table: the name of the silver table; empty for a longer period.
     """
-    entries = served_version.runs(settings, series)
+    entries = served_version.runs(lake, series)
     runs = sorted({(entry.gold_version, served_version.version_followed(series, entry, table)) for entry in entries})
     followed = [run for run in runs if run[1] >= version]
     if not followed:
         return set()
     first = min(followed, key=lambda run: (run[1], run[0]))
     before = max((gold_version for gold_version, _ in runs[: runs.index(first)]), default=-1)
-    commits = (entry for entry in publications.of(settings, series.name) if before < entry.gold_version <= first[0])
+    commits = (entry for entry in publications.of(lake, series.name) if before < entry.gold_version <= first[0])
     return _periods_in(commits, starts)
 
 
@@ -174,17 +172,17 @@ def _periods_in(entries: Iterable[Publication], starts: Collection[date]) -> set
 class _PublishedPeriods:
     """The published rows and held candidates of a series' periods."""
 
-    def __init__(self, settings: Settings, series: Series, starts: Collection[date]) -> None:
+    def __init__(self, lake: Lake, series: Series, starts: Collection[date]) -> None:
         self._series, self._starts = series, sorted(starts)
-        self._today = settings.clock().date()
+        self._today = lake.now().date()
         where: table_io.Where = {series.by: self._starts}
-        table = table_io.read(locations.gold(settings, series), [series.by, *_COLUMNS], where, settings.storage_options)
+        table = table_io.read(locations.gold(lake, series), [series.by, *_COLUMNS], where, lake.storage_options)
         rows = [] if table is None else table.to_pylist()
         self._versions: dict[str, dict[str, Any]] = {row["version_name"]: row for row in rows}
         self._newest = {row[series.by]: row for row in rows if row["is_latest"]}
-        self._held = {held.start for held in candidates.held(settings, series, starts)}
-        self._held |= failed_numbers.failing(settings, series.name, starts).keys()
-        self._publications = {entry.gold_version: entry for entry in publications.of(settings, series.name)}
+        self._held = {held.start for held in candidates.held(lake, series, starts)}
+        self._held |= failed_numbers.failing(lake, series.name, starts).keys()
+        self._publications = {entry.gold_version: entry for entry in publications.of(lake, series.name)}
 
     def affected(self, changed: Collection[date] | None = None) -> list[Affected]:
         """The periods with their outcomes.

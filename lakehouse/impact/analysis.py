@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
     from lakehouse.impact.affected_periods import Affected, PublishedRevision
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ _ALWAYS = datetime(1, 1, 1, tzinfo=timezone.utc)
 _BEGINS = pa.schema([("dimension_key", pa.string()), ("valid_from", changed_intervals.TIME), ("is_change", pa.bool_())])
 
 
-def joined_days(settings: Settings, metric: MetricContract, contract: SourceContract, changes: pa.Array) -> set[date]:
+def joined_days(lake: Lake, metric: MetricContract, contract: SourceContract, changes: pa.Array) -> set[date]:
     """The event days of a metric's facts that ``changes`` of a dimension may affect.
 
     :param contract: the dimension's contract; the metric joins the dimension.
@@ -109,12 +109,12 @@ def joined_days(settings: Settings, metric: MetricContract, contract: SourceCont
     for join in metric.joins:
         if join.dimension == contract.dataset:
             is_untracked = any(column in contract.dimension.untracked for column, _ in join.attributes)
-            ranges = _ranges(settings, contract, changes, is_untracked=is_untracked)
-            concerned |= changed_facts.days_within(settings, metric, join, ranges)
+            ranges = _ranges(lake, contract, changes, is_untracked=is_untracked)
+            concerned |= changed_facts.days_within(lake, metric, join, ranges)
     return concerned
 
 
-def _ranges(settings: Settings, contract: SourceContract, changes: pa.Array, *, is_untracked: bool) -> pa.Table:
+def _ranges(lake: Lake, contract: SourceContract, changes: pa.Array, *, is_untracked: bool) -> pa.Table:
     """The ranges from each change to the next change of its key: columns ``changed_intervals.PLACE``, disjoint per key.
 
     :param is_untracked: whether the newest value holds at all times.
@@ -125,7 +125,7 @@ def _ranges(settings: Settings, contract: SourceContract, changes: pa.Array, *, 
         parts = [pa.table([of_key, times, pa.repeat(True, len(of_key))], schema=_BEGINS)]
     else:
         changed = pa.table([of_key, times, pa.repeat(True, len(of_key))], schema=_BEGINS)
-        parts = [changed, _begins(settings, contract, of_key.unique())]
+        parts = [changed, _begins(lake, contract, of_key.unique())]
     cuts = pa.concat_tables(parts).group_by(["dimension_key", "valid_from"]).aggregate([("is_change", "max")])
     cuts = cuts.sort_by([("dimension_key", "ascending"), ("valid_from", "ascending")]).combine_chunks()
     if not len(cuts):
@@ -150,9 +150,9 @@ def _keys_and_times(changes: pa.Array) -> tuple[pa.Array, pa.Array]:
     return of_key.drop_null(), tables.event_times(changes.filter(of_key.is_valid()))
 
 
-def _begins(settings: Settings, contract: SourceContract, of_keys: pa.Array) -> pa.Table:
+def _begins(lake: Lake, contract: SourceContract, of_keys: pa.Array) -> pa.Table:
     """The starts of the present intervals of the keys ``of_keys``."""
-    held = interval_reads.of_keys(settings, contract, _BEGINS.names[:2], of_keys)
+    held = interval_reads.of_keys(lake, contract, _BEGINS.names[:2], of_keys)
     if held is None:
         return _BEGINS.empty_table()
     return held.append_column("is_change", pa.repeat(False, len(held))).cast(_BEGINS)
@@ -168,7 +168,7 @@ class UnknownSubjectError(LakehouseError):
     """No record of the file, key or decision exists. The message lists the places searched."""
 
 
-def of_file(settings: Settings, catalog: Catalog, source: str, name: str, values_of: Collection[str] = ()) -> Impact:
+def of_file(lake: Lake, catalog: Catalog, source: str, name: str, values_of: Collection[str] = ()) -> Impact:
     """The impact of a local file, a file in the landing folder, or an ingested file, given by name or path.
 
     :param values_of: columns whose values ``records`` should include, if the file is not in Bronze yet.
@@ -176,70 +176,70 @@ def of_file(settings: Settings, catalog: Catalog, source: str, name: str, values
     """
     local = Path(name).expanduser()
     if not local.is_file():
-        return of_delivered_file(settings, catalog, source, name, values_of)
-    contract, known = catalog.sources[source], ingestions.all_of(settings, source)
-    where = settings.model_copy(update={"landing": f"{local.absolute().parent}"})
-    return _of_content(settings, catalog, contract, _local(settings, local.absolute()), where, known, values_of)
+        return of_delivered_file(lake, catalog, source, name, values_of)
+    contract, known = catalog.sources[source], ingestions.all_of(lake, source)
+    where = lake.with_settings(landing=f"{local.absolute().parent}")
+    return _of_content(lake, catalog, contract, _local(lake, local.absolute()), where, known, values_of)
 
 
-def of_delivered_file(settings: Settings, catalog: Catalog, source: str, name: str, values_of: Collection[str] = ()) -> Impact:
+def of_delivered_file(lake: Lake, catalog: Catalog, source: str, name: str, values_of: Collection[str] = ()) -> Impact:
     """The impact of a file in the landing folder or in Bronze, by name or path. For remote requests: reads no other local files.
 
     :raises UnknownSubjectError: if the file does not exist.
     """
     contract = catalog.sources[source]
-    known = ingestions.all_of(settings, source)
+    known = ingestions.all_of(lake, source)
     ids = {entry.ingestion_id for entry in known if entry.status != "held" and _is_named(entry.source_file, name)}
     if ids:
-        return _of_ingestions(settings, catalog, contract, name, ids, known)
-    lying = [file for file in bronze_landing.landing_files(settings, contract)[0] if _is_named(file.name, name)]
+        return _of_ingestions(lake, catalog, contract, name, ids, known)
+    lying = [file for file in bronze_landing.landing_files(lake, contract)[0] if _is_named(file.name, name)]
     if lying:
-        return _of_content(settings, catalog, contract, lying[-1], settings, known, values_of)
+        return _of_content(lake, catalog, contract, lying[-1], lake, known, values_of)
     msg = (
-        f"{name} is unknown: there is no such local file, none in {settings.landing_of(source)}, and no ingested file of "
+        f"{name} is unknown: there is no such local file, none in {lake.landing_of(source)}, and no ingested file of "
         f"{source} has that name"
     )
     raise UnknownSubjectError(msg)
 
 
-def of_key(settings: Settings, catalog: Catalog, source: str, key: str) -> Impact:
+def of_key(lake: Lake, catalog: Catalog, source: str, key: str) -> Impact:
     """The impact of a key: its present and earlier days, and the publications of its changes.
 
     :raises UnknownSubjectError: if no record contains the key.
     """
     contract = catalog.sources[source]
-    days = key_log.days_by_key(settings, source, [key])[key]
-    if not days and not key_log.arrival_days_of(settings, source, [key]):
+    days = key_log.days_by_key(lake, source, [key])[key]
+    if not days and not key_log.arrival_days_of(lake, source, [key]):
         msg = f"no well-formed row of bronze/{source} has the key {key!r}"
         raise UnknownSubjectError(msg)
     changes = {
         table.silver_table: [
             (change.version, change.event_date)
-            for change in row_changes.silver_life(settings, table, catalog.metrics_of(source), key)[0]
+            for change in row_changes.silver_life(lake, table, catalog.metrics_of(source), key)[0]
         ]
         for table in contract.silver_tables
     }
     cause = PublicationCause(silver_changes=changes)
     where: table_io.Where = {"event_date": days, "record_key": [key]}
-    rows = table_io.read(locations.silver(settings, source), ["event_date"], where, settings.storage_options)
+    rows = table_io.read(locations.silver(lake, source), ["event_date"], where, lake.storage_options)
     lives_on = [] if rows is None else sorted(rows["event_date"].to_pylist())
     result = Impact(source, f"key {key}", applied=True, days=sorted(days), lives_on=lives_on)
     result = replace(result, records=ConcernedRecords(pa.array([key], pa.string())))
-    return _through_gold(settings, catalog, result, cause, pa.array([key]))
+    return _through_gold(lake, catalog, result, cause, pa.array([key]))
 
 
-def of_decision(settings: Settings, catalog: Catalog, source: str, decision_id: str) -> Impact:
+def of_decision(lake: Lake, catalog: Catalog, source: str, decision_id: str) -> Impact:
     """The impact of a steward's decision: on the keys of its rows and the days that it touches.
 
     :raises UnknownSubjectError: if the source has no such decision.
     """
-    decided = [entry for entry in decisions.all_of(settings, source) if entry.decision_id == decision_id]
+    decided = [entry for entry in decisions.all_of(lake, source) if entry.decision_id == decision_id]
     if not decided:
-        newest = list(dict.fromkeys(entry.decision_id for entry in reversed(decisions.all_of(settings, source))))
+        newest = list(dict.fromkeys(entry.decision_id for entry in reversed(decisions.all_of(lake, source))))
         msg = f"{source} has no decision {decision_id}; its newest are {join_limited(newest, _NAMED) or 'none'}"
         raise UnknownSubjectError(msg)
     keys = pa.array(sorted({entry.record_key for entry in decided if entry.record_key is not None}), pa.string())
-    waiting = {day for day, lacking in applied_inputs.pending(settings, source).items() if decision_id in lacking}
+    waiting = {day for day, lacking in applied_inputs.pending(lake, source).items() if decision_id in lacking}
     verdicts = Counter(entry.verdict.value for entry in decided)
     counts = ", ".join(f"{count:,} {verdict}" for verdict, count in sorted(verdicts.items()))
     result = Impact(
@@ -251,22 +251,22 @@ def of_decision(settings: Settings, catalog: Catalog, source: str, decision_id: 
         notes=[f"by {decided[0].by} at {format_moment(decided[0].decided_at)}: {decided[0].reason} ({counts})"],
         records=ConcernedRecords(keys),
     )
-    return _through_gold(settings, catalog, result, PublicationCause(ingestions=frozenset({decision_id})), keys)
+    return _through_gold(lake, catalog, result, PublicationCause(ingestions=frozenset({decision_id})), keys)
 
 
-def of_days(settings: Settings, catalog: Catalog, source: str, first: date, last: date) -> Impact:
+def of_days(lake: Lake, catalog: Catalog, source: str, first: date, last: date) -> Impact:
     """The impact of correcting any row of the event days ``first`` to ``last``, with all publications of these days."""
     about = f"event day {first}" if first == last else f"event days {first} to {last}"
     result = Impact(source, about, applied=False, days=list(span(first, last)))
-    return _through_gold(settings, catalog, result, PublicationCause(any_cause=True))
+    return _through_gold(lake, catalog, result, PublicationCause(any_cause=True))
 
 
 def _of_content(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     contract: SourceContract,
     file: LandingFile,
-    where: Settings,
+    where: Lake,
     entries: Collection[Ingestion],
     values_of: Collection[str],
 ) -> Impact:
@@ -276,14 +276,14 @@ def _of_content(
     """
     fingerprint = bronze_landing.fingerprint(where, contract, file)
     if done := ingestions.ingested(entries).get(fingerprint.ingestion_id):
-        return _of_ingestions(settings, catalog, contract, done.source_file, {fingerprint.ingestion_id}, entries)
+        return _of_ingestions(lake, catalog, contract, done.source_file, {fingerprint.ingestion_id}, entries)
     about = f"file {file.name}"
     if fingerprint.problem:
         notes = [f"the file would be held and change nothing: {fingerprint.problem}"]
         nothing = ConcernedRecords(pa.array([], pa.string()))
         return Impact(contract.dataset, about, applied=False, days=[], notes=notes, records=nothing)
     content = reader.preview_file(where, contract, file, fingerprint, values_of)
-    days = claims.affected_event_days(settings, contract, set(content.rows), content.keys)
+    days = claims.affected_event_days(lake, contract, set(content.rows), content.keys)
     notes = [_unread(row) for row in content.malformed]
     if contract.quality.named_rules:
         notes.append("row rules are evaluated when the file is ingested; a row that fails one may change nothing")
@@ -300,20 +300,20 @@ def _of_content(
         notes=notes,
         records=ConcernedRecords(content.keys, values=content.values),
     )
-    return _through_gold(settings, catalog, result, PublicationCause(), content.keys)
+    return _through_gold(lake, catalog, result, PublicationCause(), content.keys)
 
 
 def _of_ingestions(
-    settings: Settings, catalog: Catalog, contract: SourceContract, name: str, ids: set[str], log: Collection[Ingestion]
+    lake: Lake, catalog: Catalog, contract: SourceContract, name: str, ids: set[str], log: Collection[Ingestion]
 ) -> Impact:
     entries = [entry for one, entry in ingestions.ingested(log).items() if one in ids]
     rows: Counter[date] = sum((Counter(entry.rows_by_day) for entry in entries), Counter())
     malformed = sum(entry.malformed for entry in entries)
     other = sum(entry.rows for entry in entries) - malformed - rows.total()
-    waiting = {day for day, lacking in applied_inputs.pending(settings, contract.dataset).items() if lacking & ids}
-    keys = key_log.keys_of(settings, contract.dataset, ids) if contract.is_dimension else None
+    waiting = {day for day, lacking in applied_inputs.pending(lake, contract.dataset).items() if lacking & ids}
+    keys = key_log.keys_of(lake, contract.dataset, ids) if contract.is_dimension else None
     notes = [f"ingested on {entry.arrival_date} as {entry.ingestion_id}, {entry.source_file}" for entry in entries]
-    unread = malformed_rows.few(settings, contract.dataset, _MALFORMED, ids=ids) if malformed else []
+    unread = malformed_rows.few(lake, contract.dataset, _MALFORMED, ids=ids) if malformed else []
     notes += [_unread(row) for row in unread]
     result = Impact(
         source=contract.dataset,
@@ -328,7 +328,7 @@ def _of_ingestions(
         notes=notes,
         records=ConcernedRecords(keys, frozenset(ids)),
     )
-    return _through_gold(settings, catalog, result, PublicationCause(ingestions=frozenset(ids)), keys)
+    return _through_gold(lake, catalog, result, PublicationCause(ingestions=frozenset(ids)), keys)
 
 
 def _unread(row: Mapping[str, Any]) -> str:
@@ -337,9 +337,7 @@ def _unread(row: Mapping[str, Any]) -> str:
     return f"{why}: {row['raw_payload'] or '(redacted)'}"
 
 
-def _through_gold(
-    settings: Settings, catalog: Catalog, result: Impact, cause: PublicationCause, keys: pa.Array | None = None
-) -> Impact:
+def _through_gold(lake: Lake, catalog: Catalog, result: Impact, cause: PublicationCause, keys: pa.Array | None = None) -> Impact:
     """Follow silver days to every metric, its roll-ups and its readers; for a dimension, follow changes to the facts that join
     it.
 
@@ -348,32 +346,32 @@ def _through_gold(
     contract = catalog.sources[result.source]
     changing: dict[str, set[date]] = {}
     for metric in catalog.metrics_joining(result.source):
-        daily = served_version.daily(settings, catalog, metric)
+        daily = served_version.daily(lake, catalog, metric)
         if keys is None:
             result.notes.append(f"gold/{daily.name} joins {result.source}: pass --file or --key to list its days")
             continue
-        of_facts = sorted(joined_days(settings, daily.metric, contract, keys))
+        of_facts = sorted(joined_days(lake, daily.metric, contract, keys))
         named = named_changes(contract, keys) if result.applied else ()
         changed = PublicationCause(dimension_changes=frozenset(named))
-        _follow(settings, catalog, result, daily, of_facts, changed, changing)
+        _follow(lake, catalog, result, daily, of_facts, changed, changing)
     for metric in catalog.metrics_of(result.source):
-        daily = served_version.daily(settings, catalog, metric)
+        daily = served_version.daily(lake, catalog, metric)
         # Where no key competes with another row, a file changes only the days of its own rows.
         is_of_rows = bool(result.rows) and not policy_of(source_read(daily.metric, contract)).keys_contend
         days = sorted(result.rows) if is_of_rows else result.days
-        _follow(settings, catalog, result, daily, days, cause, changing)
+        _follow(lake, catalog, result, daily, days, cause, changing)
     for metric in catalog.metrics_following(result.source):
         if metric.is_derived:
-            daily = served_version.daily(settings, catalog, metric)
+            daily = served_version.daily(lake, catalog, metric)
             changing[metric.name] = set().union(*(changing.get(name, ()) for name in metric.derived_from))
-            result.periods.extend(affected_periods.affected(settings, daily, changing[metric.name]))
+            result.periods.extend(affected_periods.affected(lake, daily, changing[metric.name]))
             result.readers[daily.name] = list(daily.metric.consumers)
             result.models.append(metric.name)
     return result
 
 
 def _follow(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     result: Impact,
     daily: Series,
@@ -382,20 +380,20 @@ def _follow(
     changing: dict[str, set[date]],
 ) -> None:
     """Add the periods, publications and readers of a metric, and add to ``changing`` the days whose number changes."""
-    affected = affected_periods.affected(settings, daily, days)
+    affected = affected_periods.affected(lake, daily, days)
     result.periods.extend(affected)
     changing[daily.metric.name] = {period.booked_to or period.start for period in affected if period.series == daily.name}
-    result.moved.extend(affected_periods.published_because(settings, daily, days, cause))
+    result.moved.extend(affected_periods.published_because(lake, daily, days, cause))
     result.readers[daily.name] = list(daily.metric.consumers)
     names = {daily.name, *(rollup.name for rollup in daily.rollups)}
     result.models.extend(other.name for other in catalog.metrics.values() if other.source in names)
 
 
-def _local(settings: Settings, path: Path) -> LandingFile:
+def _local(lake: Lake, path: Path) -> LandingFile:
     """Any local file, as if it had arrived today."""
     about = path.stat()
     changed = datetime.fromtimestamp(about.st_mtime, timezone.utc)
-    return LandingFile(f"{path}", path.name, settings.clock().date(), about.st_size, changed)
+    return LandingFile(f"{path}", path.name, lake.now().date(), about.st_size, changed)
 
 
 def _is_named(name: str, text: str) -> bool:

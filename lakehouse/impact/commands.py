@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from lakehouse.impact.affected_periods import Affected
     from lakehouse.impact.analysis import Impact
     from lakehouse.impact.row_changes import SilverChange
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ids import RowId
     from lakehouse.ledger.rebuild_requests import RebuildRequest
     from lakehouse.models.lineage import AffectedReleases
-    from lakehouse.settings import Settings
 
 
 #: The number of lines in a table, and of versions of the log, in a terminal.
@@ -64,20 +64,19 @@ def impact(
     if end_date is not None and (start_date is None or end_date < start_date):
         msg = "--end-date needs a --start-date that is not after it"
         raise typer.BadParameter(msg)
-    from lakehouse.delta.table_cache import with_table_cache  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.impact.analysis import UnknownSubjectError  # noqa: PLC0415
     from lakehouse.models import lineage  # noqa: PLC0415
 
     source = named or source or _only_source()
-    settings, catalog = catalog_with(source)
-    settings = with_table_cache(settings)
+    lake, catalog = catalog_with(source)
+    lake = lake.cached()
     days = None if start_date is None else (start_date.date(), (end_date or start_date).date())
     try:
-        result = _analysed(settings, catalog, source, file, key, decision, days)
+        result = _analysed(lake, catalog, source, file, key, decision, days)
     except UnknownSubjectError as problem:
         errors.print(f"{problem}.", style="yellow", soft_wrap=True)
         raise typer.Exit(1) from None
-    released = lineage.of_impact(settings, catalog.sources[source], result)
+    released = lineage.of_impact(lake, catalog.sources[source], result)
     if as_json:
         values = result.as_json() | {"released": released.as_json()}
         out.print(json.dumps(values, default=str, ensure_ascii=False), soft_wrap=True)
@@ -96,7 +95,7 @@ def _only_source() -> str:
 
 
 def _analysed(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     source: str,
     file: str | None,
@@ -108,12 +107,12 @@ def _analysed(
     from lakehouse.training_sets.affected import columns_searched  # noqa: PLC0415
 
     if file is not None:
-        return analysis.of_file(settings, catalog, source, file, columns_searched(settings, catalog.sources[source]))
+        return analysis.of_file(lake, catalog, source, file, columns_searched(lake, catalog.sources[source]))
     if days is not None:
-        return analysis.of_days(settings, catalog, source, *days)
+        return analysis.of_days(lake, catalog, source, *days)
     if decision is not None:
-        return analysis.of_decision(settings, catalog, source, decision)
-    return analysis.of_key(settings, catalog, source, key or "")
+        return analysis.of_decision(lake, catalog, source, decision)
+    return analysis.of_key(lake, catalog, source, key or "")
 
 
 def _print(result: Impact) -> None:
@@ -209,15 +208,15 @@ def trace(
     from lakehouse.dispositions import readings as bronze_readings  # noqa: PLC0415
     from lakehouse.impact import row_changes  # noqa: PLC0415 (Arrow loads in a second)
 
-    settings, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source)
     contract, metrics = catalog.sources[source], catalog.metrics_of(source)
-    records = dispositions_account.rows(settings, contract, keys=[key])
-    readings = bronze_readings.requests_of(settings, source, [row.row_id for row in records])
+    records = dispositions_account.rows(lake, contract, keys=[key])
+    readings = bronze_readings.requests_of(lake, source, [row.row_id for row in records])
     if not records:
         errors.print(f"No row of bronze/{source} has the key {key!r}.", style="yellow")
         raise typer.Exit(1)
-    numbers = _numbers_that_join(settings, catalog, source, key)
-    lives = [row_changes.silver_life(settings, table, metrics, key) for table in contract.silver_tables]
+    numbers = _numbers_that_join(lake, catalog, source, key)
+    lives = [row_changes.silver_life(lake, table, metrics, key) for table in contract.silver_tables]
     if as_json:
         stories = {name: [asdict(change) for change in story] for name, (story, _) in zip(("silver", "silver_newest"), lives)}
         rows = [asdict(row) | {"reading": _reading_in_json(readings.get(row.row_id))} for row in records]
@@ -225,7 +224,7 @@ def trace(
         out.print(json.dumps({"key": key, "records": rows, **stories, **joined}, default=str), soft_wrap=True)
         return
     unread = any(row.disposition is Disposition.MALFORMED for row in records)
-    _print_records(records, readings, malformed_rows.raw_texts(settings, source, key) if unread else {})
+    _print_records(records, readings, malformed_rows.raw_texts(lake, source, key) if unread else {})
     for table, (story, oldest) in zip(contract.silver_tables, lives):
         _print_life("silver" if table is contract else f"silver/{table.silver_table}", story, oldest)
     if numbers:
@@ -235,7 +234,7 @@ def trace(
         _trace_say(f"              restated because {change.words}")
 
 
-def _numbers_that_join(settings: Settings, catalog: Catalog, source: str, key: str) -> list[PublishedChange]:
+def _numbers_that_join(lake: Lake, catalog: Catalog, source: str, key: str) -> list[PublishedChange]:
     """The effects of changes of a dimension's key on the days of metrics that join it."""
     import pyarrow as pa  # noqa: PLC0415 (Arrow loads in a second)
 
@@ -248,7 +247,7 @@ def _numbers_that_join(settings: Settings, catalog: Catalog, source: str, key: s
         change
         for metric in catalog.metrics_joining(source)
         if of_dimension is not None
-        for change in attribute_changes.of_key(settings, served_version.daily(settings, catalog, metric), source, of_dimension)
+        for change in attribute_changes.of_key(lake, served_version.daily(lake, catalog, metric), source, of_dimension)
     ]
 
 
@@ -299,10 +298,10 @@ def account(
     """Count the rows of Bronze by disposition; every row has exactly one."""
     from lakehouse.dispositions import account as dispositions_account  # noqa: PLC0415 (Arrow loads in a second)
 
-    settings, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source)
     contract = catalog.sources[source]
     days = [arrival_date.date()] if arrival_date else None
-    counts = dispositions_account.counts(dispositions_account.table(settings, contract, arrival_days=days))
+    counts = dispositions_account.counts(dispositions_account.table(lake, contract, arrival_days=days))
     if as_json:
         for day, of_day in counts.items():
             line = {"arrival_date": day.isoformat(), "rows": of_day.total()} | {name.value: of_day[name] for name in Disposition}
@@ -320,7 +319,7 @@ def account(
         for day, of_day in counts.items():  # the numbers do not fit next to each other in the terminal
             dispositions = ", ".join(f"{of_day[name]:,} {name.value}" for name in Disposition if of_day[name])
             out.print(f"{day}: {counted(of_day.total())}, {dispositions}.", soft_wrap=True)
-    print_malformed(settings, source, arrival_days=days)
+    print_malformed(lake, source, arrival_days=days)
 
 
 def rows_by_disposition(

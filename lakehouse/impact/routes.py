@@ -13,7 +13,6 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.impact import analysis
 from lakehouse.impact.analysis import UnknownSubjectError
 from lakehouse.models import lineage
@@ -153,18 +152,18 @@ def _body(cache: PublishedCache, contract: SourceContract, wanted: ImpactParamet
     except UnknownSubjectError:
         subject = f"file {wanted.file}" if wanted.file else f"key {wanted.key}" if wanted.key else f"decision {wanted.decision}"
         raise Problem(404, "unknown-subject", f"{contract.dataset} has no {subject}") from None
-    released = lineage.of_impact(with_table_cache(cache.settings), contract, result)
+    released = lineage.of_impact(cache.lake.cached(), contract, result)
     return result.as_json() | {"released": released.as_json()}
 
 
 def _analysed(cache: PublishedCache, contract: SourceContract, wanted: ImpactParameters) -> Impact:
-    settings, catalog, source = with_table_cache(cache.settings), cache.catalog, contract.dataset
+    lake, catalog, source = cache.lake.cached(), cache.catalog, contract.dataset
     if wanted.file is not None:
-        values_of = columns_searched(settings, contract)
-        return analysis.of_delivered_file(settings, catalog, source, wanted.file, values_of)
+        values_of = columns_searched(lake, contract)
+        return analysis.of_delivered_file(lake, catalog, source, wanted.file, values_of)
     if wanted.decision is not None:
-        return analysis.of_decision(settings, catalog, source, wanted.decision)
+        return analysis.of_decision(lake, catalog, source, wanted.decision)
     if wanted.start_date is not None:
         first, last = parameters.span(wanted.start_date, wanted.end_date or wanted.start_date)
-        return analysis.of_days(settings, catalog, source, first, last)
-    return analysis.of_key(settings, catalog, source, wanted.key or "")
+        return analysis.of_days(lake, catalog, source, first, last)
+    return analysis.of_key(lake, catalog, source, wanted.key or "")

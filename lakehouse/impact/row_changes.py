@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.restatements import Restatement
-    from lakehouse.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class SilverChange:
 
 
 def silver_life(
-    settings: Settings, contract: SourceContract, metrics: Collection[MetricContract], key: str
+    lake: Lake, contract: SourceContract, metrics: Collection[MetricContract], key: str
 ) -> tuple[list[SilverChange], int]:
     """The changes of a key's row in a silver table, commit by commit, with the published days that were written for each.
 
@@ -53,7 +53,7 @@ def silver_life(
         this table count.
     :returns: the content changes, and the oldest version that the table's log and files still contain.
     """
-    table = table_io.open_table(locations.silver_of(settings, contract), settings.storage_options)
+    table = table_io.open_table(locations.silver_of(lake, contract), lake.storage_options)
     if table is None:
         return [], 0
     oldest = min(commit["version"] for commit in commit_log.history(table, -1))
@@ -65,7 +65,7 @@ def silver_life(
         states[row["_commit_version"], row["event_date"]][side] = [row[name] for name in columns]
         states[row["_commit_version"], row["event_date"]]["when"] = row["_commit_timestamp"]
     followed = [
-        (series, served_version.runs(settings, series))
+        (series, served_version.runs(lake, series))
         for metric in metrics
         if any(entry.silver == contract.silver_table for entry in metric.read)
         for series in (Series(metric), *([Series(metric, called=metric.metric)] if metric.dataset_version > 1 else []))
@@ -131,7 +131,7 @@ class Behind:
     known: bool = True
 
 
-def rows(settings: Settings, contract: SourceContract, days: Collection[date], first: int, last: int, most: int) -> Behind:
+def rows(lake: Lake, contract: SourceContract, days: Collection[date], first: int, last: int, most: int) -> Behind:
     """The rows of the event days ``days`` that silver versions ``first`` through ``last`` changed; none if ``last`` is earlier.
 
     :param contract: the contract of the silver table.
@@ -139,18 +139,18 @@ def rows(settings: Settings, contract: SourceContract, days: Collection[date], f
     """
     if first > last:
         return Behind()
-    table = table_io.open_table(locations.silver_of(settings, contract), settings.storage_options)
+    table = table_io.open_table(locations.silver_of(lake, contract), lake.storage_options)
     if table is None or not 0 <= first <= last <= table.version():
         return Behind(known=False)
-    place = (lost_commits.identity(table), locations.silver_of(settings, contract), tuple(settings.storage_options.items()))
+    place = (lost_commits.identity(table), locations.silver_of(lake, contract), tuple(lake.storage_options.items()))
     try:
         shown, feed, total = _read(place, frozenset(days), first, last, most)
     except change_feed.ForgottenFeedError:
         return Behind(known=False)
     sides = _sides(feed.to_pylist(), {(move.key, move.day) for move in shown})
     is_audited = contract.silver_table == contract.dataset  # audit versions refer to the main table
-    audited = _audited(settings, contract.dataset, range(first, last + 1), {move.key for move in shown} if is_audited else set())
-    hidden = redactions.keys_by_field(settings, contract.dataset)
+    audited = _audited(lake, contract.dataset, range(first, last + 1), {move.key for move in shown} if is_audited else set())
+    hidden = redactions.keys_by_field(lake, contract.dataset)
     key_columns = {"record_key", "event_date", "source_system", *contract.primary_key}
     names = [name for name, _ in content_columns(contract) if name not in key_columns]
     return Behind([_told(move, *sides[move.key, move.day], names, audited.get(move.key, {}), hidden) for move in shown], total)
@@ -219,10 +219,10 @@ def _told(
     )
 
 
-def _audited(settings: Settings, source: str, versions: range, keys: set[str]) -> dict[str, dict[str, Any]]:
+def _audited(lake: Lake, source: str, versions: range, keys: set[str]) -> dict[str, dict[str, Any]]:
     """The last audit-log entry of each of ``keys`` in these versions."""
     where: table_io.Where = {"source": [source], "silver_version": list(versions), "event_id": keys}
     columns = ["event_id", "silver_version", "reason", "actor"]
-    table = table_io.read(locations.audit_log(settings), columns, where, settings.storage_options) if keys else None
+    table = table_io.read(locations.audit_log(lake), columns, where, lake.storage_options) if keys else None
     rows = [] if table is None else table.to_pylist()
     return {row["event_id"]: row for row in sorted(rows, key=lambda row: row["silver_version"])}

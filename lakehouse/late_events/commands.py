@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakehouse.contracts import MetricContract
+    from lakehouse.lake import Lake
     from lakehouse.late_events.counters import LateCounts
     from lakehouse.ledger.ids import RowId
-    from lakehouse.settings import Settings
 
 
 _SHOWN = 50
@@ -68,15 +68,13 @@ def late(
     from lakehouse.late_events.late_rows import ADMITTED  # noqa: PLC0415
     from lakehouse.ledger import late_decisions  # noqa: PLC0415
 
-    settings, catalog, contract = arguments.metric_named(metric)
+    lake, catalog, contract = arguments.metric_named(metric)
     if contract.late_events is None:
         errors.print(f"{metric} counts every row, however late: its contract has no 'late_events'.", style="red")
         raise typer.Exit(2)
-    counts = counters.of_metric(settings, contract)
-    rows = _rows(settings, contract, date, window, dropped=dropped)
-    newest = late_at_close.with_close(
-        settings, served_version.daily(settings, catalog, contract), rows.slice(max(0, len(rows) - limit))
-    )
+    counts = counters.of_metric(lake, contract)
+    rows = _rows(lake, contract, date, window, dropped=dropped)
+    newest = late_at_close.with_close(lake, served_version.daily(lake, catalog, contract), rows.slice(max(0, len(rows) - limit)))
     if as_json:
         body = {**counts.as_json(), "late_rows": len(rows), "shown": newest.to_pylist()}
         out.print(json.dumps(body, default=_plain, ensure_ascii=False), soft_wrap=True)
@@ -85,7 +83,7 @@ def late(
     if not len(rows):
         out.print("  no late rows", soft_wrap=True)
         return
-    decided = late_decisions.newest(late_decisions.of_metric(settings, contract.source, contract.name))
+    decided = late_decisions.newest(late_decisions.of_metric(lake, contract.source, contract.name))
     for row in newest.to_pylist():
         ended = f"{', '.join(row['windows'])} ended {moment(row['window_end'])}"
         about = f"{_where(row)}: {row['reason']}, {row['action']}"
@@ -143,7 +141,7 @@ def _decide(
     from lakehouse.orchestration import commands  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.stewardship import admit_late  # noqa: PLC0415
 
-    settings, catalog, contract = arguments.metric_named(metric)
+    lake, catalog, contract = arguments.metric_named(metric)
     read = contract.late_source
     if read is None:
         errors.print(f"{metric} counts every row, however late: its contract has no 'late_events'.", style="red")
@@ -151,18 +149,18 @@ def _decide(
     if (rows is not None) + (window is not None) + everything != 1:
         raise typer.BadParameter("pass --rows, --window or --all: one of the three")
     if rows is None:
-        shown = admit_late.undecided(_rows(settings, contract, None, window, dropped=False), counts=counts)
+        shown = admit_late.undecided(_rows(lake, contract, None, window, dropped=False), counts=counts)
         wanted = [row_id_of(row) for row in shown.to_pylist()]
     else:
         wanted = _parsed(rows)
     if wanted:
-        done = admit_late.decide(settings, contract, read, wanted, counts=counts, by=by, reason=reason)
+        done = admit_late.decide(lake, contract, read, wanted, counts=counts, by=by, reason=reason)
         again = f" {done.repeated:,} had been decided so before." if done.repeated else ""
         out.print(f"{counted(done.rows)} {'admitted' if counts else 'withdrawn'} by {by}.{again}", soft_wrap=True)
     else:
         out.print(f"No late row of {metric} {'waits to be admitted' if counts else 'is admitted'}; nothing was decided.")
-    if restate and commands.is_behind(settings, catalog, contract.source):
-        commands.restate(settings, catalog, contract.source)
+    if restate and commands.is_behind(lake, catalog, contract.source):
+        commands.restate(lake, catalog, contract.source)
     elif wanted and not restate:
         out.print(f"The numbers follow with the next run of gold/{metric}.", soft_wrap=True)
 
@@ -179,8 +177,8 @@ def _late_for_stream(metric: str, day: datetime | None, window: str | None, limi
     from lakehouse.late_events import late_rows  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.live import dropped_rows  # noqa: PLC0415
 
-    settings, contract, source = arguments.live_metric_named(metric)
-    of_stream = dropped_rows.dropped(settings, contract, source, day.date() if day else None)
+    lake, contract, source = arguments.live_metric_named(metric)
+    of_stream = dropped_rows.dropped(lake, contract, source, day.date() if day else None)
     rows = of_stream.rows if window is None else late_rows.in_window(of_stream.rows, _window_named(contract, window))
     newest = rows.slice(max(0, len(rows) - limit))
     if as_json:
@@ -196,13 +194,13 @@ def _late_for_stream(metric: str, day: datetime | None, window: str | None, limi
     out.print(f"{counted(len(rows))}{f', {left:,} older ones not shown (--limit)' if left else ''}.")
 
 
-def _rows(settings: Settings, contract: MetricContract, day: datetime | None, window: str | None, *, dropped: bool) -> pa.Table:
+def _rows(lake: Lake, contract: MetricContract, day: datetime | None, window: str | None, *, dropped: bool) -> pa.Table:
     """The requested late rows, in order of arrival."""
     from lakehouse.late_events import late_rows  # noqa: PLC0415
 
     where: dict[str, Any] = {"metric": [contract.name]} | ({"event_date": [day.date()]} if day else {})
     where |= {"counts": [False]} if dropped else {}
-    rows = late_rows.read(settings, contract.source, where)
+    rows = late_rows.read(lake, contract.source, where)
     rows = rows if window is None else late_rows.in_window(rows, _window_named(contract, window))
     return rows.sort_by([(name, "ascending") for name in ("arrival_ts", "ingestion_id", "line_number")])
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakehouse.contracts.metric import MetricContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 _COUNTS = ("on_time", "late_accepted", "late_dropped")
@@ -63,21 +63,21 @@ class LateCounts:
         return {"metric": self.metric, "rows": self.rows, **counts, **{f"{name}_rate": rate for name, rate in self.rates.items()}}
 
 
-def of_metric(settings: Settings, metric: MetricContract, arrivals: Collection[date] | None = None) -> LateCounts:
+def of_metric(lake: Lake, metric: MetricContract, arrivals: Collection[date] | None = None) -> LateCounts:
     """The counts of a metric with late events.
 
     :param arrivals: only of deliveries of these arrival days.
     """
-    return of_source(settings, metric.source, [metric], arrivals)[0]
+    return of_source(lake, metric.source, [metric], arrivals)[0]
 
 
 def of_source(
-    settings: Settings, source: str, metrics: Collection[MetricContract], arrivals: Collection[date] | None = None
+    lake: Lake, source: str, metrics: Collection[MetricContract], arrivals: Collection[date] | None = None
 ) -> list[LateCounts]:
     """The :func:`of_metric` counts of each of ``metrics`` that has late events, in their order."""
-    path, names = locations.late_deliveries(settings, source), [metric.name for metric in metrics if metric.late_events]
+    path, names = locations.late_deliveries(lake, source), [metric.name for metric in metrics if metric.late_events]
     where: table_io.Where = {"metric": names, **({} if arrivals is None else {"arrival_date": arrivals})}
-    rows = table_io.read(path, ["metric", *_COUNTS], where, settings.storage_options) if names else None
+    rows = table_io.read(path, ["metric", *_COUNTS], where, lake.storage_options) if names else None
     if rows is None:
         return [LateCounts(name) for name in names]
     sums = rows.group_by("metric").aggregate([(name, "sum") for name in _COUNTS])
@@ -90,18 +90,18 @@ def total(counts: Collection[LateCounts], name: str) -> LateCounts:
     return LateCounts(name, *(sum(getattr(entry, field) for entry in counts) for field in _COUNTS))
 
 
-def newest_arrival(settings: Settings, metric: MetricContract) -> date | None:
+def newest_arrival(lake: Lake, metric: MetricContract) -> date | None:
     """The newest arrival day of which deliveries are counted for a metric."""
-    path, where = locations.late_deliveries(settings, metric.source), {"metric": [metric.name]}
-    rows = table_io.read(path, ["arrival_date"], where, settings.storage_options)
+    path, where = locations.late_deliveries(lake, metric.source), {"metric": [metric.name]}
+    rows = table_io.read(path, ["arrival_date"], where, lake.storage_options)
     newest: date | None = None if rows is None else pc.max(rows["arrival_date"]).as_py()
     return newest
 
 
-def by_event_day(settings: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, LateCounts]:
+def by_event_day(lake: Lake, metric: MetricContract, days: Collection[date]) -> dict[date, LateCounts]:
     """The late rows of ``days`` in a metric; rows on time are not counted here. Days without late rows are left out."""
-    path, where = locations.late_rows(settings, metric.source), {"metric": [metric.name], "event_date": days}
-    rows = table_io.read(path, ["event_date", "counts"], where, settings.storage_options)
+    path, where = locations.late_rows(lake, metric.source), {"metric": [metric.name], "event_date": days}
+    rows = table_io.read(path, ["event_date", "counts"], where, lake.storage_options)
     numbers = [] if rows is None else rows.group_by(["event_date", "counts"]).aggregate([([], "count_all")]).to_pylist()
     by_day: dict[date, dict[str, int]] = {}
     for row in numbers:
@@ -109,20 +109,20 @@ def by_event_day(settings: Settings, metric: MetricContract, days: Collection[da
     return {day: LateCounts(metric.name, **counts) for day, counts in by_day.items()}
 
 
-def is_below_limit(settings: Settings, metric: MetricContract, day: date, published: pa.Table) -> bool:
+def is_below_limit(lake: Lake, metric: MetricContract, day: date, published: pa.Table) -> bool:
     """Whether in every window of a day the late rows that count are a smaller share of its rows than ``patch.below``.
 
     :param published: the content of the newest published number of the day.
     """
-    late = late_rows_by_window(settings, metric, day)
+    late = late_rows_by_window(lake, metric, day)
     rows = _rows_by_window(metric, day, published)
     limit = terms_of(metric).patch.below
     return all(late_share(count, max(rows[window], count)) < limit for window, count in late.items())
 
 
-def late_rows_by_window(settings: Settings, metric: MetricContract, day: date) -> Counter[str]:
+def late_rows_by_window(lake: Lake, metric: MetricContract, day: date) -> Counter[str]:
     """The number of late rows of an event day that count, by name of the window."""
-    late = late_rows.read(settings, metric.source, {"metric": [metric.name], "event_date": [day], "counts": [True]})
+    late = late_rows.read(lake, metric.source, {"metric": [metric.name], "event_date": [day], "counts": [True]})
     counts = pc.value_counts(pc.list_flatten(late["windows"].combine_chunks()))
     return Counter(dict(zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist())))
 

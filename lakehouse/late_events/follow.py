@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: One row for each metric and delivery: the numbers of its well-formed rows on time, late, and too late.
 COUNTS = pa.schema(
@@ -52,15 +52,15 @@ _DAYS = "days_by_metric"
 _STEP_ROWS = 2**18
 
 
-def follow(settings: Settings, contract: SourceContract, metrics: Iterable[MetricContract]) -> None:
+def follow(lake: Lake, contract: SourceContract, metrics: Iterable[MetricContract]) -> None:
     """Classify the new deliveries of a source for those of ``metrics`` that have late events."""
     judging = [metric for metric in metrics if metric.late_events is not None and metric.source == contract.dataset]
     if not judging:
         return
-    known = left_out.deliveries(settings, contract)
+    known = left_out.deliveries(lake, contract)
     for metric in judging:
-        for step in _steps(known, _unclassified(settings, metric, known)):
-            _classify(settings, metric, contract, known, step)
+        for step in _steps(known, _unclassified(lake, metric, known)):
+            _classify(lake, metric, contract, known, step)
 
 
 def changed_days(table: DeltaTable, metric: str, first: int) -> set[date] | None:
@@ -75,17 +75,17 @@ def changed_days(table: DeltaTable, metric: str, first: int) -> set[date] | None
     return {day for days in named for day in pa.array(days, pa.string()).cast(pa.date32()).to_pylist()}
 
 
-def _unclassified(settings: Settings, metric: MetricContract, known: Deliveries) -> list[str]:
+def _unclassified(lake: Lake, metric: MetricContract, known: Deliveries) -> list[str]:
     """The deliveries that are not classified by their present watermark and the present contract."""
     where = {"metric": [metric.name]}
-    path, options = locations.late_deliveries(settings, metric.source), settings.storage_options
+    path, options = locations.late_deliveries(lake, metric.source), lake.storage_options
     counted = table_io.read(path, ["ingestion_id", "watermark", "terms"], where, options)
-    is_lost = table_io.open_table(locations.late_rows(settings, metric.source), options) is None
+    is_lost = table_io.open_table(locations.late_rows(lake, metric.source), options) is None
     done: dict[str, tuple[int | None, str]] = {}
     if counted is not None and not is_lost:
         times = counted["watermark"].cast(pa.int64()).to_pylist()
         done = dict(zip(counted["ingestion_id"].to_pylist(), zip(times, counted["terms"].to_pylist())))
-    terms = _terms(settings, metric)
+    terms = _terms(lake, metric)
     return [name for name in known.entries if done.get(name) != (known.met.get(name), terms(name))]
 
 
@@ -102,23 +102,21 @@ def _steps(known: Deliveries, names: Sequence[str]) -> Iterator[list[str]]:
 
 
 @row_writer.retried_on_conflict
-def _classify(
-    settings: Settings, metric: MetricContract, contract: SourceContract, known: Deliveries, names: Sequence[str]
-) -> None:
+def _classify(lake: Lake, metric: MetricContract, contract: SourceContract, known: Deliveries, names: Sequence[str]) -> None:
     """Classify deliveries for a metric: replace their late rows in the table, then count them."""
-    source, options = contract.dataset, settings.storage_options
-    path = locations.late_rows(settings, source)
+    source, options = contract.dataset, lake.storage_options
+    path = locations.late_rows(lake, source)
     table = row_writer.open_or_create(path, late_rows.SCHEMA, options, ["arrival_date"])
     arrivals = {known.entries[name].arrival_date for name in names}
     before = table_io.read_version(table, ["ingestion_id", *_JUDGED], {**_of(metric, names), "arrival_date": arrivals})
     met = {name: known.met[name] for name in names if name in known.met}
-    suspected = left_out.may_be_late(settings, metric, contract, Deliveries(known.entries, met), late_at_all=True)
-    pieces = late_rows.of_deliveries(settings, metric, contract, suspected) if suspected.met else iter(())
+    suspected = left_out.may_be_late(lake, metric, contract, Deliveries(known.entries, met), late_at_all=True)
+    pieces = late_rows.of_deliveries(lake, metric, contract, suspected) if suspected.met else iter(())
     late = pa.concat_tables([late_rows.SCHEMA.empty_table(), *pieces])
     dropped = pa.concat_arrays([_left_out_keys(rows) for rows in (before, late)])
-    spoken_of = key_log.keys_and_days(settings, source, names, arrivals)[0]
+    spoken_of = key_log.keys_and_days(lake, source, names, arrivals)[0]
     dropped = pc.unique(pa.concat_arrays([dropped, _left_out_before(table, metric, spoken_of)]))
-    days = key_log.days_of(settings, source, dropped) if len(dropped) else set()
+    days = key_log.days_of(lake, source, dropped) if len(dropped) else set()
     if len(late) or len(before) or days:
         why = {_DAYS: {metric.name: sorted(f"{day}" for day in days)}}
         number = (table.transaction_version(_FOLLOWED) or 0) + 1
@@ -132,8 +130,8 @@ def _classify(
         elif not len(before):
             partition_writer.commit_without_rows(table, why=why, transaction=(_FOLLOWED, number))
     row_writer.upsert(
-        locations.late_deliveries(settings, source),
-        _counted(settings, metric, known, names, late),
+        locations.late_deliveries(lake, source),
+        _counted(lake, metric, known, names, late),
         ["metric", "ingestion_id"],
         options=options,
         partition_by="metric",
@@ -161,9 +159,9 @@ def _left_out_before(table: DeltaTable, metric: MetricContract, keys: pa.Array) 
     return _left_out_keys(rows.filter(pc.equal(rows["metric"], metric.name)))
 
 
-def _counted(settings: Settings, metric: MetricContract, known: Deliveries, names: Sequence[str], late: pa.Table) -> pa.Table:
+def _counted(lake: Lake, metric: MetricContract, known: Deliveries, names: Sequence[str], late: pa.Table) -> pa.Table:
     """The counts of the deliveries ``names``."""
-    terms, numbers = _terms(settings, metric), late.group_by(["ingestion_id", "counts"]).aggregate([([], "count_all")])
+    terms, numbers = _terms(lake, metric), late.group_by(["ingestion_id", "counts"]).aggregate([([], "count_all")])
     by_id = {(row["ingestion_id"], row["counts"]): row["count_all"] for row in numbers.to_pylist()}
     rows = []
     for name in names:
@@ -187,16 +185,16 @@ def _of(metric: MetricContract, names: Collection[str]) -> Mapping[str, Any]:
     return {"metric": [metric.name], "ingestion_id": list(names)}
 
 
-def _terms(settings: Settings, metric: MetricContract) -> Callable[[str], str]:
+def _terms(lake: Lake, metric: MetricContract) -> Callable[[str], str]:
     """What the classification of a delivery depends on besides its rows, as a hash: the contract, which rows are in force, and
     what stewards have decided about them.
     """
-    terms, readings = left_out.terms_of(metric), bronze_readings.readings_of(settings, metric.source)
+    terms, readings = left_out.terms_of(metric), bronze_readings.readings_of(lake, metric.source)
     window = metric.event_window
     content = f"{terms.allowed_lateness} {terms.action.value} {metric.trailing_days} {window and window.model_dump_json()}"
     content += f" {sorted(readings.ids)}" if readings else ""
     decided: dict[str, list[str]] = defaultdict(list)
-    for one in late_decisions.of_metric(settings, metric.source, metric.name):
+    for one in late_decisions.of_metric(lake, metric.source, metric.name):
         decided[one.ingestion_id].append(f"{one.line_number}:{one.number}:{one.counts}")
 
     def of_delivery(name: str) -> str:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.late_events.left_out import Deliveries
-    from lakehouse.settings import Settings
 
 #: ``lateness_seconds`` is arrival minus event; ``watermark`` is the watermark at the row's arrival, ``window_end`` the end of the
 #: last window that the row lies in; ``counts`` is whether the row counts in the metric.
@@ -72,10 +72,10 @@ _READ = [
 _SECOND = 1_000_000
 
 
-def of_deliveries(settings: Settings, metric: MetricContract, contract: SourceContract, known: Deliveries) -> Iterator[pa.Table]:
+def of_deliveries(lake: Lake, metric: MetricContract, contract: SourceContract, known: Deliveries) -> Iterator[pa.Table]:
     """The late rows of some deliveries, in pieces with the columns :data:`SCHEMA`."""
-    admitted = late_decisions.admitted(late_decisions.of_metric(settings, contract.dataset, metric.name))
-    for piece in readings.pieces(settings, contract.dataset, [*_READ, "malformed_reason"], known.where):
+    admitted = late_decisions.admitted(late_decisions.of_metric(lake, contract.dataset, metric.name))
+    for piece in readings.pieces(lake, contract.dataset, [*_READ, "malformed_reason"], known.where):
         yield classified(metric, contract, piece.filter(pc.is_null(piece["malformed_reason"])), known, admitted)
 
 
@@ -115,7 +115,7 @@ def in_window(rows: pa.Table, window: str) -> pa.Table:
     return rows.take(pc.unique(places))
 
 
-def read(settings: Settings, source: str, where: table_io.Where | None = None) -> pa.Table:
+def read(lake: Lake, source: str, where: table_io.Where | None = None) -> pa.Table:
     """The late rows of a source's metrics."""
-    rows = table_io.read(locations.late_rows(settings, source), SCHEMA.names, where, settings.storage_options)
+    rows = table_io.read(locations.late_rows(lake, source), SCHEMA.names, where, lake.storage_options)
     return SCHEMA.empty_table() if rows is None else rows.cast(SCHEMA)

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts.late_events import LateEvents
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
 
 _ROW = ("ingestion_id", "line_number")
 _NO_ROWS = pa.schema(
@@ -70,13 +70,13 @@ class Deliveries:
         return pa.array(list(self.met.values()), pa.int64()).take(pc.index_in(rows["ingestion_id"], ids).combine_chunks())
 
 
-def deliveries(settings: Settings, contract: SourceContract, ids: Collection[str] | None = None) -> Deliveries:
+def deliveries(lake: Lake, contract: SourceContract, ids: Collection[str] | None = None) -> Deliveries:
     """The deliveries ``ids`` of a source (default: all), with the watermark at the arrival of each.
 
     A correction that a person enters counts whenever it is entered: it has no watermark.
     """
-    entries = _ingested(settings, contract, ids)
-    met = event_watermark.met_by_each(settings, contract, entries)
+    entries = _ingested(lake, contract, ids)
+    met = event_watermark.met_by_each(lake, contract, entries)
     return Deliveries(
         entries,
         {
@@ -87,19 +87,19 @@ def deliveries(settings: Settings, contract: SourceContract, ids: Collection[str
     )
 
 
-def watermark_after(settings: Settings, contract: SourceContract, ids: Collection[str]) -> int:
+def watermark_after(lake: Lake, contract: SourceContract, ids: Collection[str]) -> int:
     """The watermark after the deliveries among ``ids``, in microseconds since 1970; before all times if there is none."""
-    taken = event_watermark.of_deliveries(settings, contract, _ingested(settings, contract, ids))
+    taken = event_watermark.of_deliveries(lake, contract, _ingested(lake, contract, ids))
     return _micros(taken[-1].watermark) if taken else NEVER
 
 
-def _ingested(settings: Settings, contract: SourceContract, ids: Collection[str] | None) -> dict[str, Ingestion]:
-    every = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
+def _ingested(lake: Lake, contract: SourceContract, ids: Collection[str] | None) -> dict[str, Ingestion]:
+    every = ingestions.ingested(ingestions.all_of(lake, contract.dataset))
     return every if ids is None else {name: entry for name, entry in every.items() if name in ids}
 
 
 def may_be_late(
-    settings: Settings, metric: MetricContract, contract: SourceContract, known: Deliveries, *, late_at_all: bool = False
+    lake: Lake, metric: MetricContract, contract: SourceContract, known: Deliveries, *, late_at_all: bool = False
 ) -> Deliveries:
     """The deliveries that may have rows which do not count (with ``late_at_all``: which are late), judged by their event days
     alone.
@@ -107,7 +107,7 @@ def may_be_late(
     zone = ZoneInfo(contract.clocks.timezone)
     tolerance = 0 if late_at_all else microseconds(terms_of(metric).tolerance)
     ends: dict[date, int] = {}
-    read_again = readings.readings_of(settings, contract.dataset) is not None  # perhaps with other event days
+    read_again = readings.readings_of(lake, contract.dataset) is not None  # perhaps with other event days
     suspected = {}
     for name, met in known.met.items():
         entry = known.entries[name]
@@ -121,7 +121,7 @@ def may_be_late(
 
 
 def on_days(
-    settings: Settings, metric: MetricContract, contract: SourceContract, days: Collection[date], ids: Collection[str]
+    lake: Lake, metric: MetricContract, contract: SourceContract, days: Collection[date], ids: Collection[str]
 ) -> LeftOut | None:
     """The rows that do not count in a metric and concern ``days``: they, or other rows of their keys, lie on these days.
 
@@ -131,20 +131,20 @@ def on_days(
     """
     if late_decisions.EVERY_ROW in ids:
         return None
-    suspected = may_be_late(settings, metric, contract, deliveries(settings, contract, ids))
+    suspected = may_be_late(lake, metric, contract, deliveries(lake, contract, ids))
     if not suspected.met or not days:
         return None
-    path, options = locations.key_log(settings, contract.dataset), settings.storage_options
+    path, options = locations.key_log(lake, contract.dataset), lake.storage_options
     on_these = table_io.read(path, ["record_key", "event_date", "ingestion_id"], {"event_date": days}, options)
     if on_these is None or not len(on_these):
         return None
     on_these = on_these.filter(pc.is_in(on_these["ingestion_id"], pa.array(sorted(ids), pa.string())))
-    claimed = key_log.about(settings, contract.dataset, _CLAIM, pc.unique(on_these["record_key"]).drop_null())
+    claimed = key_log.about(lake, contract.dataset, _CLAIM, pc.unique(on_these["record_key"]).drop_null())
     if claimed is None:
         return None
     claimed = claimed.filter(pc.is_in(claimed["ingestion_id"], pa.array(list(suspected.met), pa.string())))
     claimed = claimed.filter(_may_be_left_out(claimed, metric, contract, suspected))
-    late = claimed.filter(pc.is_valid(positions(claimed, _late_rows(settings, metric, contract, claimed, suspected, ids))))
+    late = claimed.filter(pc.is_valid(positions(claimed, _late_rows(lake, metric, contract, claimed, suspected, ids))))
     if not len(late):
         return None
     keys = pc.unique(late["record_key"])
@@ -162,7 +162,7 @@ def _may_be_left_out(claimed: pa.Table, metric: MetricContract, contract: Source
 
 
 def _late_rows(
-    settings: Settings,
+    lake: Lake,
     metric: MetricContract,
     contract: SourceContract,
     claimed: pa.Table,
@@ -177,11 +177,11 @@ def _late_rows(
     own = claimed.filter(pc.not_equal(claimed["kind"], "retire"))
     if len(own) == len(claimed):  # a retirement is made by the row of another key
         where = {**where, "record_key": pc.unique(claimed["record_key"])}
-    rows = readings.read(settings, contract.dataset, ["event_ts", "event_date", "malformed_reason", *_ROW], where, ids)
+    rows = readings.read(lake, contract.dataset, ["event_ts", "event_date", "malformed_reason", *_ROW], where, ids)
     rows = _NO_ROWS if rows is None or not len(claimed) else rows.filter(pc.is_null(rows["malformed_reason"]))
     ends = classification.window_ends(rows, metric, ZoneInfo(contract.clocks.timezone))
     late = rows.filter(classification.are_left_out(ends, known.watermarks(rows), terms_of(metric)))
-    decided = late_decisions.of_metric(settings, contract.dataset, metric.name) if len(late) else []
+    decided = late_decisions.of_metric(lake, contract.dataset, metric.name) if len(late) else []
     admitted = late_decisions.admitted(decided, ids)
     return late.filter(pc.is_null(positions(late, admitted))) if len(admitted) else late
 

@@ -25,8 +25,8 @@ from lakehouse.text import with_earlier_names
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog, MetricContract
+    from lakehouse.lake import Lake
     from lakehouse.serving.http.published_cache import PublishedCache
-    from lakehouse.settings import Settings
 
 
 _COUNTS = {
@@ -146,7 +146,7 @@ def routes(cache: PublishedCache) -> APIRouter:
         metric = cache.metric(name)
         if metric.late_events is None:
             raise Problem(404, "no-late-events", f"the contract of {name} has no late_events: every row counts")
-        return responses.respond(request, await run_in_threadpool(_of_metric, cache.settings, cache.catalog, metric, wanted))
+        return responses.respond(request, await run_in_threadpool(_of_metric, cache.lake, cache.catalog, metric, wanted))
 
     @router.get("/sources/{source}/late-events", response_model=SourceLateEventsModel, summary="The late events of a source")
     async def of_source(request: Request, source: SourceName, _: NoParameters) -> Response:
@@ -154,7 +154,7 @@ def routes(cache: PublishedCache) -> APIRouter:
         contract = cache.source(source)
 
         def body() -> dict[str, Any]:
-            counts = counters.of_source(cache.settings, contract.dataset, cache.catalog.metrics_of(contract.dataset))
+            counts = counters.of_source(cache.lake, contract.dataset, cache.catalog.metrics_of(contract.dataset))
             total = counters.total(counts, contract.dataset)
             return {"source": source, "total": total.as_json(), "metrics": [entry.as_json() for entry in counts]}
 
@@ -163,17 +163,17 @@ def routes(cache: PublishedCache) -> APIRouter:
     return router
 
 
-def _of_metric(settings: Settings, catalog: Catalog, metric: MetricContract, wanted: LateEventsParameters) -> dict[str, Any]:
+def _of_metric(lake: Lake, catalog: Catalog, metric: MetricContract, wanted: LateEventsParameters) -> dict[str, Any]:
     terms = metric.late_events
     assert terms is not None  # noqa: S101 (the route has looked)
     where: dict[str, Any] = {"metric": [metric.name]} | ({"event_date": [wanted.day]} if wanted.day else {})
-    rows = late_rows.read(settings, metric.source, where | ({"counts": [False]} if wanted.dropped else {}))
+    rows = late_rows.read(lake, metric.source, where | ({"counts": [False]} if wanted.dropped else {}))
     by = [("arrival_ts", "descending"), ("ingestion_id", "ascending"), ("line_number", "ascending")]
-    daily = served_version.daily(settings, catalog, metric)
+    daily = served_version.daily(lake, catalog, metric)
     page = rows.sort_by(by).slice(wanted.offset, wanted.limit)
-    page = late_at_close.with_close(settings, daily, page).select([*late_rows.SHOWN, "counted_at_close"])
+    page = late_at_close.with_close(lake, daily, page).select([*late_rows.SHOWN, "counted_at_close"])
     return {
-        **counters.of_metric(settings, metric).as_json(),
+        **counters.of_metric(lake, metric).as_json(),
         "source": metric.source,
         "action": terms.action.value,
         "at_close": terms.at_close.value,

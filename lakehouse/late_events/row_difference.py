@@ -24,12 +24,10 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
-def count(
-    settings: Settings, metric: MetricContract, contract: SourceContract, named: Mapping[date, Collection[str]]
-) -> Counter[date]:
+def count(lake: Lake, metric: MetricContract, contract: SourceContract, named: Mapping[date, Collection[str]]) -> Counter[date]:
     """The rows that silver has in excess of those that count in a metric, by event day; negative if an older version of a row
     counts again.
 
@@ -38,13 +36,13 @@ def count(
     """
     more: Counter[date] = Counter()
     for ids, days in left_out.days_alike(named).items():
-        late = left_out.on_days(settings, metric, contract, days, ids)
-        claimed = None if late is None else key_log.about(settings, contract.dataset, [*winners.RANKED, "standing"], late.keys)
+        late = left_out.on_days(lake, metric, contract, days, ids)
+        claimed = None if late is None else key_log.about(lake, contract.dataset, [*winners.RANKED, "standing"], late.keys)
         if late is None or claimed is None:
             continue
         counting = claimed.filter(pc.is_in(claimed["ingestion_id"], pa.array(sorted(ids), pa.string())))
-        counting = deliveries.ordered(counting, deliveries.of(settings, contract, ids))
-        counting = claims.with_decisions(counting, decisions.in_force(settings, contract.dataset, ids))
+        counting = deliveries.ordered(counting, deliveries.of(lake, contract, ids))
+        counting = claims.with_decisions(counting, decisions.in_force(lake, contract.dataset, ids))
         counting = counting.filter(claims.are_admitted(counting))
         punctual = counting.filter(pc.is_null(positions(counting, late.rows)))
         both = Counter(_living(contract, counting))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: The number of event days that are read; older days do not show the present behaviour of a source.
 _DAYS = 400
@@ -33,17 +33,17 @@ _HOUR = 3600
 _COLUMNS = ["record_key", "kind", "event_date", "arrival_ts", "arrival_date", "standing"]
 
 
-def version(settings: Settings, source: str) -> Hashable:
+def version(lake: Lake, source: str) -> Hashable:
     """The versions that the curve depends on, of the key log and of the history; equal versions give equal curves."""
-    claims = table_io.version(locations.key_log(settings, source), settings.storage_options)
-    return claims, history.of_source(settings, source).state
+    claims = table_io.version(locations.key_log(lake, source), lake.storage_options)
+    return claims, history.of_source(lake, source).state
 
 
-def read(settings: Settings, contract: SourceContract) -> Arrivals | None:
+def read(lake: Lake, contract: SourceContract) -> Arrivals | None:
     """The arrival curve of the newest event days; None where nothing has arrived."""
-    known = history.of_source(settings, contract.dataset)
+    known = history.of_source(lake, contract.dataset)
     columns = [*_COLUMNS, *(["ingestion_id"] if len(known.planned) else [])]
-    claims = table_io.read(locations.key_log(settings, contract.dataset), columns, None, settings.storage_options)
+    claims = table_io.read(locations.key_log(lake, contract.dataset), columns, None, lake.storage_options)
     if claims is not None and len(known.planned):
         claims = claims.filter(pc.invert(pc.is_in(claims["ingestion_id"], value_set=known.planned)))
     if claims is None or not len(claims):

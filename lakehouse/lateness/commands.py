@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakehouse.contracts import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.lateness.measurement import LatenessMeasurement
     from lakehouse.lateness.rules import Proposal
-    from lakehouse.settings import Settings
 
 
 #: The clock of the hours by which lateness is shown: event or arrival.
@@ -89,13 +89,11 @@ def hours_as_json(hours: Mapping[int, Sequence[int]]) -> list[dict[str, Any]]:
     ]
 
 
-def by_hour(
-    settings: Settings, contract: SourceContract, measured: LatenessMeasurement, clock: Clock
-) -> dict[int, Sequence[int]]:
+def by_hour(lake: Lake, contract: SourceContract, measured: LatenessMeasurement, clock: Clock) -> dict[int, Sequence[int]]:
     """The lateness of the measured rows by the hour of a clock."""
     from lakehouse.lateness import measurement  # noqa: PLC0415 (Arrow loads in a second)
 
-    return measurement.by_hour(settings, contract, measured.first, measured.last, clock)
+    return measurement.by_hour(lake, contract, measured.first, measured.last, clock)
 
 
 def print_hours(hours: Mapping[int, Sequence[int]], clock: Clock, timezone: str) -> None:
@@ -128,7 +126,7 @@ class HourOf(str, Enum):
 class _Of:
     """A source with its measured lateness."""
 
-    settings: Settings
+    lake: Lake
     contract: SourceContract
     measured: LatenessMeasurement
     newest: date
@@ -148,9 +146,9 @@ def report(
     from lakehouse.lateness import rules as judging  # noqa: PLC0415
 
     of = _measured(source, start_date, end_date)
-    measured, before = of.measured, cutoff_log.of(of.settings, source)
-    late = measurement.sums_of(measurement.late_dispositions(of.settings, of.contract, measured.first, measured.last))
-    recommended = tuning_advice.of_source(of.settings, of.contract, measured)
+    measured, before = of.measured, cutoff_log.of(of.lake, source)
+    late = measurement.sums_of(measurement.late_dispositions(of.lake, of.contract, measured.first, measured.last))
+    recommended = tuning_advice.of_source(of.lake, of.contract, measured)
     if as_json:
         types = [
             {"event_type": entry.event_type, "rows": entry.rows, "on_time": entry.on_time, "max": entry.latest}
@@ -163,7 +161,7 @@ def report(
         fields |= {f"late_{name}": count for name, count in late.items()}
         fields |= {"recommendations": [line.as_json() for line in recommended]}
         fields |= {
-            f"by_{clock.value}_hour": hours_as_json(by_hour(of.settings, of.contract, measured, clock.value)) for clock in HourOf
+            f"by_{clock.value}_hour": hours_as_json(by_hour(of.lake, of.contract, measured, clock.value)) for clock in HourOf
         }
         out.print(json.dumps(fields | {"decisions": [asdict(entry) for entry in before]}, default=str), soft_wrap=True)
         return
@@ -175,7 +173,7 @@ def report(
         out.print(f"  {entry.event_type or 'no type'}: {counted(entry.rows)}, {share}; {', '.join(spans)}", soft_wrap=True)
     print_tiers(of.contract, measured)
     if hours:
-        found_hours = by_hour(of.settings, of.contract, measured, hours.value)
+        found_hours = by_hour(of.lake, of.contract, measured, hours.value)
         print_hours(found_hours, hours.value, of.contract.clocks.timezone)
     print_left_out(measured, "  ")
     became = ", ".join(f"{count:,} {name}" for name, count in sorted(measured.dispositions.items()))
@@ -202,9 +200,9 @@ def watermark(
     """Show the event-time watermark: the time before which all data is assumed to have arrived."""
     from lakehouse.lateness import event_watermark  # noqa: PLC0415
 
-    settings, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source)
     then = None if at is None else at.replace(tzinfo=timezone.utc)
-    state = event_watermark.of_source(settings, catalog.sources[source], then)
+    state = event_watermark.of_source(lake, catalog.sources[source], then)
     if state is None:
         errors.print(f"The contract of {source} has no event-time watermark: add one under clocks.watermark.", style="yellow")
         raise typer.Exit(1)
@@ -285,10 +283,10 @@ def apply(
     if wanted is None or wanted == proposal.current:
         out.print(f"{source}: {_said(proposal)}; nothing was changed. {proposal.because}", soft_wrap=True)
         return
-    path = cutoff_log.file_of(of.settings.contracts, source)
+    path = cutoff_log.file_of(of.lake.settings.contracts, source)
     if path is None:
         errors.print(
-            f"The contract of {source} is not in {of.settings.contracts}: put a copy there, which then takes precedence.",
+            f"The contract of {source} is not in {of.lake.settings.contracts}: put a copy there, which then takes precedence.",
             style="red",
             soft_wrap=True,
         )
@@ -301,15 +299,15 @@ def apply(
     before = None if proposal.current is None else int(proposal.current.total_seconds())
     evidence = json.dumps(_as_json(proposal)["evidence"])
     moved = cutoff_log.WatermarkDecision(
-        source, event_type, before, int(wanted.total_seconds()), day, by, reason, proposal.because, evidence, of.settings.clock()
+        source, event_type, before, int(wanted.total_seconds()), day, by, reason, proposal.because, evidence, of.lake.now()
     )
     if print_only:
-        cutoff_log.record(of.settings, moved)
+        cutoff_log.record(of.lake, moved)
         out.print(text, end="", soft_wrap=True)
         return
     try:
         with cutoff_log.replacing(path, text):
-            cutoff_log.record(of.settings, moved)
+            cutoff_log.record(of.lake, moved)
     except OSError as problem:
         errors.print(f"{path} cannot be written, and was left as it is: {problem}", style="red", soft_wrap=True)
         raise typer.Exit(1) from None
@@ -322,9 +320,9 @@ def _measured(source: str, start: datetime | None, end: datetime | None) -> _Of:
     """:raises typer.Exit: if nothing has arrived."""
     from lakehouse.lateness import measurement  # noqa: PLC0415
 
-    settings, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source)
     contract = catalog.sources[source]
-    newest = measurement.newest_arrival(settings, source)
+    newest = measurement.newest_arrival(lake, source)
     if newest is None:
         errors.print(f"Nothing of {source} has arrived.", style="yellow")
         raise typer.Exit(1)
@@ -333,13 +331,13 @@ def _measured(source: str, start: datetime | None, end: datetime | None) -> _Of:
     if last < first:
         msg = "--end-date is before --start-date"
         raise typer.BadParameter(msg)
-    return _Of(settings, contract, measurement.measure(settings, contract, first, last), newest)
+    return _Of(lake, contract, measurement.measure(lake, contract, first, last), newest)
 
 
 def _since(of: _Of, requested: datetime | None) -> date:
     """:raises typer.BadParameter: if rows of that day have already been assessed."""
     if requested is None:
-        return max(of.newest, of.settings.clock().date()) + timedelta(days=1)
+        return max(of.newest, of.lake.now().date()) + timedelta(days=1)
     if requested.date() <= of.newest:
         msg = f"--since {requested.date()}: rows that arrived on {of.newest} have been judged; a replay would differ"
         raise typer.BadParameter(msg)

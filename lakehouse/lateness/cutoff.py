@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from datetime import date, datetime, timedelta
     from pathlib import Path
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 class PatchError(LakehouseError):
@@ -179,22 +179,22 @@ class WatermarkDecision:
     decided_at: datetime
 
 
-def log(settings: Settings) -> LogTable[WatermarkDecision]:
+def log(lake: Lake) -> LogTable[WatermarkDecision]:
     """The table."""
-    return LogTable(WatermarkDecision, settings, locations.watermarks(settings), partition_by="source", journaled=True)
+    return LogTable(WatermarkDecision, lake, locations.watermarks(lake), partition_by="source", journaled=True)
 
 
-def record(settings: Settings, entry: WatermarkDecision) -> bool:
+def record(lake: Lake, entry: WatermarkDecision) -> bool:
     """Append a decision; the same one is written once.
 
     :returns: whether it was written.
     """
     decision = (entry.source, entry.event_type, entry.seconds_before, entry.seconds, entry.since, entry.by, entry.reason)
     app_id = "watermark:" + hashlib.sha256(repr(decision).encode()).hexdigest()[:16]
-    return log(settings).append([entry], app_id=app_id)
+    return log(lake).append([entry], app_id=app_id)
 
 
-def of(settings: Settings, source: str) -> list[WatermarkDecision]:
+def of(lake: Lake, source: str) -> list[WatermarkDecision]:
     """Every decision on a source, oldest first."""
-    entries = log(settings).read({"source": [source]})
+    entries = log(lake).read({"source": [source]})
     return sorted(entries, key=lambda entry: (entry.decided_at, entry.since))

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.contracts.source_rules import WatermarkStrategy
+    from lakehouse.lake import Lake
     from lakehouse.lateness.max_lateness import MaxLatenessDecision
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
 
 #: The watermark before the first event: nothing is believed to be complete.
 BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
@@ -103,7 +103,7 @@ def _of_delivery(strategy: WatermarkStrategy, delivery: Ingestion, arrived: date
     return delivery.newest_marker or BEGINNING
 
 
-def met_by_each(settings: Settings, contract: SourceContract, entries: Mapping[str, Ingestion]) -> dict[str, datetime]:
+def met_by_each(lake: Lake, contract: SourceContract, entries: Mapping[str, Ingestion]) -> dict[str, datetime]:
     """For each delivery, the watermark in force when it arrived.
 
     Under ``processing_time`` this is the watermark at the delivery's own arrival, under all other strategies the watermark after
@@ -114,18 +114,18 @@ def met_by_each(settings: Settings, contract: SourceContract, entries: Mapping[s
     :param entries: every delivery that counts, by its id; deliveries outside ``entries`` make no difference.
     """
     met, before, by_clock = {}, BEGINNING, isinstance(contract.clocks.watermark, ProcessingTimeWatermark)
-    for step in of_deliveries(settings, contract, entries):
+    for step in of_deliveries(lake, contract, entries):
         met[step.delivery.ingestion_id] = step.watermark if by_clock else before
         before = step.watermark
     plans = {name: entry.backfill for name, entry in entries.items() if entry.backfill is not None}
     # Rows of a file that arrived before the admission stay late: earlier numbers were computed with them as late (R10).
-    for admission in history_admissions.log(settings, contract.dataset).read() if plans else ():
+    for admission in history_admissions.log(lake, contract.dataset).read() if plans else ():
         if plans.get(admission.ingestion_id) == admission.plan_id:
             met.pop(admission.ingestion_id, None)
     return met
 
 
-def of_deliveries(settings: Settings, contract: SourceContract, entries: Mapping[str, Ingestion]) -> list[WatermarkStep]:
+def of_deliveries(lake: Lake, contract: SourceContract, entries: Mapping[str, Ingestion]) -> list[WatermarkStep]:
     """The :func:`steps` of ``entries`` alone; empty if the contract has no watermark.
 
     :param entries: the deliveries by their ids.
@@ -133,10 +133,10 @@ def of_deliveries(settings: Settings, contract: SourceContract, entries: Mapping
     strategy = contract.clocks.watermark
     if strategy is None:
         return []
-    decided = tuning_decisions.of(settings, contract.dataset) if isinstance(strategy, TunableWatermark) else ()
+    decided = tuning_decisions.of(lake, contract.dataset) if isinstance(strategy, TunableWatermark) else ()
     least: Mapping[str, int] = {}
     if isinstance(strategy, PerKeyWatermark):
-        least = watermark_per_key.least_after(settings, contract, strategy, entries)
+        least = watermark_per_key.least_after(lake, contract, strategy, entries)
     return steps(strategy, entries.values(), decided, least)
 
 
@@ -169,11 +169,11 @@ class SourceWatermark:
         return next((step for step in self.steps if step.watermark == self.watermark), None)
 
 
-def of_source(settings: Settings, contract: SourceContract, at: datetime | None = None) -> SourceWatermark | None:
+def of_source(lake: Lake, contract: SourceContract, at: datetime | None = None) -> SourceWatermark | None:
     """The watermark at ``at`` (default: now), from the deliveries in Bronze; None if the contract has none."""
     strategy = contract.clocks.watermark
-    decided = tuning_decisions.of(settings, contract.dataset) if isinstance(strategy, TunableWatermark) else ()
-    return None if strategy is None else _of_source(settings, contract, strategy, decided, at or settings.clock())
+    decided = tuning_decisions.of(lake, contract.dataset) if isinstance(strategy, TunableWatermark) else ()
+    return None if strategy is None else _of_source(lake, contract, strategy, decided, at or lake.now())
 
 
 def passed_at(state: SourceWatermark, moment: datetime) -> datetime | None:
@@ -193,29 +193,29 @@ def passed_at(state: SourceWatermark, moment: datetime) -> datetime | None:
     return None
 
 
-def newest_events(settings: Settings, contract: SourceContract, strategy: TunableWatermark, at: datetime) -> SourceWatermark:
+def newest_events(lake: Lake, contract: SourceContract, strategy: TunableWatermark, at: datetime) -> SourceWatermark:
     """The watermark as it would be with a ``max_lateness`` of zero."""
     without = strategy.model_copy(update={"max_lateness": timedelta(0)})
-    return _of_source(settings, contract, without, (), at)  # type: ignore[arg-type]  # a copy of a strategy is one
+    return _of_source(lake, contract, without, (), at)  # type: ignore[arg-type]  # a copy of a strategy is one
 
 
 def _of_source(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     strategy: WatermarkStrategy,
     decided: Sequence[MaxLatenessDecision],
     now: datetime,
 ) -> SourceWatermark:
-    state = watermark_per_key.of(settings, contract.dataset, strategy) if isinstance(strategy, PerKeyWatermark) else KeyedState()
+    state = watermark_per_key.of(lake, contract.dataset, strategy) if isinstance(strategy, PerKeyWatermark) else KeyedState()
 
     def compute() -> list[WatermarkStep]:
-        entries = ingestions.ingested(ingestions.all_of(settings, contract.dataset)).values()
+        entries = ingestions.ingested(ingestions.all_of(lake, contract.dataset)).values()
         return steps(strategy, entries, decided, state.least_after)
 
     # Cached: a server calls this once a second, and the steps of thousands of deliveries take a tenth of a second.
     question = f"steps of the watermark {strategy.model_dump_json()}"
     depends_on = (tuple(decision.number for decision in decided), state.times.through, len(state.least_after))
-    taken = ingestions.log(settings).derived(question, compute, {"source": [contract.dataset]}, depends_on)
+    taken = ingestions.log(lake).derived(question, compute, {"source": [contract.dataset]}, depends_on)
     arrived = [step for step in taken if step.arrived <= now]
     present = in_force(strategy, decided)(now)
     held_by: Sequence[str] = ()

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
     from datetime import date
 
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
 
 #: The arrival day that first brought each event day of a source.
 FIRST_ARRIVALS = pa.schema([("event_date", pa.date32()), ("arrival_date", pa.date32())])
@@ -73,7 +73,7 @@ class SourceHistory:
     :param planned: the ingestions that a backfill plan brought, or a person entered by hand.
     """
 
-    settings: Settings
+    lake: Lake
     source: str
     since: date | None
     planned: pa.Array
@@ -104,7 +104,7 @@ class SourceHistory:
     @cached_property
     def _firsts(self) -> pa.Table:
         """The first arrival day of each event day, from all well-formed rows, admitted or not."""
-        table = table_io.open_table(locations.key_log(self.settings, self.source), self.settings.storage_options)
+        table = table_io.open_table(locations.key_log(self.lake, self.source), self.lake.storage_options)
         if table is None:
             return FIRST_ARRIVALS.empty_table()
         question = table_io.question(table.table_uri, COLUMNS[:2], None, "first arrivals")
@@ -112,17 +112,17 @@ class SourceHistory:
             table,
             question,
             lambda: first_arrivals(table_io.distinct_of_version(table, COLUMNS[:2])),
-            self.settings.storage_options,
+            self.lake.storage_options,
         )
 
 
-def of_source(settings: Settings, source: str) -> SourceHistory:
+def of_source(lake: Lake, source: str) -> SourceHistory:
     """The history of a source, from its recorded deliveries."""
 
     def compute() -> tuple[date | None, pa.Array]:
-        entries = ingestions.ingested(ingestions.all_of(settings, source)).values()
+        entries = ingestions.ingested(ingestions.all_of(lake, source)).values()
         planned = [entry for entry in entries if entry.backfill is not None or hand_corrections.is_by_hand(entry.source_file)]
         return followed_since(entries), pa.array([entry.ingestion_id for entry in planned], pa.string())
 
     # Cached per version of the ledger: a server calls this whenever it checks for new data.
-    return SourceHistory(settings, source, *ingestions.log(settings).derived("history", compute, {"source": [source]}))
+    return SourceHistory(lake, source, *ingestions.log(lake).derived("history", compute, {"source": [source]}))

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.lateness.rules import Proposal, TierLateness
-    from lakehouse.settings import Settings
 
 _SECOND = 1_000_000
 #: The columns by which the lateness of a row is measured.
@@ -120,35 +120,35 @@ class LatenessMeasurement:
         return self.last + timedelta(days=1)
 
 
-def newest_arrival(settings: Settings, source: str, until: date = date.max) -> date | None:
+def newest_arrival(lake: Lake, source: str, until: date = date.max) -> date | None:
     """The newest arrival day with rows in Bronze through ``until``, from the partitions of the dispositions."""
-    table = table_io.open_table(locations.dispositions(settings, source), settings.storage_options)
+    table = table_io.open_table(locations.dispositions(lake, source), lake.storage_options)
     days = [] if table is None else data_files.by_partition(table, "arrival_date")
     return max((day for day in days if day <= until), default=None)
 
 
-def version(settings: Settings, source: str) -> Hashable:
+def version(lake: Lake, source: str) -> Hashable:
     """The versions of the dispositions and of the history; equal versions give equal measurements."""
-    dispositions = table_io.version(locations.dispositions(settings, source), settings.storage_options)
-    return dispositions, history.of_source(settings, source).state
+    dispositions = table_io.version(locations.dispositions(lake, source), lake.storage_options)
+    return dispositions, history.of_source(lake, source).state
 
 
-def measure(settings: Settings, contract: SourceContract, first: date, last: date) -> LatenessMeasurement:
+def measure(lake: Lake, contract: SourceContract, first: date, last: date) -> LatenessMeasurement:
     """The lateness of the rows that arrived from ``first`` through ``last``; rows are read in pieces, and only their lateness is
     kept.
 
     Rows that came as history are counted, and left out of everything else.
     """
     where: table_io.Where = {"arrival_date": list(span(first, last))}
-    by, options = contract.event_type_column, settings.storage_options
+    by, options = contract.event_type_column, lake.storage_options
     columns = _columns_measured(contract, by)
     seconds, late, dispositions = defaultdict[str, list[Seconds]](list), Counter[str](), Counter[str]()
     unclocked = skewed = historical = 0
-    known_history = history.of_source(settings, contract.dataset)
-    for piece in table_io.pieces(locations.dispositions(settings, contract.dataset), ["disposition"], where, options):
+    known_history = history.of_source(lake, contract.dataset)
+    for piece in table_io.pieces(locations.dispositions(lake, contract.dataset), ["disposition"], where, options):
         for row in piece.group_by("disposition").aggregate([([], "count_all")]).to_pylist():
             dispositions[row["disposition"]] += row["count_all"]
-    for piece in table_io.pieces(locations.bronze(settings, contract.dataset), columns, where, options):
+    for piece in table_io.pieces(locations.bronze(lake, contract.dataset), columns, where, options):
         measured = _measured(contract, piece)
         rows = known_history.left_out(measured)
         historical += len(measured) - len(rows)
@@ -164,41 +164,41 @@ def measure(settings: Settings, contract: SourceContract, first: date, last: dat
     return LatenessMeasurement(contract.dataset, first, last, types, unclocked, dispositions, skewed, historical)
 
 
-def late_dispositions(settings: Settings, contract: SourceContract, first: date, last: date) -> Counter[str]:
+def late_dispositions(lake: Lake, contract: SourceContract, first: date, last: date) -> Counter[str]:
     """The dispositions of the rows from ``first`` through ``last`` that came later than the contract expects, counted; without
     history.
     """
     where: table_io.Where = {"arrival_date": list(span(first, last))}
-    by, options, key = contract.event_type_column, settings.storage_options, ["ingestion_id", "line_number"]
+    by, options, key = contract.event_type_column, lake.storage_options, ["ingestion_id", "line_number"]
     columns = _columns_measured(contract, by, *key)
-    known_history = history.of_source(settings, contract.dataset)
+    known_history = history.of_source(lake, contract.dataset)
     late: list[pa.Table] = []
-    for piece in table_io.pieces(locations.bronze(settings, contract.dataset), columns, where, options):
+    for piece in table_io.pieces(locations.bronze(lake, contract.dataset), columns, where, options):
         rows = known_history.left_out(_measured(contract, piece))
         expected = _expected(pc.cast(rows[by], pa.string()).combine_chunks(), contract)
         bounds = expected if isinstance(expected, int) else pa.chunked_array([expected])
         late.append(rows.select(key).filter(are_late(sound_lags(rows, contract), bounds)))
     counts = Counter[str]()
     ids = pa.concat_tables(late) if late else None
-    dispositions = table_io.pieces(locations.dispositions(settings, contract.dataset), [*key, "disposition"], where, options)
+    dispositions = table_io.pieces(locations.dispositions(lake, contract.dataset), [*key, "disposition"], where, options)
     for piece in dispositions if ids is not None else ():
         of_late = piece.join(ids, key, join_type="left semi").group_by("disposition").aggregate([([], "count_all")])
         counts.update({row["disposition"]: row["count_all"] for row in of_late.to_pylist()})
     return counts
 
 
-def by_day(settings: Settings, contract: SourceContract, first: date, last: date) -> dict[date, Sequence[int]]:
+def by_day(lake: Lake, contract: SourceContract, first: date, last: date) -> dict[date, Sequence[int]]:
     """The lateness of the rows of each arrival day in begun seconds, sorted; days without rows are left out."""
-    return of_days(settings, contract, span(first, last))
+    return of_days(lake, contract, span(first, last))
 
 
-def of_days(settings: Settings, contract: SourceContract, days: Iterable[date]) -> dict[date, Sequence[int]]:
+def of_days(lake: Lake, contract: SourceContract, days: Iterable[date]) -> dict[date, Sequence[int]]:
     """The lateness of the rows of each of ``days``, in the form of :func:`by_day`."""
-    return _grouped(settings, contract, days, lambda rows: rows["arrival_date"])
+    return _grouped(lake, contract, days, lambda rows: rows["arrival_date"])
 
 
 def by_hour(
-    settings: Settings, contract: SourceContract, first: date, last: date, clock: Literal["event", "arrival"]
+    lake: Lake, contract: SourceContract, first: date, last: date, clock: Literal["event", "arrival"]
 ) -> dict[int, Sequence[int]]:
     """The lateness of the rows of each hour of the day in begun seconds, sorted; hours without rows are left out.
 
@@ -206,17 +206,17 @@ def by_hour(
         has no hour.
     """
     local = pa.timestamp("us", contract.clocks.timezone)
-    return _grouped(settings, contract, span(first, last), lambda rows: pc.hour(rows[f"{clock}_ts"].cast(local)))
+    return _grouped(lake, contract, span(first, last), lambda rows: pc.hour(rows[f"{clock}_ts"].cast(local)))
 
 
 def _grouped(
-    settings: Settings, contract: SourceContract, days: Iterable[date], group: Callable[[pa.Table], pa.ChunkedArray]
+    lake: Lake, contract: SourceContract, days: Iterable[date], group: Callable[[pa.Table], pa.ChunkedArray]
 ) -> dict[Any, Sequence[int]]:
     """The lateness of the rows of ``days`` in begun seconds, sorted, by ``group``; without history and rows of no group."""
-    columns, known_history = _columns_measured(contract), history.of_source(settings, contract.dataset)
+    columns, known_history = _columns_measured(contract), history.of_source(lake, contract.dataset)
     where: table_io.Where = {"arrival_date": list(days)}
     seconds = defaultdict[Any, list[Seconds]](list)
-    for piece in table_io.pieces(locations.bronze(settings, contract.dataset), columns, where, settings.storage_options):
+    for piece in table_io.pieces(locations.bronze(lake, contract.dataset), columns, where, lake.storage_options):
         rows = known_history.left_out(_measured(contract, piece))
         lag = pa.table({"group": group(rows), "seconds": _seconds(sound_lags(rows, contract))})
         judged = lag.filter(pc.and_(pc.is_valid(lag["seconds"]), pc.is_valid(lag["group"])))

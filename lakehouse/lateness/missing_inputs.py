@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import date, datetime
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 Kind = Literal["unfinished_day", "failed_ingestion", "stream_gap"]
 
@@ -34,31 +34,31 @@ class MissingInput:
     recorded_at: datetime
 
 
-def log(settings: Settings) -> LogTable[MissingInput]:
+def log(lake: Lake) -> LogTable[MissingInput]:
     """The table."""
-    return LogTable(MissingInput, settings, locations.missing_inputs(settings), partition_by="source")
+    return LogTable(MissingInput, lake, locations.missing_inputs(lake), partition_by="source")
 
 
-def record(settings: Settings, source: str, kind: Kind, missing: Mapping[date, str]) -> bool:
+def record(lake: Lake, source: str, kind: Kind, missing: Mapping[date, str]) -> bool:
     """Record everything of one kind that is missing now; nothing is written if the same was missing before.
 
     :param missing: everything of ``kind`` that is missing, as a sentence by arrival day.
     :returns: whether anything was written.
     """
-    before = {entry.arrival_date: entry for entry in of(settings, source) if entry.kind == kind}
-    now = settings.clock()
+    before = {entry.arrival_date: entry for entry in of(lake, source) if entry.kind == kind}
+    now = lake.now()
     changed = [
         MissingInput(source, kind, day, text, True, now)
         for day, text in sorted(missing.items())
         if day not in before or before[day].text != text
     ]
     changed += [MissingInput(source, kind, day, before[day].text, False, now) for day in sorted(before.keys() - missing.keys())]
-    return bool(changed) and log(settings).append(changed)
+    return bool(changed) and log(lake).append(changed)
 
 
-def of(settings: Settings, source: str) -> list[MissingInput]:
+def of(lake: Lake, source: str) -> list[MissingInput]:
     """The missing inputs of a source, by arrival day."""
     newest: dict[tuple[str, date], MissingInput] = {}
-    for entry in sorted(log(settings).read({"source": [source]}), key=lambda entry: entry.recorded_at):
+    for entry in sorted(log(lake).read({"source": [source]}), key=lambda entry: entry.recorded_at):
         newest[entry.kind, entry.arrival_date] = entry
     return sorted((entry for entry in newest.values() if entry.is_missing), key=lambda entry: (entry.arrival_date, entry.kind))

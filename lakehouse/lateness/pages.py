@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from lakehouse.contracts import Catalog, SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.lateness.measurement import EventTypeLateness, LatenessMeasurement
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.operations.alerts.figures import ArrivalFigure
     from lakehouse.serving.http.observed_source import ObservedSource
     from lakehouse.serving.http.published_cache import PublishedCache
-    from lakehouse.settings import Settings
 
 
 _CHOICES = (7, 28, 92)
@@ -61,16 +61,16 @@ def add_lateness_page(router: APIRouter, cache: PublishedCache) -> None:
     @lru_cache(_KEPT)
     def measured(source: str, first: date, last: date, _version: Hashable) -> dict[str, Any]:
         contract = cache.source(source)
-        rows = measurement.measure(cache.settings, contract, first, last)
-        return _by_type(contract, rows) | _trend(measurement.by_day(cache.settings, contract, first, last))
+        rows = measurement.measure(cache.lake, contract, first, last)
+        return _by_type(contract, rows) | _trend(measurement.by_day(cache.lake, contract, first, last))
 
     @lru_cache(_KEPT)
     def arrived(source: str, through: date, days: int, by: Literal["day", "hour"], _version: Hashable) -> list[ArrivalFigure]:
-        return figures.by_arrival(cache.settings, cache.source(source), through, days, by)
+        return figures.by_arrival(cache.lake, cache.source(source), through, days, by)
 
     def page_values(wanted: LatenessPageParameters) -> dict[str, Any]:
         sources = sorted(cache.catalog.sources)
-        newest = {name: measurement.newest_arrival(cache.settings, name) for name in sources}
+        newest = {name: measurement.newest_arrival(cache.lake, name) for name in sources}
         with_rows = [name for name in sources if newest[name] is not None]
         source = cache.source(wanted.source).dataset if wanted.source else next(iter(with_rows or sources), None)
         about: dict[str, Any] = {"sources": sources, "source": source, "days": wanted.days, "choices": _CHOICES, "by": wanted.by}
@@ -79,25 +79,25 @@ def add_lateness_page(router: APIRouter, cache: PublishedCache) -> None:
             return about | {"found": None, "first": None, "last": None}
         _, through = parameters.span(wanted.through or last, wanted.through or last)
         first, last = measurement.window(through, wanted.days)
-        version = measurement.version(cache.settings, source)
+        version = measurement.version(cache.lake, source)
         about |= {"found": measured(source, first, last, version), "first": first, "last": last}
         arrivals = arrived(source, last, wanted.days, wanted.by, version)
-        return about | _watched(cache.settings, cache.catalog, cache.source(source), arrivals)
+        return about | _watched(cache.lake, cache.catalog, cache.source(source), arrivals)
 
     @router.get(PREFIX + "/lateness")
     async def late(request: Request, wanted: Annotated[LatenessPageParameters, Query()]) -> Response:
         return respond(request, "lateness", "lateness", await run_in_threadpool(page_values, wanted))
 
 
-def _watched(settings: Settings, catalog: Catalog, contract: SourceContract, arrivals: Sequence[ArrivalFigure]) -> dict[str, Any]:
+def _watched(lake: Lake, catalog: Catalog, contract: SourceContract, arrivals: Sequence[ArrivalFigure]) -> dict[str, Any]:
     """The figures that alerts compare with a bound, and these alerts if they are open."""
     names = tuple(one.name for one in arrivals)
     shares = charts.against_bound(
         names, tuple(one.share for one in arrivals), tuple(one.share_bound for one in arrivals), in_percent=True
     )
     hours = [tuple(None if one is None else one / 3600 for one in line) for line in _lags(arrivals)]
-    alerts = figures.open_alerts(settings)
-    weekly = [each for metric in catalog.metrics_of(contract.dataset) if (each := figures.by_week(settings, catalog, metric))]
+    alerts = figures.open_alerts(lake)
+    weekly = [each for metric in catalog.metrics_of(contract.dataset) if (each := figures.by_week(lake, catalog, metric))]
     restated = [
         {
             "figure": each,
@@ -204,7 +204,7 @@ def add_source_page(router: APIRouter, cache: PublishedCache) -> None:
     @router.get(PREFIX + "/sources/{name}")
     async def source(request: Request, name: SourceName, wanted: Annotated[SourcePageParameters, Query()]) -> Response:
         contract, observed = cache.source(name), await cache.observed(name)
-        values = await run_in_threadpool(page_values, observed, cache.settings.clock(), wanted.days)
+        values = await run_in_threadpool(page_values, observed, cache.lake.now(), wanted.days)
         metrics = cache.catalog.metrics_from(name)
         about: dict[str, Any] = {"metrics": sorted(metric.name for metric in metrics), "choices": _SOURCE_CHOICES}
         about |= {"source": contract.dataset, "contract": contract, "days": wanted.days, "listed": _LISTED}

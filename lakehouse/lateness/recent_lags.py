@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _TIME = pa.timestamp("us", "UTC")
 _DAY = timedelta(days=1)
@@ -78,13 +78,13 @@ class RecentArrivals:
         return LagPercentile(len(lags), timedelta(microseconds=lags[at_place].as_py()))
 
 
-def newest(settings: Settings, contract: SourceContract, days: int) -> RecentArrivals | None:
+def newest(lake: Lake, contract: SourceContract, days: int) -> RecentArrivals | None:
     """The arrivals of the last ``days + 1`` days up to the newest one; None if there are none.
 
     Rows that arrive after the clock's time, and rows that came as history, are left out.
     """
-    table = table_io.open_table(locations.bronze(settings, contract.dataset), settings.storage_options)
-    now = settings.clock()
+    table = table_io.open_table(locations.bronze(lake, contract.dataset), lake.storage_options)
+    now = lake.now()
     if table is None:
         return None
     columns = ["arrival_ts", "event_ts", "malformed_reason", *history.COLUMNS]
@@ -92,7 +92,7 @@ def newest(settings: Settings, contract: SourceContract, days: int) -> RecentArr
     rows = table_io.read_version(table, list(dict.fromkeys(columns)), {"arrival_date": _arrival_days(table, now, days)})
     arrived = rows["arrival_ts"].cast(_TIME)
     rows = rows.filter(pc.and_(pc.is_null(rows["malformed_reason"]), pc.less_equal(arrived, _scalar(now))))
-    rows = history.of_source(settings, contract.dataset).left_out(rows)
+    rows = history.of_source(lake, contract.dataset).left_out(rows)
     arrived = rows["arrival_ts"].cast(_TIME)
     through = pc.max(arrived).as_py()
     if through is None:

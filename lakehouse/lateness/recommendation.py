@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.publication import WatermarkTuning
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.lateness.max_lateness import InForce, MaxLatenessDecision, TradeOff
     from lakehouse.lateness.measurement import LatenessMeasurement
     from lakehouse.lateness.rules import Proposal
-    from lakehouse.settings import Settings
 
 
 _DAY = timedelta(days=1)
@@ -68,7 +68,7 @@ def tunable(contract: SourceContract) -> TunableWatermark | None:
     return watermark if isinstance(watermark, TunableWatermark) else None
 
 
-def state_of(settings: Settings, contract: SourceContract) -> TuningState:
+def state_of(lake: Lake, contract: SourceContract) -> TuningState:
     """The value in force now, and the decisions.
 
     :raises TuningError: if the watermark of the source has no ``max_lateness``.
@@ -77,24 +77,24 @@ def state_of(settings: Settings, contract: SourceContract) -> TuningState:
     if watermark is None:
         msg = f"clocks.watermark of {contract.dataset} has no max_lateness: tuning is for the strategies bounded and per_key"
         raise TuningError(msg)
-    decided = tuning_decisions.of(settings, contract.dataset)
-    in_force = MaxLatenessHistory(watermark.max_lateness, decided).at(settings.clock())
+    decided = tuning_decisions.of(lake, contract.dataset)
+    in_force = MaxLatenessHistory(watermark.max_lateness, decided).at(lake.now())
     return TuningState(contract.dataset, watermark.tuning, in_force, decided)
 
 
-def recommend(settings: Settings, contract: SourceContract, current: timedelta) -> Recommendation | None:
+def recommend(lake: Lake, contract: SourceContract, current: timedelta) -> Recommendation | None:
     """The recommendation from the rows of the newest arrival days; None if nothing has arrived, or there is no ``max_lateness``.
 
     :param current: the value in force.
     """
-    watermark, now = tunable(contract), settings.clock()
+    watermark, now = tunable(contract), lake.now()
     # The arrival day of a file may be ahead of the clock by its time zone.
-    newest = measurement.newest_arrival(settings, contract.dataset, now.astimezone(timezone.utc).date() + _DAY)
+    newest = measurement.newest_arrival(lake, contract.dataset, now.astimezone(timezone.utc).date() + _DAY)
     if watermark is None or newest is None:
         return None
     terms = watermark.tuning
     first, last = measurement.window(newest, terms.days)
-    measured = measurement.measure(settings, contract, first, last)
+    measured = measurement.measure(lake, contract, first, last)
     seconds = seconds_of(terms, measured)
     proposal = propose(seconds, current, terms)
     moved = step(current, proposal.watermark, terms.band) if proposal.moves and proposal.watermark is not None else None
@@ -103,7 +103,7 @@ def recommend(settings: Settings, contract: SourceContract, current: timedelta) 
         min(start_of_day(measured.next_day, ZoneInfo(contract.clocks.timezone)), now),
         proposal,
         moved,
-        _trade_offs(settings, contract, watermark, seconds, (first, last), (current, proposal.watermark)),
+        _trade_offs(lake, contract, watermark, seconds, (first, last), (current, proposal.watermark)),
     )
 
 
@@ -115,14 +115,14 @@ def seconds_of(terms: WatermarkTuning, measured: LatenessMeasurement) -> Sequenc
 
 
 def _trade_offs(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     watermark: TunableWatermark,
     seconds: Sequence[int],
     days: tuple[date, date],
     also: Sequence[timedelta | None],
 ) -> tuple[TradeOff, ...]:
-    moved = event_watermark.newest_events(settings, contract, watermark, settings.clock()).steps
+    moved = event_watermark.newest_events(lake, contract, watermark, lake.now()).steps
     arrivals = [(entry.arrived, entry.watermark) for entry in moved if entry.watermark != event_watermark.BEGINNING]
     return trade_offs(seconds, arrivals, list(span(*days)), ZoneInfo(contract.clocks.timezone), also)
 

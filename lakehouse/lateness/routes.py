@@ -71,9 +71,9 @@ def data_quality_routes(cache: PublishedCache) -> APIRouter:
     @lru_cache(_ANSWERS)
     def measured(source: str, start: date, end: date, _version: Hashable) -> dict[str, Any]:
         contract = cache.source(source)
-        of_rows = measurement.measure(cache.settings, contract, start, end)
-        late = measurement.sums_of(measurement.late_dispositions(cache.settings, contract, start, end))
-        recommended = [one.as_json() for one in tuning_advice.of_source(cache.settings, contract, of_rows)]
+        of_rows = measurement.measure(cache.lake, contract, start, end)
+        late = measurement.sums_of(measurement.late_dispositions(cache.lake, contract, start, end))
+        recommended = [one.as_json() for one in tuning_advice.of_source(cache.lake, contract, of_rows)]
         return (
             _source(contract, of_rows)
             | {f"late_{name}": count for name, count in late.items()}
@@ -81,7 +81,7 @@ def data_quality_routes(cache: PublishedCache) -> APIRouter:
         )
 
     def source_lateness(source: str, start: date, end: date) -> dict[str, Any]:
-        return measured(source, start, end, measurement.version(cache.settings, source))
+        return measured(source, start, end, measurement.version(cache.lake, source))
 
     @router.get("/lateness", response_model=quality_models.LatenessModel, summary="How late rows arrived")
     async def late(request: Request, wanted: Annotated[LatenessParameters, Query()]) -> Response:
@@ -288,20 +288,20 @@ def watermark_routes(cache: PublishedCache) -> APIRouter:
     def measured(source: str, current: timedelta, _version: int, _today: date) -> dict[str, Any] | None:
         contract = cache.source(source)
         watermark = recommendation.tunable(contract)
-        advice = recommendation.recommend(cache.settings, contract, current) if watermark else None
+        advice = recommendation.recommend(cache.lake, contract, current) if watermark else None
         return recommendation_as_json(advice, watermark.tuning.catch) if watermark and advice else None
 
     def body(source: str) -> dict[str, Any]:
-        settings, contract = cache.settings, cache.source(source)
-        watermark = event_watermark.of_source(settings, contract)
+        lake, contract = cache.lake, cache.source(source)
+        watermark = event_watermark.of_source(lake, contract)
         if watermark is None:
             raise Problem(404, "no-watermark", f"the contract of {source} has no clocks.watermark")
         has_moved = watermark.watermark != event_watermark.BEGINNING
         moved, tuning = watermark.moved_by, None
         if recommendation.tunable(contract):
-            state = recommendation.state_of(settings, contract)
-            version = table_io.version(locations.dispositions(settings, source), settings.storage_options)
-            advice = measured(source, state.in_force.max_lateness, version, settings.clock().astimezone(timezone.utc).date())
+            state = recommendation.state_of(lake, contract)
+            version = table_io.version(locations.dispositions(lake, source), lake.storage_options)
+            advice = measured(source, state.in_force.max_lateness, version, lake.now().astimezone(timezone.utc).date())
             tuning = state_as_json(state) | {"recommendation": advice}
         return {
             "source": source,

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.lateness.measurement import LatenessMeasurement
     from lakehouse.lateness.rules import Proposal
-    from lakehouse.settings import Settings
 
 
 CUTOFF, MAX_LATENESS, TIERS = "lateness.cutoff", "clocks.watermark.max_lateness", "lateness.tiers"
@@ -64,9 +64,9 @@ class Advice:
         }
 
 
-def of_source(settings: Settings, contract: SourceContract, measured: LatenessMeasurement) -> list[Advice]:
+def of_source(lake: Lake, contract: SourceContract, measured: LatenessMeasurement) -> list[Advice]:
     """The recommendations from the measured rows, gravest first; a bound that stays is not listed."""
-    found = [*_cutoffs(contract, measured), *_max_lateness(settings, contract, measured), *_tiers(contract, measured)]
+    found = [*_cutoffs(contract, measured), *_max_lateness(lake, contract, measured), *_tiers(contract, measured)]
     return sorted(
         (one for one in found if one.severity is not RecommendationSeverity.NONE),
         key=lambda one: _GRAVEST_FIRST.index(one.severity),
@@ -81,11 +81,11 @@ def _cutoffs(contract: SourceContract, measured: LatenessMeasurement) -> Iterato
         yield Advice(CUTOFF, severity, text, event_type, None, proposal.current, _proposed(proposal))
 
 
-def _max_lateness(settings: Settings, contract: SourceContract, measured: LatenessMeasurement) -> Iterator[Advice]:
+def _max_lateness(lake: Lake, contract: SourceContract, measured: LatenessMeasurement) -> Iterator[Advice]:
     watermark = recommendation.tunable(contract)
     if watermark is None:
         return
-    terms, current = watermark.tuning, recommendation.state_of(settings, contract).in_force.max_lateness
+    terms, current = watermark.tuning, recommendation.state_of(lake, contract).in_force.max_lateness
     proposal = propose(recommendation.seconds_of(terms, measured), current, terms)
     text = _text(proposal, f"'lakehouse lateness tuning {contract.dataset}' shows the alternatives")
     yield Advice(MAX_LATENESS, proposal.severity(terms.catch), text, None, None, current, _proposed(proposal))

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from lakehouse.contracts import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.lateness.max_lateness import MaxLatenessDecision
     from lakehouse.lateness.recommendation import Recommendation, TuningState
-    from lakehouse.settings import Settings
 
 
 Source = Annotated[str, typer.Argument(help="The dataset of a source contract.")]
@@ -27,9 +27,9 @@ def tuning(source: Source, as_json: arguments.AsJson = False) -> None:  # noqa: 
     """Show the max_lateness in force, the evidence from the newest rows, the alternatives, and the decisions. Read-only."""
     from lakehouse.lateness import recommendation  # noqa: PLC0415 (Arrow loads in a second)
 
-    settings, contract = _source(source)
-    state = recommendation.state_of(settings, contract)
-    advice = recommendation.recommend(settings, contract, state.in_force.max_lateness)
+    lake, contract = _source(source)
+    state = recommendation.state_of(lake, contract)
+    advice = recommendation.recommend(lake, contract, state.in_force.max_lateness)
     if as_json:
         body = {"source": source, **recommendation.state_as_json(state)}
         body["recommendation"] = None if advice is None else recommendation.recommendation_as_json(advice, state.terms.catch)
@@ -55,13 +55,13 @@ def tune(
     from lakehouse.lateness import recommendation  # noqa: PLC0415
     from lakehouse.lateness import tuning as lateness_tuning  # noqa: PLC0415
 
-    settings, contract = _source(source)
+    lake, contract = _source(source)
     if apply:
-        _decided(lateness_tuning.apply_proposal(settings, contract, by, reason))
+        _decided(lateness_tuning.apply_proposal(lake, contract, by, reason))
         return
-    state = recommendation.state_of(settings, contract)
+    state = recommendation.state_of(lake, contract)
     _print_state(state)
-    advice = recommendation.recommend(settings, contract, state.in_force.max_lateness)
+    advice = recommendation.recommend(lake, contract, state.in_force.max_lateness)
     out.print(f"  {_proposed(state, advice) if advice else 'nothing has arrived yet'}", soft_wrap=True)
 
 
@@ -75,8 +75,8 @@ def pin(
     """Keep a max_lateness until it is unpinned: tuning does not change it, and no alert is raised about it."""
     from lakehouse.lateness import tuning as lateness_tuning  # noqa: PLC0415
 
-    settings, contract = _source(source)
-    _decided(lateness_tuning.pin(settings, contract, by, reason, arguments.duration(at) if at else None))
+    lake, contract = _source(source)
+    _decided(lateness_tuning.pin(lake, contract, by, reason, arguments.duration(at) if at else None))
 
 
 def unpin(source: Source, *, by: arguments.DecidedBy, reason: arguments.Why) -> None:
@@ -93,9 +93,9 @@ def undo(source: Source, *, by: arguments.DecidedBy, reason: arguments.Why) -> N
     _decided(lateness_tuning.undo(*_source(source), by, reason))
 
 
-def _source(source: str) -> tuple[Settings, SourceContract]:
-    settings, catalog = catalog_with(source)
-    return settings, catalog.sources[source]
+def _source(source: str) -> tuple[Lake, SourceContract]:
+    lake, catalog = catalog_with(source)
+    return lake, catalog.sources[source]
 
 
 def _print_state(state: TuningState) -> None:

@@ -15,22 +15,22 @@ from lakehouse.ledger.log_table import LogTable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
-def log(settings: Settings) -> LogTable[MaxLatenessDecision]:
+def log(lake: Lake) -> LogTable[MaxLatenessDecision]:
     """The table."""
-    return LogTable(MaxLatenessDecision, settings, locations.event_watermarks(settings), partition_by="source", journaled=True)
+    return LogTable(MaxLatenessDecision, lake, locations.event_watermarks(lake), partition_by="source", journaled=True)
 
 
-def of(settings: Settings, source: str) -> Sequence[MaxLatenessDecision]:
+def of(lake: Lake, source: str) -> Sequence[MaxLatenessDecision]:
     """The decisions about a source, oldest first."""
-    return sorted(log(settings).read({"source": [source]}), key=lambda entry: entry.number)
+    return sorted(log(lake).read({"source": [source]}), key=lambda entry: entry.number)
 
 
-def record(settings: Settings, decision: MaxLatenessDecision) -> bool:
+def record(lake: Lake, decision: MaxLatenessDecision) -> bool:
     """Append a decision.
 
     :returns: whether it was written; not if there is one of this number already.
     """
-    return log(settings).append([decision], app_id=f"event-watermark:{decision.source}:{decision.number}")
+    return log(lake).append([decision], app_id=f"event-watermark:{decision.source}:{decision.number}")

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
 
 
 if TYPE_CHECKING:
@@ -182,15 +182,15 @@ class KeyedState:
     least_after: Mapping[str, int] = field(default_factory=dict)
 
 
-def of(settings: Settings, source: str, strategy: PerKeyWatermark) -> KeyedState:
+def of(lake: Lake, source: str, strategy: PerKeyWatermark) -> KeyedState:
     """The state at the end of the newest ingestion; an empty state under another key or timeout."""
     where = _of_terms(source, strategy)
-    rows = table_io.read(locations.watermark_keys(settings), _SCHEMA.names, where, settings.storage_options)
+    rows = table_io.read(locations.watermark_keys(lake), _SCHEMA.names, where, lake.storage_options)
     return _state_of(rows)
 
 
 @row_writer.retried_on_conflict
-def advance(settings: Settings, contract: SourceContract) -> bool:
+def advance(lake: Lake, contract: SourceContract) -> bool:
     """Add the deliveries of a source that are in the ledger but not yet in the state.
 
     :returns: whether there were any; always False under another strategy.
@@ -200,17 +200,17 @@ def advance(settings: Settings, contract: SourceContract) -> bool:
         return False
     entries = {
         name: entry
-        for name, entry in ingestions.ingested(ingestions.all_of(settings, contract.dataset)).items()
+        for name, entry in ingestions.ingested(ingestions.all_of(lake, contract.dataset)).items()
         if _is_followed(entry)
     }
-    table = row_writer.open_or_create(locations.watermark_keys(settings), _SCHEMA, settings.storage_options, ["source"])
+    table = row_writer.open_or_create(locations.watermark_keys(lake), _SCHEMA, lake.storage_options, ["source"])
     before = _state_of(table_io.read_version(table, _SCHEMA.names, _of_terms(contract.dataset, strategy)))
     new = [entry for name, entry in entries.items() if name not in before.least_after]
     if not new:
         return False
-    rows = _touches(settings, contract, strategy.key, new)
+    rows = _touches(lake, contract, strategy.key, new)
     if before.least_after and (pc.min(rows["arrived"]).as_py() or NEVER) < before.times.through:
-        before, rows = KeyedState(), _touches(settings, contract, strategy.key, entries.values())
+        before, rows = KeyedState(), _touches(lake, contract, strategy.key, entries.values())
     arrivals = {name: _arrived(entry) for name, entry in entries.items()}
     ends = sorted({arrived for arrived in arrivals.values() if arrived >= before.times.through})
     times, least = followed_by(before.times, rows, microseconds(strategy.idle_timeout), ends)
@@ -221,7 +221,7 @@ def advance(settings: Settings, contract: SourceContract) -> bool:
 
 
 def least_after(
-    settings: Settings, contract: SourceContract, strategy: PerKeyWatermark, entries: Mapping[str, Ingestion]
+    lake: Lake, contract: SourceContract, strategy: PerKeyWatermark, entries: Mapping[str, Ingestion]
 ) -> Mapping[str, int]:
     """For each ingestion, the least newest event of the active keys after it, if only ``entries`` count.
 
@@ -230,11 +230,11 @@ def least_after(
     :param entries: the deliveries that count, by their ids.
     """
     counting = {name: entry for name, entry in entries.items() if _is_followed(entry)}
-    known = of(settings, contract.dataset, strategy).least_after
+    known = of(lake, contract.dataset, strategy).least_after
     if known.keys() == counting.keys() or not counting:
         return known if counting else {}
     arrivals = {name: _arrived(entry) for name, entry in counting.items()}
-    ends, rows = sorted(set(arrivals.values())), _touches(settings, contract, strategy.key, counting.values())
+    ends, rows = sorted(set(arrivals.values())), _touches(lake, contract, strategy.key, counting.values())
     _, least = followed_by(NOTHING, rows, microseconds(strategy.idle_timeout), ends)
     at_end = dict(zip(ends, least))
     return {name: at_end[arrived] for name, arrived in arrivals.items()}
@@ -245,14 +245,14 @@ def _is_followed(entry: Ingestion) -> bool:
     return entry.newest_arrival is not None and entry.backfill is None
 
 
-def _touches(settings: Settings, contract: SourceContract, key: str, entries: Collection[Ingestion]) -> pa.Table:
+def _touches(lake: Lake, contract: SourceContract, key: str, entries: Collection[Ingestion]) -> pa.Table:
     """The key events of the deliveries, as ``watermark_per_key.together`` gives them."""
     columns = list(dict.fromkeys([key, "event_ts", "event_date", "arrival_ts", "malformed_reason"]))
     where: table_io.Where = {
         "arrival_date": {entry.arrival_date for entry in entries},
         "ingestion_id": [entry.ingestion_id for entry in entries],
     }
-    found = table_io.pieces(locations.bronze(settings, contract.dataset), columns, where, settings.storage_options)
+    found = table_io.pieces(locations.bronze(lake, contract.dataset), columns, where, lake.storage_options)
     of_rows = partial(_of_rows, contract, key)
     parts = list(pieces.mapped(of_rows, pieces.counted("rows read for the watermark", found)))
     return together(parts or [TOUCHES.empty_table()])

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lakehouse import locations
 from lakehouse.delta import lost_commits, table_io
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.ledger import decisions, ingestions, rebuild_requests, redactions
 from lakehouse.ledger.log_table import LogTable
 
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -45,13 +44,13 @@ class AppliedInputs:
     silver_lineage: str | None = None
 
 
-def log(settings: Settings) -> LogTable[AppliedInputs]:
+def log(lake: Lake) -> LogTable[AppliedInputs]:
     """The table."""
-    return LogTable(AppliedInputs, settings, locations.applied_inputs(settings), partition_by="source")
+    return LogTable(AppliedInputs, lake, locations.applied_inputs(lake), partition_by="source")
 
 
 def record(
-    settings: Settings,
+    lake: Lake,
     source: str,
     *,
     run_id: str,
@@ -68,35 +67,33 @@ def record(
     version = -1 if silver is None else silver.version()
     commit, lineage = lost_commits.commit_id(silver), lost_commits.lineage(silver)
     entry = AppliedInputs(source, run_id, sorted(days), sorted(ingestion_ids), method, version, now, commit, lineage)
-    log(settings).append([entry])
+    log(lake).append([entry])
 
 
-def every_input(settings: Settings, source: str) -> frozenset[str]:
+def every_input(lake: Lake, source: str) -> frozenset[str]:
     """The ids of all inputs that silver is recorded to contain."""
     of_source = {"source": [source]}
 
     def read() -> frozenset[str]:
-        return frozenset(input_id for entry in log(settings).read(of_source) for input_id in entry.ingestion_ids)
+        return frozenset(input_id for entry in log(lake).read(of_source) for input_id in entry.ingestion_ids)
 
-    return log(settings).derived("every input", read, of_source)
+    return log(lake).derived("every input", read, of_source)
 
 
-def pending(settings: Settings, source: str) -> dict[date, set[str]]:
+def pending(lake: Lake, source: str) -> dict[date, set[str]]:
     """The event days that wait for silver, each with the ids of the inputs that it waits for (see ``ids``)."""
     waiting: dict[date, set[str]] = defaultdict(set)
-    for day, entries in pending_entries(settings, source).items():
+    for day, entries in pending_entries(lake, source).items():
         waiting[day] |= {entry.input_id for entry in entries}
-    for day, ids in pending_manual_inputs(settings, source).items():
+    for day, ids in pending_manual_inputs(lake, source).items():
         waiting[day] |= ids
     return dict(waiting)
 
 
-def pending_manual_inputs(settings: Settings, source: str) -> dict[date, set[str]]:
+def pending_manual_inputs(lake: Lake, source: str) -> dict[date, set[str]]:
     """The event days that wait for silver because of decisions, redactions or rebuild requests, each with their ids."""
-    touched = (
-        decisions.touched(settings, source) | redactions.touched(settings, source) | rebuild_requests.touched(settings, source)
-    )
-    applied = _applied_days(settings, source, lost_versions(settings, source)) if touched else {}
+    touched = decisions.touched(lake, source) | redactions.touched(lake, source) | rebuild_requests.touched(lake, source)
+    applied = _applied_days(lake, source, lost_versions(lake, source)) if touched else {}
     waiting: dict[date, set[str]] = defaultdict(set)
     for input_id, days in touched.items():
         for day in days.difference(*applied.get(input_id, ())):
@@ -104,17 +101,17 @@ def pending_manual_inputs(settings: Settings, source: str) -> dict[date, set[str
     return dict(waiting)
 
 
-def pending_entries(settings: Settings, source: str) -> dict[date, list[Ingestion]]:
+def pending_entries(lake: Lake, source: str) -> dict[date, list[Ingestion]]:
     """The event days that wait for silver, each with the files that wait for it (see ``ingestions.inputs``)."""
-    settings = with_table_cache(settings)
-    applied_version = table_io.version(locations.applied_inputs(settings), settings.storage_options)
+    lake = lake.cached()
+    applied_version = table_io.version(locations.applied_inputs(lake), lake.storage_options)
 
-    lost = lost_versions(settings, source)
-    applied = _applied_days(settings, source, lost)
+    lost = lost_versions(lake, source)
+    applied = _applied_days(lake, source, lost)
 
     def waiting() -> dict[date, list[Ingestion]]:
         by_day: dict[date, list[Ingestion]] = defaultdict(list)
-        for input_id, entry in ingestions.inputs(ingestions.all_of(settings, source)).items():
+        for input_id, entry in ingestions.inputs(ingestions.all_of(lake, source)).items():
             done = applied.get(input_id, ())
             if len(done) == 1 and done[0].issuperset(entry.touched_days):  # as nearly all of a long history
                 continue
@@ -122,33 +119,33 @@ def pending_entries(settings: Settings, source: str) -> dict[date, list[Ingestio
                 by_day[day].append(entry)
         return dict(by_day)
 
-    return ingestions.log(settings).derived("waiting", waiting, {"source": [source]}, also=(applied_version, lost))
+    return ingestions.log(lake).derived("waiting", waiting, {"source": [source]}, also=(applied_version, lost))
 
 
-def has_any(settings: Settings, source: str) -> bool:
+def has_any(lake: Lake, source: str) -> bool:
     """Whether any input is recorded as applied."""
-    return bool(_applied_days(settings, source, lost_versions(settings, source)))
+    return bool(_applied_days(lake, source, lost_versions(lake, source)))
 
 
 #: The Delta transaction that marks the table with the newest rows of a source as built, although it has no row.
 BUILT_EMPTY = "built_empty"
 
 
-def lacks_newest(settings: Settings, source: str) -> bool:
+def lacks_newest(lake: Lake, source: str) -> bool:
     """Whether the table with the newest rows of an ``append`` source has yet to be built: it has no row, and silver has rows.
 
     It is built in one commit, so that it is never incomplete. If deletions, from a time when the source was under another policy,
     have outdated all rows of silver, the table has no row, and :data:`BUILT_EMPTY` records that it was built.
     """
-    path = locations.silver_newest(settings, source)
-    if _has_rows(settings, path) or not _has_rows(settings, locations.silver(settings, source)):
+    path = locations.silver_newest(lake, source)
+    if _has_rows(lake, path) or not _has_rows(lake, locations.silver(lake, source)):
         return False
-    table = table_io.open_table(path, settings.storage_options)
+    table = table_io.open_table(path, lake.storage_options)
     return table is None or table.transaction_version(BUILT_EMPTY) is None
 
 
-def _has_rows(settings: Settings, path: str) -> bool:
-    table = table_io.open_table(path, settings.storage_options)
+def _has_rows(lake: Lake, path: str) -> bool:
+    table = table_io.open_table(path, lake.storage_options)
     return table is not None and table_io.rows_at_most(table, {}) > 0
 
 
@@ -161,16 +158,16 @@ class LostVersions(NamedTuple):
     kept: int
 
 
-def lost_versions(settings: Settings, source: str) -> LostVersions | None:
+def lost_versions(lake: Lake, source: str) -> LostVersions | None:
     """The recorded versions of silver that it no longer holds; None if it holds all of them.
 
     The versions are checked from the newest one down: if silver holds a version, it holds all earlier ones.
     """
-    silver = table_io.open_table(locations.silver(settings, source), settings.storage_options)
+    silver = table_io.open_table(locations.silver(lake, source), lake.storage_options)
     lineage = lost_commits.lineage(silver)
     seen = {
         entry.silver_version: entry.silver_commit
-        for entry in log(settings).read({"source": [source]})
+        for entry in log(lake).read({"source": [source]})
         if (entry.silver_lineage or "") == lineage
     }
     followed, kept = max(seen, default=-1), -1
@@ -181,13 +178,13 @@ def lost_versions(settings: Settings, source: str) -> LostVersions | None:
     return None if followed == kept else LostVersions(followed, kept)
 
 
-def _applied_days(settings: Settings, source: str, lost: LostVersions | None) -> dict[str, list[frozenset[date]]]:
+def _applied_days(lake: Lake, source: str, lost: LostVersions | None) -> dict[str, list[frozenset[date]]]:
     """Per input id the event days for which silver contains the input, commit by commit.
 
     :param lost: from :func:`lost_versions`.
     """
     of_source = {"source": [source]}
-    silver = table_io.open_table(locations.silver(settings, source), settings.storage_options)
+    silver = table_io.open_table(locations.silver(lake, source), lake.storage_options)
     lineage = lost_commits.lineage(silver)
 
     def is_held(commit: AppliedInputs) -> bool:
@@ -198,10 +195,10 @@ def _applied_days(settings: Settings, source: str, lost: LostVersions | None) ->
 
     def read() -> dict[str, list[frozenset[date]]]:
         applied: dict[str, list[frozenset[date]]] = defaultdict(list)
-        for commit in filter(is_held, log(settings).read(of_source)):
+        for commit in filter(is_held, log(lake).read(of_source)):
             days = frozenset(commit.days)  # shared: a run about many files is about many days
             for input_id in commit.ingestion_ids:
                 applied[input_id].append(days)
         return dict(applied)
 
-    return log(settings).derived("applied days", read, of_source, also=(lineage, lost))
+    return log(lake).derived("applied days", read, of_source, also=(lineage, lost))

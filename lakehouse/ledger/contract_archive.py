@@ -18,7 +18,7 @@ from lakehouse.ledger.log_table import LogTable
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 Kind = Literal["source", "metric", "ingested"]
 
@@ -39,35 +39,35 @@ class ArchivedContract:
     recorded_at: datetime
 
 
-def log(settings: Settings) -> LogTable[ArchivedContract]:
+def log(lake: Lake) -> LogTable[ArchivedContract]:
     """The table."""
-    return LogTable(ArchivedContract, settings, locations.contract_archive(settings), journaled=True)
+    return LogTable(ArchivedContract, lake, locations.contract_archive(lake), journaled=True)
 
 
 def record(
-    settings: Settings, kind: Kind, name: str, version: str, contract: str, now: datetime, source_version: str | None = None
+    lake: Lake, kind: Kind, name: str, version: str, contract: str, now: datetime, source_version: str | None = None
 ) -> bool:
     """Store a contract (as JSON), unless it is already the newest stored contract of its name.
 
     :returns: whether it was written.
     """
-    archived = _archived(settings, kind, name)
+    archived = _archived(lake, kind, name)
     newest = archived[-1] if archived else None
     if newest is not None and (newest.version, newest.source_version) == (version, source_version):
         return False
     number = len(archived) + 1
     entry = ArchivedContract(kind, name, version, source_version, contract, number, now)
-    return log(settings).append([entry], app_id=f"contracts:{kind}:{name}:{number}:{version}:{source_version}")
+    return log(lake).append([entry], app_id=f"contracts:{kind}:{name}:{number}:{version}:{source_version}")
 
 
-def find(settings: Settings, kind: Kind, name: str, version: str) -> dict[str, Any] | None:
+def find(lake: Lake, kind: Kind, name: str, version: str) -> dict[str, Any] | None:
     """The contract with the hash ``version``; None if it was never stored."""
-    return next((json.loads(entry.contract) for entry in _archived(settings, kind, name) if entry.version == version), None)
+    return next((json.loads(entry.contract) for entry in _archived(lake, kind, name) if entry.version == version), None)
 
 
-def newest(settings: Settings, kind: Kind, name: str) -> dict[str, Any] | None:
+def newest(lake: Lake, kind: Kind, name: str) -> dict[str, Any] | None:
     """The contract of ``name`` that was stored last; None if there is none."""
-    archived = _archived(settings, kind, name)
+    archived = _archived(lake, kind, name)
     return readable(json.loads(archived[-1].contract)) if archived else None
 
 
@@ -82,12 +82,12 @@ def readable(stored: dict[str, Any]) -> dict[str, Any]:
     return {**stored, "clocks": {key: value for key, value in stored["clocks"].items() if key != "event_time"}}
 
 
-def source_version(settings: Settings, metric: str, version: str, when: datetime) -> str | None:
+def source_version(lake: Lake, metric: str, version: str, when: datetime) -> str | None:
     """The hash of the source's contract that was in force with a metric's contract at ``when``; None if it is not recorded."""
-    archived = [entry for entry in _archived(settings, "metric", metric) if entry.version == version]
+    archived = [entry for entry in _archived(lake, "metric", metric) if entry.version == version]
     before = [entry for entry in archived if entry.recorded_at <= when]
     return next((entry.source_version for entry in reversed(before or archived[:1])), None)
 
 
-def _archived(settings: Settings, kind: Kind, name: str) -> list[ArchivedContract]:
-    return sorted(log(settings).read({"kind": [kind], "name": [name]}), key=lambda entry: entry.number)
+def _archived(lake: Lake, kind: Kind, name: str) -> list[ArchivedContract]:
+    return sorted(log(lake).read({"kind": [kind], "name": [name]}), key=lambda entry: entry.number)

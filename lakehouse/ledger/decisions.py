@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import date, datetime
 
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ids import RowId
-    from lakehouse.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -58,30 +58,30 @@ class Decision:
         return self.verdict.barred_as is None
 
 
-def log(settings: Settings, source: str) -> LogTable[Decision]:
+def log(lake: Lake, source: str) -> LogTable[Decision]:
     """The table of a source."""
-    return LogTable(Decision, settings, locations.decisions(settings, source), journaled=True)
+    return LogTable(Decision, lake, locations.decisions(lake, source), journaled=True)
 
 
-def record(settings: Settings, source: str, decided: list[Decision]) -> str:
+def record(lake: Lake, source: str, decided: list[Decision]) -> str:
     """Append the decisions of one command, once.
 
     :returns: the id that they share.
     """
     text = "\n".join(sorted(f"{entry.row}|{entry.number}|{entry.verdict}|{entry.by!r}|{entry.reason!r}" for entry in decided))
     decision_id = InputKind.DECISION.id_of(text)
-    log(settings, source).append([replace(entry, decision_id=decision_id) for entry in decided], app_id=decision_id)
+    log(lake, source).append([replace(entry, decision_id=decision_id) for entry in decided], app_id=decision_id)
     return decision_id
 
 
-def all_of(settings: Settings, source: str) -> list[Decision]:
+def all_of(lake: Lake, source: str) -> list[Decision]:
     """Every decision, in the order in which they take effect."""
-    return sorted(log(settings, source).read(), key=lambda entry: (entry.number, entry.decided_at, entry.decision_id))
+    return sorted(log(lake, source).read(), key=lambda entry: (entry.number, entry.decided_at, entry.decision_id))
 
 
-def in_force(settings: Settings, source: str, ids: Collection[str] | None = None) -> pa.Table:
+def in_force(lake: Lake, source: str, ids: Collection[str] | None = None) -> pa.Table:
     """The decision in force for each row that has one, as columns of the log; see :func:`newest`."""
-    decided = log(settings, source).select()
+    decided = log(lake, source).select()
     if ids is not None:
         decided = decided.filter(pc.is_in(decided["decision_id"], pa.array(list(ids), pa.string())))
     number, about_file = pc.fill_null(decided["number"], 1), pc.fill_null(decided["about_file"], False)
@@ -93,17 +93,17 @@ def in_force(settings: Settings, source: str, ids: Collection[str] | None = None
     return decided.take(newest_of_row["position_max"]).drop_columns("position")
 
 
-def newest(settings: Settings, source: str, ids: Collection[str] | None = None) -> dict[RowId, Decision]:
+def newest(lake: Lake, source: str, ids: Collection[str] | None = None) -> dict[RowId, Decision]:
     """The decision in force for each row that has one.
 
     :param ids: counts these decisions only, so that any earlier state can be computed again (R10).
     """
-    return {decision.row: decision for decision in all_of(settings, source) if ids is None or decision.decision_id in ids}
+    return {decision.row: decision for decision in all_of(lake, source) if ids is None or decision.decision_id in ids}
 
 
-def touched(settings: Settings, source: str) -> dict[str, set[date]]:
+def touched(lake: Lake, source: str) -> dict[str, set[date]]:
     """The event days that each decision may change, by decision id."""
     days: dict[str, set[date]] = {}
-    for row in log(settings, source).select(["decision_id", "touched_days"]).to_pylist():
+    for row in log(lake, source).select(["decision_id", "touched_days"]).to_pylist():
         days.setdefault(row["decision_id"], set()).update(row["touched_days"])
     return days

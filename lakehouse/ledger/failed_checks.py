@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from datetime import date, datetime
 
+    from lakehouse.lake import Lake
     from lakehouse.quality.check_result import CheckResult
-    from lakehouse.settings import Settings
 
 _KEYS = ("source", "layer", "check", "day")
 
@@ -45,29 +45,29 @@ class FailingCheck:
         return f"{self.layer}/{self.source}"
 
 
-def log(settings: Settings) -> LogTable[FailingCheck]:
+def log(lake: Lake) -> LogTable[FailingCheck]:
     """The table."""
-    return LogTable(FailingCheck, settings, locations.failed_checks(settings), partition_by="source")
+    return LogTable(FailingCheck, lake, locations.failed_checks(lake), partition_by="source")
 
 
-def all_of(settings: Settings, source: str) -> list[FailingCheck]:
+def all_of(lake: Lake, source: str) -> list[FailingCheck]:
     """The checks of a source that fail or have failed."""
-    return log(settings).read({"source": [source]})
+    return log(lake).read({"source": [source]})
 
 
-def failing(settings: Settings, source: str) -> list[FailingCheck]:
+def failing(lake: Lake, source: str) -> list[FailingCheck]:
     """The checks of a source that fail, by table, day and name."""
-    entries = [entry for entry in all_of(settings, source) if entry.fails]
+    entries = [entry for entry in all_of(lake, source) if entry.fails]
     return sorted(entries, key=lambda entry: (entry.table, entry.day, entry.check))
 
 
-def days_of(settings: Settings, source: str, layer: str) -> set[date]:
+def days_of(lake: Lake, source: str, layer: str) -> set[date]:
     """The days on which a check of ``layer`` fails: rows of another day may have mended it."""
-    return {entry.day for entry in failing(settings, source) if entry.layer == layer}
+    return {entry.day for entry in failing(lake, source) if entry.layer == layer}
 
 
 def record(
-    settings: Settings,
+    lake: Lake,
     source: str,
     layer: str,
     outcomes: Iterable[CheckResult],
@@ -77,24 +77,24 @@ def record(
 
     :param event_days: returns the event days that a partition of the layer concerns; by default the day of the partition.
     """
-    known = {(entry.check, entry.day) for entry in failing(settings, source) if entry.layer == layer}
+    known = {(entry.check, entry.day) for entry in failing(lake, source) if entry.layer == layer}
     fail: dict[tuple[str, date], FailingCheck] = {}
     for outcome in outcomes:
         place, fails = (outcome.check, outcome.day), not outcome.passed and not outcome.warns
         if fails or (place in known and place not in fail):
             days = sorted(event_days(outcome.day)) if fails else []
-            why, now = outcome.explanation or "failed", settings.clock()
+            why, now = outcome.explanation or "failed", lake.now()
             fail[place] = FailingCheck(source, layer, outcome.check, outcome.day, days, why, fails, now)
     if fail:
-        table = log(settings)
+        table = log(lake)
         rows = pa.Table.from_pylist([table.to_row(entry) for entry in fail.values()], schema=table.schema)
-        row_writer.upsert(table.path, rows, _KEYS, options=settings.storage_options, partition_by="source")
+        row_writer.upsert(table.path, rows, _KEYS, options=lake.storage_options, partition_by="source")
 
 
-def by_event_day(settings: Settings, source: str) -> dict[date, list[FailingCheck]]:
+def by_event_day(lake: Lake, source: str) -> dict[date, list[FailingCheck]]:
     """The checks that fail, by the event days that they concern."""
     found: dict[date, list[FailingCheck]] = defaultdict(list)
-    for entry in failing(settings, source):
+    for entry in failing(lake, source):
         for day in entry.event_days:
             found[day].append(entry)
     return dict(found)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
     from lakehouse.contracts.series import Series
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: The check that a number which cannot be computed fails.
 COMPUTED = "computed"
@@ -47,31 +47,31 @@ class FailedNumber:
     recorded_at: datetime
 
 
-def log(settings: Settings) -> LogTable[FailedNumber]:
+def log(lake: Lake) -> LogTable[FailedNumber]:
     """The table."""
-    return LogTable(FailedNumber, settings, locations.failed_numbers(settings), partition_by="series")
+    return LogTable(FailedNumber, lake, locations.failed_numbers(lake), partition_by="series")
 
 
-def failing(settings: Settings, series: str, starts: Collection[date] | None = None) -> dict[date, FailedNumber]:
+def failing(lake: Lake, series: str, starts: Collection[date] | None = None) -> dict[date, FailedNumber]:
     """The periods of a series whose number cannot be computed, in order.
 
     :param starts: only these periods.
     """
-    entries = log(settings).read({"series": [series]})
+    entries = log(lake).read({"series": [series]})
     wanted = None if starts is None else set(starts)
     found = {entry.start: entry for entry in entries if entry.fails and (wanted is None or entry.start in wanted)}
     return dict(sorted(found.items()))
 
 
-def may_pass(settings: Settings, series: Series) -> set[date]:
+def may_pass(lake: Lake, series: Series) -> set[date]:
     """The failing periods that were computed under another contract or with other code than the present one."""
     present = (provenance.of_contract(series.metric), provenance.code())
-    entries = failing(settings, series.name)
+    entries = failing(lake, series.name)
     return {start for start, entry in entries.items() if (entry.contract_version, entry.code_version) != present}
 
 
 def record(
-    settings: Settings,
+    lake: Lake,
     series: Series,
     failed: Mapping[date, tuple[str | None, str]],
     computed: Collection[date],
@@ -83,8 +83,8 @@ def record(
     :param computed: the periods that the run has computed.
     :returns: the periods that no longer fail.
     """
-    known = failing(settings, series.name)
-    versions, now = (provenance.of_contract(series.metric), provenance.code()), settings.clock()
+    known = failing(lake, series.name)
+    versions, now = (provenance.of_contract(series.metric), provenance.code()), lake.now()
     entries = [
         FailedNumber(series.name, start, measure, explanation, *versions, True, run_id, now)
         for start, (measure, explanation) in failed.items()
@@ -92,7 +92,7 @@ def record(
     mended = sorted(known.keys() & set(computed) - failed.keys())
     entries += [replace(known[start], fails=False, run_id=run_id, recorded_at=now) for start in mended]
     if entries:
-        table = log(settings)
+        table = log(lake)
         rows = pa.Table.from_pylist([table.to_row(entry) for entry in entries], schema=table.schema)
-        row_writer.upsert(table.path, rows, _KEYS, options=settings.storage_options, partition_by="series")
+        row_writer.upsert(table.path, rows, _KEYS, options=lake.storage_options, partition_by="series")
     return mended

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,17 @@ class HistoryAdmission:
     decided_at: datetime
 
 
-def log(settings: Settings, source: str) -> LogTable[HistoryAdmission]:
+def log(lake: Lake, source: str) -> LogTable[HistoryAdmission]:
     """The table of a source."""
-    return LogTable(HistoryAdmission, settings, locations.history_admissions(settings, source), journaled=True)
+    return LogTable(HistoryAdmission, lake, locations.history_admissions(lake, source), journaled=True)
 
 
-def record(settings: Settings, source: str, plan_id: str, ids: Collection[str], by: str, reason: str) -> None:
+def record(lake: Lake, source: str, plan_id: str, ids: Collection[str], by: str, reason: str) -> None:
     """Append the admissions of a plan, in one commit and once."""
-    admissions = [HistoryAdmission(ingestion_id, plan_id, by, reason, settings.clock()) for ingestion_id in sorted(set(ids))]
-    log(settings, source).append(admissions, app_id=f"admission:{plan_id}")
+    admissions = [HistoryAdmission(ingestion_id, plan_id, by, reason, lake.now()) for ingestion_id in sorted(set(ids))]
+    log(lake, source).append(admissions, app_id=f"admission:{plan_id}")
 
 
-def admitted(settings: Settings, source: str) -> pa.Array:
+def admitted(lake: Lake, source: str) -> pa.Array:
     """The ids of the ingestions that are admitted."""
-    return log(settings, source).select(["ingestion_id"])["ingestion_id"].combine_chunks()
+    return log(lake, source).select(["ingestion_id"])["ingestion_id"].combine_chunks()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from datetime import date, datetime
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 #: A file of landing in one state: its name, size in bytes and time of modification.
@@ -83,16 +83,16 @@ class Ingestion:
         return dict(zip(self.touched_days, self.touched_rows))
 
 
-def log(settings: Settings) -> LogTable[Ingestion]:
+def log(lake: Lake) -> LogTable[Ingestion]:
     """The table."""
-    return LogTable(Ingestion, settings, locations.ingestions(settings), partition_by="source")
+    return LogTable(Ingestion, lake, locations.ingestions(lake), partition_by="source")
 
 
-def record(settings: Settings, *entries: Ingestion) -> None:
+def record(lake: Lake, *entries: Ingestion) -> None:
     """Append deliveries of one source in one commit, except those recorded before with the same file, status and message."""
     if entries:
         where = {"source": [entries[0].source], "source_file": [entry.source_file for entry in entries]}
-        log(settings).append_missing(entries, _app_id, where)
+        log(lake).append_missing(entries, _app_id, where)
 
 
 def _app_id(entry: Ingestion) -> str:
@@ -100,9 +100,9 @@ def _app_id(entry: Ingestion) -> str:
     return f"{text}:{entry.delivery}" if entry.counts_again else text
 
 
-def all_of(settings: Settings, source: str) -> Sequence[Ingestion]:
+def all_of(lake: Lake, source: str) -> Sequence[Ingestion]:
     """Every recorded delivery of a source, by arrival day and file."""
-    table, of_source = log(settings), {"source": [source]}
+    table, of_source = log(lake), {"source": [source]}
 
     def in_order() -> list[Ingestion]:
         return sorted(table.read(of_source), key=lambda entry: (entry.arrival_date, entry.source_file, entry.recorded_at))
@@ -115,21 +115,21 @@ def ingested(entries: Iterable[Ingestion]) -> dict[str, Ingestion]:
     return {entry.ingestion_id: entry for entry in entries if entry.status == "ingested"}
 
 
-def completed(settings: Settings, source: str) -> Collection[str]:
+def completed(lake: Lake, source: str) -> Collection[str]:
     """The ids of the completed ingestions. An ingestion that was stopped is left out: numbers do not list it among their
     inputs.
     """
-    return ingested(all_of(settings, source)).keys()
+    return ingested(all_of(lake, source)).keys()
 
 
-def row_count(settings: Settings, source: str) -> int:
+def row_count(lake: Lake, source: str) -> int:
     """The number of rows of a source in Bronze."""
-    return sum(entry.rows for entry in ingested(all_of(settings, source)).values())
+    return sum(entry.rows for entry in ingested(all_of(lake, source)).values())
 
 
-def only_in(settings: Settings, other: Settings, source: str) -> list[str]:
+def only_in(lake: Lake, other: Lake, source: str) -> list[str]:
     """The ingestions in the lake ``settings`` whose content the lake ``other`` does not have."""
-    here, there = (ingested(all_of(lake, source)).keys() for lake in (settings, other))
+    here, there = (ingested(all_of(lake, source)).keys() for lake in (lake, other))
     return sorted(here - there)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 SCHEMA = pa.schema(
     [
@@ -99,7 +99,7 @@ def typed(claims: pa.Table) -> pa.Table:
 
 @row_writer.retried_on_conflict
 def append(
-    settings: Settings,
+    lake: Lake,
     source: str,
     ingestion_ids: Collection[str],
     arrivals: Collection[date],
@@ -110,7 +110,7 @@ def append(
     :param arrivals: their arrival days; files with claims of other days are not read.
     :param claims_of: returns their claims in pieces; it may be called again after a conflict.
     """
-    path, options = locations.key_log(settings, source), settings.storage_options
+    path, options = locations.key_log(lake, source), lake.storage_options
     table = row_writer.open_or_create(path, SCHEMA, options)
     where = {"ingestion_id": ingestion_ids, "arrival_date": arrivals}
     logged = table_io.distinct_of_version(table, ["ingestion_id"], where)
@@ -125,7 +125,7 @@ def append(
 
 @row_writer.retried_on_conflict
 def replace(
-    settings: Settings,
+    lake: Lake,
     source: str,
     arrivals: Collection[date],
     claims_of: Callable[[DeltaTable], Iterable[pa.Table]],
@@ -136,15 +136,15 @@ def replace(
     :param claims_of: returns all claims of these days in pieces, computed from the log at a version.
     :param app_id: identifies the replacement.
     """
-    table = row_writer.open_or_create(locations.key_log(settings, source), SCHEMA, settings.storage_options)
+    table = row_writer.open_or_create(locations.key_log(lake, source), SCHEMA, lake.storage_options)
     if table.transaction_version(app_id) is None:
         rows = pieces.mapped(lambda claims: claims.sort_by("record_key"), claims_of(table))
         row_writer.replace(table, rows, "arrival_date", arrivals, app_id, LAYOUT)
 
 
-def about(settings: Settings, source: str, columns: Sequence[str], keys: Collection[str] | pa.Array) -> pa.Table | None:
+def about(lake: Lake, source: str, columns: Sequence[str], keys: Collection[str] | pa.Array) -> pa.Table | None:
     """The ``columns`` of the claims about ``keys``; None if there is no log."""
-    table = table_io.open_table(locations.key_log(settings, source), settings.storage_options)
+    table = table_io.open_table(locations.key_log(lake, source), lake.storage_options)
     if table is None:
         return None
     return _about(table, columns, keys if isinstance(keys, pa.Array) else pa.array(keys, pa.string()))
@@ -156,9 +156,9 @@ def _about(table: DeltaTable, columns: Sequence[str], keys: pa.Array) -> pa.Tabl
     return typed(data_files.with_texts(table, columns, "record_key", keys))
 
 
-def about_keys_with(settings: Settings, source: str, columns: Sequence[str], where: table_io.Where) -> Iterator[pa.Table]:
+def about_keys_with(lake: Lake, source: str, columns: Sequence[str], where: table_io.Where) -> Iterator[pa.Table]:
     """All claims about those keys that have a claim which meets ``where``, in pieces: a piece has all claims about its keys."""
-    table = table_io.open_table(locations.key_log(settings, source), settings.storage_options)
+    table = table_io.open_table(locations.key_log(lake, source), lake.storage_options)
     if table is None:
         return
     keys = _at_most(table, where, _RANGE_ROWS)
@@ -173,9 +173,9 @@ def about_keys_with(settings: Settings, source: str, columns: Sequence[str], whe
         yield typed(piece.select(list(columns)))
 
 
-def keys_at_most(settings: Settings, source: str, where: table_io.Where, count: int) -> pa.Array | None:
+def keys_at_most(lake: Lake, source: str, where: table_io.Where, count: int) -> pa.Array | None:
     """The keys of the claims that meet ``where``; None if there are more than ``count``."""
-    table = table_io.open_table(locations.key_log(settings, source), settings.storage_options)
+    table = table_io.open_table(locations.key_log(lake, source), lake.storage_options)
     return pa.array([], pa.string()) if table is None else _at_most(table, where, count)
 
 
@@ -188,15 +188,15 @@ def _at_most(table: DeltaTable, where: table_io.Where, count: int) -> pa.Array |
     return keys
 
 
-def days_of(settings: Settings, source: str, keys: pa.Array) -> set[date]:
+def days_of(lake: Lake, source: str, keys: pa.Array) -> set[date]:
     """Every event day on which one of the keys has ever had a record: where silver may hold a copy of it."""
-    log = about(settings, source, ["event_date"], keys)
+    log = about(lake, source, ["event_date"], keys)
     return set() if log is None else {day for day in pc.unique(log["event_date"]).to_pylist() if day is not None}
 
 
-def days_by_key(settings: Settings, source: str, keys: Collection[str]) -> dict[str, set[date]]:
+def days_by_key(lake: Lake, source: str, keys: Collection[str]) -> dict[str, set[date]]:
     """The event days of :func:`days_of` for each of a few keys."""
-    log = about(settings, source, ["record_key", "event_date"], keys)
+    log = about(lake, source, ["record_key", "event_date"], keys)
     result: dict[str, set[date]] = {key: set() for key in keys}
     places = [] if log is None else log.group_by(["record_key", "event_date"]).aggregate([]).to_pylist()
     for place in places:
@@ -205,26 +205,26 @@ def days_by_key(settings: Settings, source: str, keys: Collection[str]) -> dict[
     return result
 
 
-def arrival_days_of(settings: Settings, source: str, keys: Collection[str] | pa.Array) -> set[date]:
+def arrival_days_of(lake: Lake, source: str, keys: Collection[str] | pa.Array) -> set[date]:
     """The arrival days of all claims about ``keys``."""
-    log = about(settings, source, ["arrival_date"], keys)
+    log = about(lake, source, ["arrival_date"], keys)
     return set() if log is None else set(pc.unique(log["arrival_date"]).to_pylist())
 
 
-def arrival_days_with_rows_on(settings: Settings, source: str, days: Collection[date]) -> set[date]:
+def arrival_days_with_rows_on(lake: Lake, source: str, days: Collection[date]) -> set[date]:
     """The arrival days of all claims on ``days``."""
-    log = table_io.read(locations.key_log(settings, source), ["arrival_date"], {"event_date": days}, settings.storage_options)
+    log = table_io.read(locations.key_log(lake, source), ["arrival_date"], {"event_date": days}, lake.storage_options)
     return set() if log is None else set(pc.unique(log["arrival_date"]).to_pylist())
 
 
-def days(settings: Settings, source: str) -> set[date]:
+def days(lake: Lake, source: str) -> set[date]:
     """The event days of all claims."""
-    log = table_io.distinct(locations.key_log(settings, source), ["event_date"], None, settings.storage_options)
+    log = table_io.distinct(locations.key_log(lake, source), ["event_date"], None, lake.storage_options)
     return set() if log is None else {day for day in log["event_date"].to_pylist() if day is not None}
 
 
 def keys_and_days(
-    settings: Settings, source: str, ingestion_id: Collection[str], arrival_date: Collection[date]
+    lake: Lake, source: str, ingestion_id: Collection[str], arrival_date: Collection[date]
 ) -> tuple[pa.Array, set[date]]:
     """The keys about which the ingestions ``ingestion_id`` make claims, and the event days of these claims.
 
@@ -232,30 +232,30 @@ def keys_and_days(
     """
     where = {"ingestion_id": ingestion_id, "arrival_date": arrival_date}
     columns = ["record_key", "event_date"]
-    log = table_io.distinct(locations.key_log(settings, source), columns, where, settings.storage_options)
+    log = table_io.distinct(locations.key_log(lake, source), columns, where, lake.storage_options)
     if log is None:
         return pa.array([], pa.string()), set()
     return pc.unique(log["record_key"]), {day for day in pc.unique(log["event_date"]).to_pylist() if day is not None}
 
 
-def keys_of(settings: Settings, source: str, ingestion_ids: Collection[str]) -> pa.Array:
+def keys_of(lake: Lake, source: str, ingestion_ids: Collection[str]) -> pa.Array:
     """The keys about which the ingestions ``ingestion_ids`` make claims."""
     where = {"ingestion_id": sorted(ingestion_ids)}
-    log = table_io.read(locations.key_log(settings, source), ["record_key"], where, settings.storage_options)
+    log = table_io.read(locations.key_log(lake, source), ["record_key"], where, lake.storage_options)
     return pa.array([], pa.string()) if log is None else pc.unique(log["record_key"])
 
 
-def retired_arrival_days(settings: Settings, source: str, ingestion_ids: set[str]) -> set[date]:
+def retired_arrival_days(lake: Lake, source: str, ingestion_ids: set[str]) -> set[date]:
     """The arrival days of all claims about those keys of the ingestions that a record has retired.
 
     A retirement can revive an older row of its key or end a newer one, so that the rows of all these days may be needed. Most
     sources have no retirements.
     """
-    path = locations.key_log(settings, source)
-    retirements = table_io.read(path, ["record_key"], {"kind": ["retire"]}, settings.storage_options)
+    path = locations.key_log(lake, source)
+    retirements = table_io.read(path, ["record_key"], {"kind": ["retire"]}, lake.storage_options)
     if retirements is None or not len(retirements):
         return set()
-    log = about(settings, source, ["record_key", "ingestion_id", "arrival_date"], pc.unique(retirements["record_key"]))
+    log = about(lake, source, ["record_key", "ingestion_id", "arrival_date"], pc.unique(retirements["record_key"]))
     if log is None:
         return set()
     spoken_of = pc.unique(log.filter(pc.is_in(log["ingestion_id"], pa.array(sorted(ingestion_ids))))["record_key"])

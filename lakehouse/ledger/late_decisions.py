@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from datetime import date, datetime
 
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ids import RowId
-    from lakehouse.settings import Settings
 
 #: Among the inputs of a number: it counts every row, however late it came. No decision has this id.
 EVERY_ROW = f"{InputKind.LATE_DECISION.prefix}every_row"
@@ -51,30 +51,30 @@ class LateDecision:
         return self.ingestion_id, self.line_number
 
 
-def log(settings: Settings, source: str) -> LogTable[LateDecision]:
+def log(lake: Lake, source: str) -> LogTable[LateDecision]:
     """The table of a source."""
-    return LogTable(LateDecision, settings, locations.late_decisions(settings, source), journaled=True)
+    return LogTable(LateDecision, lake, locations.late_decisions(lake, source), journaled=True)
 
 
-def record(settings: Settings, source: str, decided: Sequence[LateDecision]) -> str:
+def record(lake: Lake, source: str, decided: Sequence[LateDecision]) -> str:
     """Append the decisions of one command, once.
 
     :returns: the id that they share.
     """
     text = "\n".join(sorted(f"{one.metric}|{one.row}|{one.number}|{one.counts}|{one.by!r}|{one.reason!r}" for one in decided))
     decision_id = InputKind.LATE_DECISION.id_of(text)
-    log(settings, source).append([replace(one, decision_id=decision_id) for one in decided], app_id=decision_id)
+    log(lake, source).append([replace(one, decision_id=decision_id) for one in decided], app_id=decision_id)
     return decision_id
 
 
-def of_metric(settings: Settings, source: str, metric: str) -> list[LateDecision]:
+def of_metric(lake: Lake, source: str, metric: str) -> list[LateDecision]:
     """Every decision about a metric, in the order in which they take effect."""
-    return sorted(log(settings, source).read({"metric": [metric]}), key=lambda one: (one.number, one.decided_at, one.decision_id))
+    return sorted(log(lake, source).read({"metric": [metric]}), key=lambda one: (one.number, one.decided_at, one.decision_id))
 
 
-def ids(settings: Settings, source: str, until: datetime | None = None) -> set[str]:
+def ids(lake: Lake, source: str, until: datetime | None = None) -> set[str]:
     """The ids of all decisions, or of those made by a time."""
-    rows = log(settings, source).select(["decision_id", "decided_at"]).to_pylist()
+    rows = log(lake, source).select(["decision_id", "decided_at"]).to_pylist()
     return {row["decision_id"] for row in rows if until is None or row["decided_at"] <= until}
 
 

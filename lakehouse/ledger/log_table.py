@@ -41,8 +41,8 @@ from lakehouse.ledger.journal import Journaled
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
-    from lakehouse.delta.table_cache import Answer
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
+    from lakehouse.lake.table_cache import Answer
 
 Row = TypeVar("Row")
 #: An integer that is stored in 32 bits.
@@ -72,21 +72,21 @@ class LogTable(Generic[Row]):
     def __init__(
         self,
         row: type[Row],
-        settings: Settings,
+        lake: Lake,
         path: str,
         *,
         partition_by: str | None = None,
         sort_keys: bool = True,
         journaled: bool = False,
     ) -> None:
-        self.path, self._options = path, settings.storage_options
+        self.path, self._options = path, lake.storage_options
         self._row, self._partition_by = row, partition_by
         self._encode_mapping = partial(json.dumps, default=str, sort_keys=sort_keys)
         self._columns = _columns_of(cast("Hashable", row), partition_by)
         self._journaled: Journaled | None = None
         if journaled:
             partitions = [partition_by] if partition_by else None
-            self._journaled = Journaled(path, locations.journal(settings), self.schema, settings.storage_options, partitions)
+            self._journaled = Journaled(path, locations.journal(lake), self.schema, lake.storage_options, partitions)
 
     @property
     def schema(self) -> pa.Schema:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
 
 _SHOWN = 3
 #: The number of files, recorded last, that are looked up in the key log.
@@ -34,13 +34,13 @@ class LostRowsError(LakehouseError):
     """Bronze lacks rows of files that were ingested. The message names the files, and how to read them again."""
 
 
-def lost_deliveries(settings: Settings, source: str) -> list[Ingestion]:
+def lost_deliveries(lake: Lake, source: str) -> list[Ingestion]:
     """The ingested files of which Bronze has no row, by arrival day and file.
 
     They are determined from the row counts in Bronze's log; only days with too few rows are read.
     """
-    known = [entry for entry in _ingested(settings, source) if entry.rows]
-    table = table_io.open_table(locations.bronze(settings, source), settings.storage_options) if known else None
+    known = [entry for entry in _ingested(lake, source) if entry.rows]
+    table = table_io.open_table(locations.bronze(lake, source), lake.storage_options) if known else None
     if table is None:
         return known
     lacking = Counter[date]()
@@ -53,13 +53,13 @@ def lost_deliveries(settings: Settings, source: str) -> list[Ingestion]:
     return _absent(table, [entry for entry in known if entry.arrival_date in days])
 
 
-def lost_claims(settings: Settings, source: str) -> list[Ingestion]:
+def lost_claims(lake: Lake, source: str) -> list[Ingestion]:
     """The ingested files with well-formed rows of which the key log has no claim.
 
     Only the files recorded last are checked first: a log that has lost commits has lost its newest ones.
     """
-    known = [entry for entry in _ingested(settings, source) if entry.rows > entry.malformed]
-    table = table_io.open_table(locations.key_log(settings, source), settings.storage_options) if known else None
+    known = [entry for entry in _ingested(lake, source) if entry.rows > entry.malformed]
+    table = table_io.open_table(locations.key_log(lake, source), lake.storage_options) if known else None
     if table is None:
         return known
     newest = sorted(known, key=lambda entry: (entry.recorded_at, entry.arrival_date))[-_LOOKED_AT:]
@@ -67,8 +67,8 @@ def lost_claims(settings: Settings, source: str) -> list[Ingestion]:
     return _absent(table, known) if _absent(table, unmarked) else []
 
 
-def _ingested(settings: Settings, source: str) -> list[Ingestion]:
-    return list(ingestions.ingested(ingestions.all_of(settings, source)).values())
+def _ingested(lake: Lake, source: str) -> list[Ingestion]:
+    return list(ingestions.ingested(ingestions.all_of(lake, source)).values())
 
 
 def _absent(table: DeltaTable, entries: list[Ingestion]) -> list[Ingestion]:
@@ -80,14 +80,14 @@ def _absent(table: DeltaTable, entries: list[Ingestion]) -> list[Ingestion]:
     return [entry for entry in entries if entry.ingestion_id not in present]
 
 
-def require_none(settings: Settings, source: str) -> None:
+def require_none(lake: Lake, source: str) -> None:
     """Refuse to compute silver from a Bronze or a key log that lacks rows.
 
     :raises LostRowsError: with the files.
     """
-    if lost := lost_deliveries(settings, source):
+    if lost := lost_deliveries(lake, source):
         raise refused(f"bronze/{source}", lost, f"materialize bronze/{source}: they are read again from landing")
-    if lost := lost_claims(settings, source):
+    if lost := lost_claims(lake, source):
         raise refused(f"the key log of {source}", lost, f"materialize bronze/{source}: it is derived again")
 
 

@@ -19,7 +19,7 @@ from lakehouse.ledger.log_table import LogTable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: Columns that a commit records under the same name; the second group as JSON objects.
 _TEXTS = (
@@ -62,57 +62,57 @@ class Publication:
     code_commit: str | None = field(default=None, kw_only=True)
 
 
-def log(settings: Settings) -> LogTable[Publication]:
+def log(lake: Lake) -> LogTable[Publication]:
     """The table."""
-    return LogTable(Publication, settings, locations.publications(settings), partition_by="series")
+    return LogTable(Publication, lake, locations.publications(lake), partition_by="series")
 
 
-def copied_version(settings: Settings, series: str) -> int:
+def copied_version(lake: Lake, series: str) -> int:
     """The version of a gold table up to which its commits are copied; -1 for none."""
-    table = table_io.open_table(locations.publications(settings), settings.storage_options)
+    table = table_io.open_table(locations.publications(lake), lake.storage_options)
     version = None if table is None else table.transaction_version(_follower(series))
     return -1 if version is None else version
 
 
-def follow(settings: Settings, series: str, gold: str) -> int:
+def follow(lake: Lake, series: str, gold: str) -> int:
     """Write a row for each commit of a gold table that has none yet.
 
     :param gold: the table's address.
     :returns: the number of rows written.
     """
-    table = log(settings)
+    table = log(lake)
 
     def row_of(commit: dict[str, Any], why: dict[str, Any]) -> dict[str, Any] | None:
         return table.to_row(_publication(series, commit, why)) if "published" in why else None
 
-    return commit_log.copy_from_log(settings, gold, table.path, _follower(series), table.schema, row_of)
+    return commit_log.copy_from_log(lake, gold, table.path, _follower(series), table.schema, row_of)
 
 
 def _follower(series: str) -> str:
     return f"publications:{series}"
 
 
-def of(settings: Settings, series: str) -> list[Publication]:
+def of(lake: Lake, series: str) -> list[Publication]:
     """Every publication of a series, oldest first."""
-    return _read(settings, {"series": [series]})
+    return _read(lake, {"series": [series]})
 
 
-def after(settings: Settings, series: str, gold_version: int) -> list[Publication]:
+def after(lake: Lake, series: str, gold_version: int) -> list[Publication]:
     """The publications of a series after a version of its table, oldest first."""
     of_series = {"series": [series]}
-    recorded = log(settings).select(["gold_version"], of_series)["gold_version"]
+    recorded = log(lake).select(["gold_version"], of_series)["gold_version"]
     newer = recorded.filter(pc.greater(recorded, gold_version)).to_pylist()
-    return _read(settings, {**of_series, "gold_version": newer}) if newer else []
+    return _read(lake, {**of_series, "gold_version": newer}) if newer else []
 
 
-def find(settings: Settings, series: str, publication_id: str) -> Publication | None:
+def find(lake: Lake, series: str, publication_id: str) -> Publication | None:
     """One publication of a series; None if it has not been copied (yet)."""
-    found = _read(settings, {"series": [series], "publication_id": [publication_id]})
+    found = _read(lake, {"series": [series], "publication_id": [publication_id]})
     return found[0] if found else None
 
 
-def _read(settings: Settings, where: table_io.Where) -> list[Publication]:
-    return sorted(log(settings).read(where), key=lambda entry: entry.gold_version)
+def _read(lake: Lake, where: table_io.Where) -> list[Publication]:
+    return sorted(log(lake).read(where), key=lambda entry: entry.gold_version)
 
 
 def _publication(series: str, commit: Mapping[str, Any], why: Mapping[str, Any]) -> Publication:

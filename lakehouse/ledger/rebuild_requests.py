@@ -15,7 +15,7 @@ from lakehouse.ledger.log_table import LogTable
 if TYPE_CHECKING:
     from datetime import date, datetime
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 BUG_REPLAY, BACKFILL, REPARSE = "bug_replay", "backfill", "reparse"
 #: The operations that correct how rows were read or judged; numbers are published again for the reason ``bug_replay``.
@@ -60,12 +60,12 @@ class RebuildRequest:
         return BUG_REPLAY if self.operation in REPLAYS else self.operation
 
 
-def log(settings: Settings) -> LogTable[RebuildRequest]:
+def log(lake: Lake) -> LogTable[RebuildRequest]:
     """The table."""
-    return LogTable(RebuildRequest, settings, locations.rebuild_requests(settings), partition_by="source", journaled=True)
+    return LogTable(RebuildRequest, lake, locations.rebuild_requests(lake), partition_by="source", journaled=True)
 
 
-def record(settings: Settings, entry: RebuildRequest, operation_id: str | None = None) -> str:
+def record(lake: Lake, entry: RebuildRequest, operation_id: str | None = None) -> str:
     """Append a request, once.
 
     :param operation_id: its id, if it already has one, like a reading.
@@ -74,16 +74,16 @@ def record(settings: Settings, entry: RebuildRequest, operation_id: str | None =
     if operation_id is None:
         text = f"{entry.source}{entry.identity}{entry.recorded_at.isoformat()}{entry.attempt}"
         operation_id = InputKind.REBUILD_REQUEST.id_of(text)
-    log(settings).append([replace(entry, operation_id=operation_id)], app_id=operation_id)
+    log(lake).append([replace(entry, operation_id=operation_id)], app_id=operation_id)
     return operation_id
 
 
-def all_of(settings: Settings, source: str) -> list[RebuildRequest]:
+def all_of(lake: Lake, source: str) -> list[RebuildRequest]:
     """Every request about a source, oldest first."""
-    entries = log(settings).read({"source": [source]})
+    entries = log(lake).read({"source": [source]})
     return sorted(entries, key=lambda entry: (entry.recorded_at, entry.operation_id))
 
 
-def touched(settings: Settings, source: str) -> dict[str, set[date]]:
+def touched(lake: Lake, source: str) -> dict[str, set[date]]:
     """The event days that each operation rebuilds, by operation id."""
-    return {entry.operation_id: set(entry.touched_days) for entry in all_of(settings, source)}
+    return {entry.operation_id: set(entry.touched_days) for entry in all_of(lake, source)}

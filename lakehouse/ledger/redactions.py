@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import date, datetime
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @dataclass(frozen=True)
@@ -37,31 +37,31 @@ class Redaction:
     touched_days: list[date] = field(default_factory=list, kw_only=True)
 
 
-def log(settings: Settings, source: str) -> LogTable[Redaction]:
+def log(lake: Lake, source: str) -> LogTable[Redaction]:
     """The table of a source."""
-    return LogTable(Redaction, settings, locations.redactions(settings, source), journaled=True)
+    return LogTable(Redaction, lake, locations.redactions(lake, source), journaled=True)
 
 
-def record(settings: Settings, source: str, entry: Redaction) -> str:
+def record(lake: Lake, source: str, entry: Redaction) -> str:
     """Append a redaction; the same fields of the same key for the same reason are written once.
 
     :returns: its id.
     """
     text = f"{entry.record_key}\n{sorted(entry.fields)}\n{entry.by}\n{entry.reason}"
     redaction_id = InputKind.REDACTION.id_of(text)
-    log(settings, source).append([replace(entry, redaction_id=redaction_id)], app_id=redaction_id)
+    log(lake, source).append([replace(entry, redaction_id=redaction_id)], app_id=redaction_id)
     return redaction_id
 
 
-def all_of(settings: Settings, source: str) -> list[Redaction]:
+def all_of(lake: Lake, source: str) -> list[Redaction]:
     """Every redaction, oldest first."""
-    return sorted(log(settings, source).read(), key=lambda entry: (entry.redacted_at, entry.redaction_id))
+    return sorted(log(lake, source).read(), key=lambda entry: (entry.redacted_at, entry.redaction_id))
 
 
-def keys_by_field(settings: Settings, source: str) -> dict[str, set[str]]:
+def keys_by_field(lake: Lake, source: str) -> dict[str, set[str]]:
     """By redacted field, the keys for which it is empty."""
     found: dict[str, set[str]] = defaultdict(set)
-    for entry in all_of(settings, source):
+    for entry in all_of(lake, source):
         for name in entry.fields:
             found[name].add(entry.record_key)
     return dict(found)
@@ -84,6 +84,6 @@ def applied(rows: pa.Table, keys_by_field: Mapping[str, Collection[str]]) -> pa.
     return rows
 
 
-def touched(settings: Settings, source: str) -> dict[str, set[date]]:
+def touched(lake: Lake, source: str) -> dict[str, set[date]]:
     """The event days that each redaction may change, by redaction id."""
-    return {entry.redaction_id: set(entry.touched_days) for entry in all_of(settings, source)}
+    return {entry.redaction_id: set(entry.touched_days) for entry in all_of(lake, source)}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import date, datetime
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @dataclass(frozen=True)
@@ -47,19 +47,19 @@ class Restatement:
     further_commits: Mapping[str, str] = field(default_factory=dict)
 
 
-def log(settings: Settings) -> LogTable[Restatement]:
+def log(lake: Lake) -> LogTable[Restatement]:
     """The table."""
-    return LogTable(Restatement, settings, locations.restatements(settings), partition_by="metric")
+    return LogTable(Restatement, lake, locations.restatements(lake), partition_by="metric")
 
 
-def record(settings: Settings, *entries: Restatement) -> None:
+def record(lake: Lake, *entries: Restatement) -> None:
     """Append one run: one row, or for a derived metric one row for each table that it follows."""
-    log(settings).append([replace(entry, days=sorted(entry.days)) for entry in entries])
+    log(lake).append([replace(entry, days=sorted(entry.days)) for entry in entries])
 
 
-def of(settings: Settings, metric: str) -> list[Restatement]:
+def of(lake: Lake, metric: str) -> list[Restatement]:
     """All runs of a metric, oldest first."""
-    return sorted(log(settings).read({"metric": [metric]}), key=lambda entry: (entry.as_of, entry.gold_version))
+    return sorted(log(lake).read({"metric": [metric]}), key=lambda entry: (entry.as_of, entry.gold_version))
 
 
 def since_following(entries: Sequence[Restatement], table: str | None) -> list[Restatement]:
@@ -72,15 +72,15 @@ def since_following(entries: Sequence[Restatement], table: str | None) -> list[R
     return list(entries[max(others, default=-1) + 1 :])
 
 
-def followed_version(settings: Settings, metric: str, table: str | None = None) -> int:
+def followed_version(lake: Lake, metric: str, table: str | None = None) -> int:
     """The version of ``table`` that a metric has followed; -1 if it has followed none, or another table since."""
-    return max((entry.followed_version for entry in since_following(of(settings, metric), table)), default=-1)
+    return max((entry.followed_version for entry in since_following(of(lake, metric), table)), default=-1)
 
 
-def followed_versions(settings: Settings) -> dict[str, tuple[int, int]]:
+def followed_versions(lake: Lake) -> dict[str, tuple[int, int]]:
     """The number of runs of each metric, and the greatest version that it has followed: unchanged until another run is
     recorded.
     """
-    rows = log(settings).select(["metric", "silver_version"])
+    rows = log(lake).select(["metric", "silver_version"])
     newest = rows.group_by("metric").aggregate([([], "count_all"), ("silver_version", "max")])
     return {row["metric"]: (row["count_all"], row["silver_version_max"]) for row in newest.to_pylist()}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: The columns of Bronze that are counted.
 COLUMNS = ("ingestion_id", "arrival_date", "line_number", "event_date", "malformed_reason")
@@ -48,9 +48,9 @@ class UnreadRows:
     recorded_at: datetime
 
 
-def log(settings: Settings) -> LogTable[UnreadRows]:
+def log(lake: Lake) -> LogTable[UnreadRows]:
     """The table."""
-    return LogTable(UnreadRows, settings, locations.unread_rows(settings), partition_by="source")
+    return LogTable(UnreadRows, lake, locations.unread_rows(lake), partition_by="source")
 
 
 def count(source: str, pieces: Iterable[pa.Table], recorded_at: datetime) -> list[UnreadRows]:
@@ -87,24 +87,24 @@ def count(source: str, pieces: Iterable[pa.Table], recorded_at: datetime) -> lis
     ]
 
 
-def record(settings: Settings, entries: Collection[UnreadRows]) -> None:
+def record(lake: Lake, entries: Collection[UnreadRows]) -> None:
     """Append the entries of one source, except those of a file that the table already has after the same reading."""
     if entries:
         where = {"source": [next(iter(entries)).source], "ingestion_id": [entry.ingestion_id for entry in entries]}
-        log(settings).append_missing(entries, lambda entry: f"unread:{entry.reading}:{entry.ingestion_id}", where)
+        log(lake).append_missing(entries, lambda entry: f"unread:{entry.reading}:{entry.ingestion_id}", where)
 
 
-def newest(settings: Settings, source: str) -> dict[str, UnreadRows]:
+def newest(lake: Lake, source: str) -> dict[str, UnreadRows]:
     """The unread rows of each ingestion at present; ingestions of earlier releases have no entry."""
-    entries = log(settings).read({"source": [source]})
+    entries = log(lake).read({"source": [source]})
     return {entry.ingestion_id: entry for entry in sorted(entries, key=lambda entry: entry.reading)}
 
 
-def first_reason(settings: Settings, source: str, ingestion_ids: Collection[str]) -> str | None:
+def first_reason(lake: Lake, source: str, ingestion_ids: Collection[str]) -> str | None:
     """Why the first malformed row of ``ingestion_ids`` is malformed; None if there is none, or an earlier release
     ingested them.
     """
     if not ingestion_ids:
         return None
-    known = newest(settings, source)
+    known = newest(lake, source)
     return next((known[name].reason for name in ingestion_ids if name in known and known[name].reason), None)

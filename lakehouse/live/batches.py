@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyarrow import fs
 
+    from lakehouse.lake import Lake
     from lakehouse.live.checkpoint import BronzeOffset
-    from lakehouse.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -50,25 +50,25 @@ class LiveBatch:
     recorded_at: datetime
 
 
-def log(settings: Settings) -> LogTable[LiveBatch]:
+def log(lake: Lake) -> LogTable[LiveBatch]:
     """The table."""
-    return LogTable(LiveBatch, settings, locations.live_batches(settings), partition_by="metric")
+    return LogTable(LiveBatch, lake, locations.live_batches(lake), partition_by="metric")
 
 
-def record(settings: Settings, entries: Sequence[LiveBatch]) -> None:
+def record(lake: Lake, entries: Sequence[LiveBatch]) -> None:
     """Append the entries of one batch, once."""
     if entries:
         newest = entries[0]
-        log(settings).append(entries, app_id=f"live:{newest.query}", app_version=newest.batch + 1)
+        log(lake).append(entries, app_id=f"live:{newest.query}", app_version=newest.batch + 1)
 
 
-def newest(settings: Settings, metric: str) -> LiveBatch | None:
+def newest(lake: Lake, metric: str) -> LiveBatch | None:
     """An entry of the newest recorded batch of a metric; None if no stream has read anything."""
-    rows = log(settings).select(None, {"metric": [metric]})
+    rows = log(lake).select(None, {"metric": [metric]})
     if not len(rows):
         return None
     last = pc.select_k_unstable(rows, 1, [("recorded_at", "descending"), ("batch", "descending")])
-    return next(iter(log(settings).entries(rows.take(last))), None)
+    return next(iter(log(lake).entries(rows.take(last))), None)
 
 
 _ID = "ingestion_id"

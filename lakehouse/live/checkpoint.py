@@ -23,7 +23,7 @@ from lakehouse.live import batches
 if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 #: Increased with each change of the rows that the stream counts, so that older checkpoints are not continued.
@@ -102,34 +102,34 @@ def definition(metric: MetricContract, contract: SourceContract) -> dict[str, An
     }
 
 
-def folder_of(settings: Settings, metric: MetricContract, contract: SourceContract) -> Path:
+def folder_of(lake: Lake, metric: MetricContract, contract: SourceContract) -> Path:
     """The folder of the checkpoint of a metric's definition.
 
     :raises LiveCheckpointError: if the lake is in an object store.
     """
     text = json.dumps(definition(metric, contract), sort_keys=True)
-    return of_metric(settings, metric) / hashlib.sha256(text.encode()).hexdigest()[:16]
+    return of_metric(lake, metric) / hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def of_metric(settings: Settings, metric: MetricContract) -> Path:
+def of_metric(lake: Lake, metric: MetricContract) -> Path:
     """The folder of all checkpoints of a metric.
 
     :raises LiveCheckpointError: if the lake is in an object store.
     """
-    address = locations.live_checkpoints(settings, metric.name)
+    address = locations.live_checkpoints(lake, metric.name)
     if "://" in address:
         msg = f"{address}: a checkpoint needs a file system with atomic renames; the speed layer runs on a lake in a folder"
         raise LiveCheckpointError(msg)
     return Path(address)
 
 
-def opened(settings: Settings, metric: MetricContract, contract: SourceContract, starts_at: int) -> LiveQuery:
+def opened(lake: Lake, metric: MetricContract, contract: SourceContract, starts_at: int) -> LiveQuery:
     """The checkpoint to continue, or a new one if the metric has never been live.
 
     :param starts_at: the version of Bronze with which a new checkpoint begins.
     :raises LiveCheckpointError: if the live numbers come from a checkpoint that is gone, damaged, or of another definition.
     """
-    folder, newest = folder_of(settings, metric, contract), batches.newest(settings, metric.name)
+    folder, newest = folder_of(lake, metric, contract), batches.newest(lake, metric.name)
     query = _read(folder)
     again = f"run 'lakehouse live rebuild {metric.name}', which computes the live numbers from Bronze again"
     if query is None and newest is not None:
@@ -157,9 +157,9 @@ def created(folder: Path, starts_at: int) -> LiveQuery:
     return query
 
 
-def remove(settings: Settings, metric: MetricContract) -> None:
+def remove(lake: Lake, metric: MetricContract) -> None:
     """Remove all checkpoints of a metric; its stream must not run."""
-    folder = of_metric(settings, metric)
+    folder = of_metric(lake, metric)
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.is_dir():
             shutil.rmtree(path)

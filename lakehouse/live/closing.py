@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.live.causes import Reconciled
-    from lakehouse.settings import Settings
 
 
 LIVE_EQUALS_BOOKS = "live_equals_books"
@@ -37,7 +37,7 @@ def check_names(metric: MetricContract) -> dict[str, str]:
     return {LIVE_EQUALS_BOOKS: text} if metric.live else {}
 
 
-def due(settings: Settings, metric: MetricContract, days: Collection[date]) -> list[date]:
+def due(lake: Lake, metric: MetricContract, days: Collection[date]) -> list[date]:
     """Those of ``days`` that are published, past the state live, and not reconciled at their newest revision.
 
     Days for which the stream has never had a number are not among them.
@@ -46,13 +46,13 @@ def due(settings: Settings, metric: MetricContract, days: Collection[date]) -> l
         return []
     series = Series(metric)
     where = {series.by: days, "is_latest": [True]}
-    rows = table_io.read(locations.gold(settings, series), [series.by, "revision", "state"], where, settings.storage_options)
+    rows = table_io.read(locations.gold(lake, series), [series.by, "revision", "state"], where, lake.storage_options)
     if rows is None:
         return []
     published = rows.group_by([series.by, "revision", "state"]).aggregate([]).to_pylist()
     revisions = {row[series.by]: row["revision"] for row in published if row["state"] != State.LIVE.value}
-    streamed = published_table.partitions(settings, locations.live(settings, metric.name), "event_date")
-    reconciled = {day: reconciliation_log.newest(settings, metric.name, day) for day in revisions}
+    streamed = published_table.partitions(lake, locations.live(lake, metric.name), "event_date")
+    reconciled = {day: reconciliation_log.newest(lake, metric.name, day) for day in revisions}
     return [
         day
         for day, revision in sorted(revisions.items())
@@ -62,37 +62,35 @@ def due(settings: Settings, metric: MetricContract, days: Collection[date]) -> l
 
 def reconcile_due(
     session: Callable[[], SparkSession],
-    settings: Settings,
+    lake: Lake,
     metric: MetricContract,
     contract: SourceContract,
     days: Collection[date],
 ) -> list[CheckResult]:
     """Reconcile those of ``days`` that are due, and remove live numbers that are reconciled and past their time."""
-    outcomes = [_reconciled(session, settings, metric, contract, day) for day in due(settings, metric, days)]
-    expire(settings, metric)
+    outcomes = [_reconciled(session, lake, metric, contract, day) for day in due(lake, metric, days)]
+    expire(lake, metric)
     return outcomes
 
 
 def check_reconciled(
     session: Callable[[], SparkSession],
-    settings: Settings,
+    lake: Lake,
     metric: MetricContract,
     contract: SourceContract,
     days: Collection[date],
 ) -> list[CheckResult]:
     """The check of those ``days`` that have been reconciled, or are due, in their present state."""
-    wanted = sorted(
-        {*due(settings, metric, days), *(day for day in days if reconciliation_log.newest(settings, metric.name, day))}
-    )
-    return [_reconciled(session, settings, metric, contract, day) for day in wanted]
+    wanted = sorted({*due(lake, metric, days), *(day for day in days if reconciliation_log.newest(lake, metric.name, day))})
+    return [_reconciled(session, lake, metric, contract, day) for day in wanted]
 
 
 def _reconciled(
-    session: Callable[[], SparkSession], settings: Settings, metric: MetricContract, contract: SourceContract, day: date
+    session: Callable[[], SparkSession], lake: Lake, metric: MetricContract, contract: SourceContract, day: date
 ) -> CheckResult:
     """The check of a day; a day whose rows cannot be computed fails the check and does not stop other days."""
     try:
-        return checked(day, reconcile(session, settings, metric, contract, day).entries)
+        return checked(day, reconcile(session, lake, metric, contract, day).entries)
     except Exception as problem:
         if not isolation.is_of_a_value(problem):
             raise
@@ -119,17 +117,17 @@ def checked(day: date, entries: Sequence[Reconciled]) -> CheckResult:
     return CheckResult(LIVE_EQUALS_BOOKS, day, not (beyond or unexplained), numbers, explanation, warns=True)
 
 
-def expire(settings: Settings, metric: MetricContract) -> int:
+def expire(lake: Lake, metric: MetricContract) -> int:
     """Remove the live numbers of closed windows that are reconciled and past their time; returns their number."""
     if metric.live is None:
         return 0
-    newest = batches.newest(settings, metric.name)
+    newest = batches.newest(lake, metric.name)
     if newest is None or newest.watermark is None:
         return 0
-    ended_by = min(settings.clock() - metric.live.keep, newest.watermark)
-    known = published_table.partitions(settings, locations.live(settings, metric.name), "event_date")
+    ended_by = min(lake.now() - metric.live.keep, newest.watermark)
+    known = published_table.partitions(lake, locations.live(lake, metric.name), "event_date")
     old = [day for day in known if day <= ended_by.date()]
-    return table.expire(settings, metric, [day for day in old if reconciliation_log.newest(settings, metric.name, day)], ended_by)
+    return table.expire(lake, metric, [day for day in old if reconciliation_log.newest(lake, metric.name, day)], ended_by)
 
 
 def _share(entry: Reconciled) -> Decimal:

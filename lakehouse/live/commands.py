@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import MetricContract
+    from lakehouse.lake import Lake
     from lakehouse.live.causes import Reconciled
     from lakehouse.live.status import StreamStatus
     from lakehouse.live.window_state import WindowState
-    from lakehouse.settings import Settings
 
 
 app = typer.Typer(help="Live numbers: those of streams, within seconds, apart from published numbers.", no_args_is_help=True)
@@ -41,13 +41,13 @@ def start(
     drain: Annotated[bool, typer.Option("--drain", help="End when all that Bronze holds now is read.")] = False,  # noqa: FBT002
 ) -> None:
     """Run a metric's stream until it is stopped by 'lakehouse live stop', Ctrl+C or SIGTERM."""
-    settings, contract, source = live_metric_named(metric)
+    lake, contract, source = live_metric_named(metric)
     from lakehouse.live import run  # noqa: PLC0415 (Spark loads in a second)
 
     stopping = threading.Event()
 
     def session() -> SparkSession:
-        started = _session(settings)
+        started = _session(lake)
         for name in (signal.SIGINT, signal.SIGTERM):  # PySpark installs its own handler
             signal.signal(name, lambda *_: stopping.set())
         return started
@@ -55,10 +55,10 @@ def start(
     out.print(
         f"live/{contract.name} follows bronze/{source.dataset}; stop it with 'lakehouse live stop {metric}'.", soft_wrap=True
     )
-    last = run.run(session, settings, contract, source, ends=drain, is_stopped=stopping.is_set)
+    last = run.run(session, lake, contract, source, ends=drain, is_stopped=stopping.is_set)
     out.print(f"Stopped after batch {last.batch}.")
     if drain and contract.live and contract.live.managed:
-        _leave_alone(settings, contract.name)
+        _leave_alone(lake, contract.name)
 
 
 @app.command()
@@ -70,10 +70,10 @@ def status(
     from lakehouse.live import status as live_status  # noqa: PLC0415
     from lakehouse.live import window_state  # noqa: PLC0415
 
-    settings, catalog = deployment()
+    lake, catalog = deployment()
     live = [live_metric_named(metric)[1]] if metric else [each for each in catalog.metrics.values() if each.live]
-    known = [(each.name, live_status.of(settings, each.name)) for each in live]
-    states = {each.name: window_state.of(settings, each, now) for each, (_, now) in zip(live, known) if now}
+    known = [(each.name, live_status.of(lake, each.name)) for each in live]
+    states = {each.name: window_state.of(lake, each, now) for each, (_, now) in zip(live, known) if now}
     if as_json:
         for name, each in known:
             fields = asdict(each) | {"window_state": asdict(states[name])} if each else {"metric": name, "state": "never run"}
@@ -104,15 +104,15 @@ def stop(metric: Metric, wait: Annotated[int, typer.Option(help="Seconds to wait
     """Stop a metric's stream after its current batch."""
     from lakehouse.live import status as live_status  # noqa: PLC0415
 
-    settings, contract, _ = live_metric_named(metric)
-    if not live_status.is_running(settings, contract.name):
+    lake, contract, _ = live_metric_named(metric)
+    if not live_status.is_running(lake, contract.name):
         out.print(f"The stream of {metric} is not running here.")
         if contract.live and contract.live.managed:
-            _leave_alone(settings, contract.name)
+            _leave_alone(lake, contract.name)
         return
-    live_status.ask_to_stop(settings, contract.name)
+    live_status.ask_to_stop(lake, contract.name)
     for _ in range(wait * 10):
-        if not live_status.is_running(settings, contract.name):
+        if not live_status.is_running(lake, contract.name):
             out.print(f"The stream of {metric} has stopped.")
             return
         time.sleep(0.1)
@@ -122,28 +122,28 @@ def stop(metric: Metric, wait: Annotated[int, typer.Option(help="Seconds to wait
 @app.command()
 def rebuild(metric: Metric) -> None:
     """Recompute the live numbers of a metric from Bronze, with a new checkpoint."""
-    settings, contract, source = live_metric_named(metric)
+    lake, contract, source = live_metric_named(metric)
     from lakehouse.live import run  # noqa: PLC0415 (Spark loads in a second)
 
-    last = run.rebuild(lambda: _session(settings), settings, contract, source)
+    last = run.rebuild(lambda: _session(lake), lake, contract, source)
     out.print(f"live/{contract.name} was computed again in {last.batch + 1} batches.")
 
 
-def _leave_alone(settings: Settings, metric: str) -> None:
+def _leave_alone(lake: Lake, metric: str) -> None:
     """Prevent Dagster from starting a stream that is not running."""
     from lakehouse.live import status as live_status  # noqa: PLC0415
 
-    live_status.ask_to_stop(settings, metric)
+    live_status.ask_to_stop(lake, metric)
     out.print(
         f"Dagster does not start it until somebody runs the job live_{metric} or 'lakehouse live start {metric}'.", soft_wrap=True
     )
 
 
-def _session(settings: Settings) -> SparkSession:
+def _session(lake: Lake) -> SparkSession:
     """A session in this process, because this process writes the batches; a Connect server would write them in its own."""
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
 
-    if settings.spark_remote is not None:
+    if lake.settings.spark_remote is not None:
         errors.print(
             "The stream runs in a Spark of its own, not in the Connect server of LAKEHOUSE_SPARK_REMOTE; unset it.", style="red"
         )
@@ -191,14 +191,14 @@ def reconcile(
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Compare the live numbers of a day with published numbers, window by window and measure by measure, with the causes."""
-    settings, contract, source = live_metric_named(metric)
+    lake, contract, source = live_metric_named(metric)
     from lakehouse.calendar.days import business_day_of  # noqa: PLC0415
     from lakehouse.live import reconcile as reconciliation  # noqa: PLC0415 (Spark loads in a second)
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
 
-    yesterday = business_day_of(settings.clock(), ZoneInfo(source.clocks.timezone)) - timedelta(days=1)
+    yesterday = business_day_of(lake.now(), ZoneInfo(source.clocks.timezone)) - timedelta(days=1)
     about = day.date() if day else yesterday
-    done = reconciliation.reconcile(lambda: LakeSpark().spark_session, settings, contract, source, about)
+    done = reconciliation.reconcile(lambda: LakeSpark().spark_session, lake, contract, source, about)
     shown = [entry for entry in done.entries if all_windows or entry.gap or entry.causes]
     if as_json:
         out.print(json.dumps([asdict(entry) for entry in shown], default=str), soft_wrap=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.comparison import Comparison
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 LIVE = NumberLayer.LIVE.value
 
@@ -55,7 +55,7 @@ class ComparedNumber:
 
 
 def compared(
-    settings: Settings,
+    lake: Lake,
     series: Series,
     period: Period,
     window: datetime | None,
@@ -70,8 +70,8 @@ def compared(
     :raises UnknownVersionError: for a version that does not exist.
     :raises MissingLiveNumberError: if the number of the stream is requested and does not exist.
     """
-    first = _side(settings, series, period, window, known, names[0])
-    second = _side(settings, series, period, window, known, names[1])
+    first = _side(lake, series, period, window, known, names[0])
+    second = _side(lake, series, period, window, known, names[1])
     of_window = known if window is None else window_history.versions_of(known, window)
     start = period.start
     comparison = history.comparison(
@@ -79,14 +79,14 @@ def compared(
         {start: first.version},
         {start: second.version},
         (first.version.name, second.version.name),
-        settings.clock(),
+        lake.now(),
         known={start: of_window},
     )
     return ComparedNumber((first, second), comparison)
 
 
 def _side(
-    settings: Settings,
+    lake: Lake,
     series: Series,
     period: Period,
     window: datetime | None,
@@ -94,7 +94,7 @@ def _side(
     wanted: str | None,
 ) -> ComparedSide:
     if wanted == LIVE:
-        return ComparedSide(LIVE, _live(settings, series, period, window), None)
+        return ComparedSide(LIVE, _live(lake, series, period, window), None)
     text = wanted or SelectBy.FINAL.value
     chosen = history.selected(series, period, known, version_selector.parse(text), window)
     if wanted is None and chosen.adjustments:
@@ -102,7 +102,7 @@ def _side(
     return ComparedSide(text, chosen.version, chosen.note)
 
 
-def _live(settings: Settings, series: Series, period: Period, window: datetime | None) -> PublishedVersion:
+def _live(lake: Lake, series: Series, period: Period, window: datetime | None) -> PublishedVersion:
     """The number of the stream as one side.
 
     :raises MissingLiveNumberError: if it does not exist.
@@ -114,7 +114,7 @@ def _live(settings: Settings, series: Series, period: Period, window: datetime |
     if period.kind is not Kind.DAY:
         msg = f"live numbers are numbers of days and of their windows, and not of a {period.kind.value}"
         raise MissingLiveNumberError(msg)
-    rows = table.live_rows(settings, metric, [period.start])
+    rows = table.live_rows(lake, metric, [period.start])
     if not rows:
         msg = (
             f"the stream of {metric.name} has no number of {period.name}: it has not read that day, or the day is closed and its "

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.dispositions.winners import Numbers
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _TIME = pa.timestamp("us", "UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -67,35 +67,35 @@ class DroppedRows(NamedTuple):
         return len(self.rows) / self.read if self.read else 0.0
 
 
-def newest_arrival(settings: Settings, metric: MetricContract) -> date | None:
+def newest_arrival(lake: Lake, metric: MetricContract) -> date | None:
     """The newest arrival day of which the present stream of a metric has read rows."""
-    newest = live_batches.newest(settings, metric.name)
+    newest = live_batches.newest(lake, metric.name)
     if newest is None:
         return None
     where = {"metric": [metric.name], "query": [newest.query]}
-    read = set(live_batches.log(settings).select(["ingestion_id"], where)["ingestion_id"].unique().to_pylist())
-    entries = ingestions.all_of(settings, metric.source)
+    read = set(live_batches.log(lake).select(["ingestion_id"], where)["ingestion_id"].unique().to_pylist())
+    entries = ingestions.all_of(lake, metric.source)
     return max((entry.arrival_date for entry in entries if entry.ingestion_id in read), default=None)
 
 
 def dropped(
-    settings: Settings, metric: MetricContract, contract: SourceContract, day: date | None = None, arrival: date | None = None
+    lake: Lake, metric: MetricContract, contract: SourceContract, day: date | None = None, arrival: date | None = None
 ) -> DroppedRows:
     """The rows that the present stream of a metric has dropped in one of their windows, in the order of their arrival.
 
     :param day: only rows of this event day; ``arrival`` restricts to this arrival day.
     """
-    newest = live_batches.newest(settings, metric.name)
+    newest = live_batches.newest(lake, metric.name)
     if newest is None:
         return DroppedRows(0, SCHEMA.empty_table())
-    batches = live_batches.log(settings).select(None, {"metric": [metric.name]})
+    batches = live_batches.log(lake).select(None, {"metric": [metric.name]})
     batches = batches.filter(pc.equal(batches["query"], newest.query))
     ids = pc.unique(batches["ingestion_id"])
     where: table_io.Where = {"ingestion_id": ids} | ({"event_date": [day]} if day else {})
     where = {**where, "arrival_date": [arrival]} if arrival else where
     columns = [*_READ, "change_op", "malformed_reason"]
     read, parts = 0, [SCHEMA.empty_table()]
-    for piece in table_io.pieces(locations.bronze(settings, contract.dataset), columns, where, settings.storage_options):
+    for piece in table_io.pieces(locations.bronze(lake, contract.dataset), columns, where, lake.storage_options):
         counted = pc.and_(pc.equal(piece["change_op"], "insert"), pc.is_null(piece["malformed_reason"]))
         counted = pc.and_(counted, pc.and_(pc.is_valid(piece["event_ts"]), pc.is_valid(piece["event_date"])))
         rows, watermarks = _with_batch(piece.filter(counted), batches, ids)

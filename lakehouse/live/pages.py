@@ -83,9 +83,9 @@ def _compared(cache: PublishedCache, metric: MetricContract, published: Publishe
     """Each number of a day in both layers, with the causes from the last reconciliation if its difference is still the same."""
     versions = published.numbers.periods.get(day)
     newest = versions.version(published.series, versions.summaries[-1]) if versions else None
-    live = {_group(metric, row): row for row in table.live_rows(cache.settings, metric, [day])}
+    live = {_group(metric, row): row for row in table.live_rows(cache.lake, metric, [day])}
     books = {_group(metric, row): row for row in newest.rows if row["row_count"]} if newest else {}
-    reconciled = {entry.cell: entry for entry in reconciliation_log.newest(cache.settings, metric.name, day)}
+    reconciled = {entry.cell: entry for entry in reconciliation_log.newest(cache.lake, metric.name, day)}
     measures = [*(measure.name for measure in metric.measures if measure.is_number), "row_count"]
     rows = []
     for group in sorted({**live, **books}, key=in_order):
@@ -101,7 +101,7 @@ def _compared(cache: PublishedCache, metric: MetricContract, published: Publishe
         "rows": rows[:_SHOWN],
         "more": len(rows) - len(rows[:_SHOWN]),
         "version": newest,
-        "stream": status.of(cache.settings, metric.name),
+        "stream": status.of(cache.lake, metric.name),
         "updated_at": max((row["updated_at"] for row in live.values()), default=None),
         "reconciled_at": next((entry.reconciled_at for entry in reconciled.values()), None),
         "drawn": drawn,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 #: By grain (the window first, if there is one) the values of measures.
@@ -53,17 +53,17 @@ class _LiveState(NamedTuple):
 
 
 def reconcile(
-    session: Callable[[], SparkSession], settings: Settings, metric: MetricContract, contract: SourceContract, day: date
+    session: Callable[[], SparkSession], lake: Lake, metric: MetricContract, contract: SourceContract, day: date
 ) -> DayReconciliation:
     """Reconcile a day, and record the result if it is new.
 
     :param session: returns the Spark session.
     :raises IncompleteKeyLogError: when the operational tables were lost and Bronze has to be run again first.
     """
-    before = reconciliation_log.newest(settings, metric.name, day)
-    live = _live(settings, metric, day)
-    revision, books = _books(settings, metric, day)
-    sets = _sets(metric, row_sets.measured(session(), settings, metric, contract, day, live.batches))
+    before = reconciliation_log.newest(lake, metric.name, day)
+    live = _live(lake, metric, day)
+    revision, books = _books(lake, metric, day)
+    sets = _sets(metric, row_sets.measured(session(), lake, metric, contract, day, live.batches))
     expired = _expired(metric, before, live)
     entries = []
     groups = {*live.numbers, *expired, *books, *(group for numbers in sets for group in numbers)}
@@ -72,12 +72,12 @@ def reconcile(
         for measure in _compared(metric):
             values = [numbers.get(group, {}).get(measure) for numbers in sets]
             published = books.get(group, {}).get(measure)
-            entries.append(_entry(settings, metric, day, group, measure, stream, values, published, live, revision))
-    return DayReconciliation(entries, reconciliation_log.record(settings, before, entries))
+            entries.append(_entry(lake, metric, day, group, measure, stream, values, published, live, revision))
+    return DayReconciliation(entries, reconciliation_log.record(lake, before, entries))
 
 
 def _entry(
-    settings: Settings,
+    lake: Lake,
     metric: MetricContract,
     day: date,
     group: tuple[Any, ...],
@@ -106,7 +106,7 @@ def _entry(
         query=live.query,
         batch=live.batch,
         revision=revision,
-        reconciled_at=settings.clock(),
+        reconciled_at=lake.now(),
     )
 
 
@@ -115,17 +115,17 @@ def _compared(metric: MetricContract) -> list[str]:
     return [*(measure.name for measure in metric.measures if measure.is_number), "row_count"]
 
 
-def _live(settings: Settings, metric: MetricContract, day: date) -> _LiveState:
+def _live(lake: Lake, metric: MetricContract, day: date) -> _LiveState:
     """The live numbers and the batches whose numbers are written: read in this order, the reverse of the order in which they are
     written.
     """
-    newest = live_batches.newest(settings, metric.name)
+    newest = live_batches.newest(lake, metric.name)
     query = newest.query if newest else None
-    path = locations.live(settings, metric.name)
-    opened = table_io.open_table(path, settings.storage_options)
+    path = locations.live(lake, metric.name)
+    opened = table_io.open_table(path, lake.storage_options)
     written = -1 if query is None else table.written_up_to(opened, query)
     rows = None if opened is None else table_io.read_version(opened, None, {"event_date": [day]})
-    batches = live_batches.log(settings).select(None, {"metric": [metric.name]})
+    batches = live_batches.log(lake).select(None, {"metric": [metric.name]})
     batches = batches.filter(pc.equal(batches["query"], query)) if query else batches.slice(0, 0)
     batches = batches.filter(pc.or_(pc.less_equal(batches["batch"], written), pc.equal(batches["numbers"], 0)))
     watermark = pc.max(batches["watermark"]).as_py()
@@ -134,11 +134,11 @@ def _live(settings: Settings, metric: MetricContract, day: date) -> _LiveState:
     return _LiveState(closed, query, written, batches)
 
 
-def _books(settings: Settings, metric: MetricContract, day: date) -> tuple[int, _Groups]:
+def _books(lake: Lake, metric: MetricContract, day: date) -> tuple[int, _Groups]:
     """The newest published revision of a day, 0 if there is none, and its numbers."""
     series = Series(metric)
     where = {series.by: [day], "is_latest": [True]}
-    rows = table_io.read(locations.gold(settings, series), None, where, settings.storage_options)
+    rows = table_io.read(locations.gold(lake, series), None, where, lake.storage_options)
     if rows is None or not len(rows):
         return 0, {}
     content = published_table.latest(rows, series)[day]

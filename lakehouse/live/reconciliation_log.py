@@ -20,35 +20,35 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import date
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 _ANY_TIME = datetime.min.replace(tzinfo=timezone.utc)
 
 
-def log(settings: Settings) -> LogTable[Reconciled]:
+def log(lake: Lake) -> LogTable[Reconciled]:
     """The table."""
-    return LogTable(Reconciled, settings, locations.reconciliations(settings), partition_by="metric")
+    return LogTable(Reconciled, lake, locations.reconciliations(lake), partition_by="metric")
 
 
-def newest(settings: Settings, metric: str, day: date) -> list[Reconciled]:
+def newest(lake: Lake, metric: str, day: date) -> list[Reconciled]:
     """The last reconciliation of a day, by window, grain and measure; empty if there is none."""
-    entries = log(settings).read({"metric": [metric], "day": [day]})
+    entries = log(lake).read({"metric": [metric], "day": [day]})
     last = max((entry.number for entry in entries), default=0)
     return sorted((entry for entry in entries if entry.number == last), key=_place)
 
 
-def newest_beyond_threshold(settings: Settings, metric: str, since: datetime) -> dict[date, list[Reconciled]]:
+def newest_beyond_threshold(lake: Lake, metric: str, since: datetime) -> dict[date, list[Reconciled]]:
     """The numbers beyond the threshold in the last reconciliation of each day that had such numbers in a reconciliation since
     ``since``.
     """
-    rows = log(settings).select(["day", "reconciled_at"], {"metric": [metric], "exceeds": [True]})
+    rows = log(lake).select(["day", "reconciled_at"], {"metric": [metric], "exceeds": [True]})
     recent = rows.filter(pc.greater_equal(rows["reconciled_at"], pa.scalar(since, rows["reconciled_at"].type)))
-    last = {day: newest(settings, metric, day) for day in sorted(recent["day"].unique().to_pylist())}
+    last = {day: newest(lake, metric, day) for day in sorted(recent["day"].unique().to_pylist())}
     return {day: [entry for entry in entries if entry.exceeds] for day, entries in last.items()}
 
 
-def record(settings: Settings, before: Sequence[Reconciled], entries: Sequence[Reconciled]) -> bool:
+def record(lake: Lake, before: Sequence[Reconciled], entries: Sequence[Reconciled]) -> bool:
     """Append a reconciliation of a day, unless its content equals the previous one.
 
     :param before: the newest reconciliation, from :func:`newest`.
@@ -58,7 +58,7 @@ def record(settings: Settings, before: Sequence[Reconciled], entries: Sequence[R
         return False
     first, number = entries[0], (before[0].number if before else 0) + 1
     numbered = [replace(entry, number=number) for entry in entries]
-    return log(settings).append(numbered, app_id=f"reconciliation:{first.metric}:{first.day}", app_version=number)
+    return log(lake).append(numbered, app_id=f"reconciliation:{first.metric}:{first.day}", app_version=number)
 
 
 def _content(entry: Reconciled) -> Reconciled:

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts import MetricContract
     from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.lake import Lake
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
     from lakehouse.serving.http.responses import JsonObject
-    from lakehouse.settings import Settings
 
 
 LIVE = NumberLayer.LIVE.value
@@ -134,7 +134,7 @@ def check_kind(metric: MetricContract, kind: Kind) -> None:
         raise Problem(404, "not-live", detail)
 
 
-def number(settings: Settings, metric: MetricContract, period: Period, start: datetime | None, first: int) -> JsonObject:
+def number(lake: Lake, metric: MetricContract, period: Period, start: datetime | None, first: int) -> JsonObject:
     """The live numbers of a day, or of one of its windows.
 
     :param start: the first moment of the window; None for the day.
@@ -143,7 +143,7 @@ def number(settings: Settings, metric: MetricContract, period: Period, start: da
     """
     check_live(metric)
     check_kind(metric, period.kind)
-    rows = table.live_rows(settings, metric, [period.start])
+    rows = table.live_rows(lake, metric, [period.start])
     if not rows:
         detail = (
             f"the stream of {metric.name} has no number of {period.name}: it has not read that day, or the day is closed and its "
@@ -155,18 +155,18 @@ def number(settings: Settings, metric: MetricContract, period: Period, start: da
     return {"layer": LIVE, **_content(metric, rows, first), "next_row_offset": more if more < len(rows) else None}
 
 
-def points(settings: Settings, metric: MetricContract, span: tuple[date, date], kind: Kind, limit: int) -> JsonObject:
+def points(lake: Lake, metric: MetricContract, span: tuple[date, date], kind: Kind, limit: int) -> JsonObject:
     """The days of ``span`` with live numbers, as many as fit on a page, and the start of the next page.
 
     :raises Problem: if the metric is not live, or the kind of period is not the day.
     """
     check_live(metric)
     check_kind(metric, kind)
-    days = [day for day in table.days(settings, metric) if span[0] <= day <= span[1]]
+    days = [day for day in table.days(lake, metric) if span[0] <= day <= span[1]]
     shown: list[JsonObject] = []
     total = 0
     for day in days[:limit]:
-        rows = table.live_rows(settings, metric, [day])
+        rows = table.live_rows(lake, metric, [day])
         total += len(rows)
         if shown and total > responses.MOST_ROWS:
             break
@@ -313,7 +313,7 @@ def layer_routes(cache: PublishedCache) -> APIRouter:
     ) -> Response:
         """The newest reconciliation of a day: each number in both layers, the difference, and its causes by name."""
         metric = cache.metric(name)
-        entries = await run_in_threadpool(reconciliation_log.newest, cache.settings, metric.name, wanted.day)
+        entries = await run_in_threadpool(reconciliation_log.newest, cache.lake, metric.name, wanted.day)
         if not entries:
             raise Problem(404, "not-reconciled", f"{name} has not been reconciled for {wanted.day}")
         shown = entries[wanted.row_offset : wanted.row_offset + responses.MOST_ROWS]
@@ -327,7 +327,7 @@ def layer_routes(cache: PublishedCache) -> APIRouter:
 
 def _day(cache: PublishedCache, metric: MetricContract, published: PublishedSeries, wanted: LayerParameters) -> dict[str, Any]:
     books = _newest(published, wanted.day)
-    live = table.live_rows(cache.settings, metric, [wanted.day])
+    live = table.live_rows(cache.lake, metric, [wanted.day])
     layer = table.chosen(wanted.layer, books.state if books else None, has_live=bool(live))
     names = [*metric.grain, *(measure.name for measure in metric.measures), "row_count"]
     is_live = layer is NumberLayer.LIVE
@@ -439,9 +439,9 @@ def stream_routes(cache: PublishedCache) -> APIRouter:
 
 
 def _stream(cache: PublishedCache, metric: MetricContract) -> dict[str, Any] | None:
-    known = status.of(cache.settings, metric.name)
+    known = status.of(cache.lake, metric.name)
     if known is None:
         return None
     fields = {name: getattr(known, name) for name in StreamModel.model_fields if hasattr(known, name)}
-    state = asdict(window_state.of(cache.settings, metric, known))
+    state = asdict(window_state.of(cache.lake, metric, known))
     return fields | {"status": known.state, "late_rows": known.dropped, "window_state": state}

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 #: The column of the result with the number of the set.
@@ -62,7 +62,7 @@ _INSERT = "insert"
 
 
 def measured(
-    spark: SparkSession, settings: Settings, metric: MetricContract, contract: SourceContract, day: date, batches: pa.Table
+    spark: SparkSession, lake: Lake, metric: MetricContract, contract: SourceContract, day: date, batches: pa.Table
 ) -> pa.Table:
     """The measures of each set of rows on an event day: :data:`ROW_SET`, event_date, the grain, the measures and row_count.
 
@@ -71,15 +71,15 @@ def measured(
     :param batches: from ``batches``: the rows of Bronze that the stream has read.
     """
     days = source_days(metric, [day])
-    leaving, corrected_keys = _leaving(settings, contract, days)
-    with sized_for(spark, settings, many=_many(settings, contract, days)), stages.watched(spark, f"{metric.name} on {day}"):
-        delivered = _delivered(spark, settings, metric, contract, days, batches)
-        present = _present(spark, settings, metric, contract, days)
+    leaving, corrected_keys = _leaving(lake, contract, days)
+    with sized_for(spark, lake, many=_many(lake, contract, days)), stages.watched(spark, f"{metric.name} on {day}"):
+        delivered = _delivered(spark, lake, metric, contract, days, batches)
+        present = _present(spark, lake, metric, contract, days)
         delivered = _with_leaving(delivered, dataframes.local(spark, leaving), present)
         present = _with_entering(present, dataframes.local(spark, corrected_keys), delivered)
         columns = [*dict.fromkeys([*metric.columns_read(delivered.columns), "event_date", *metric.grain]), _ENTERS, _LEAVES]
         rows = delivered.select(*columns).unionByName(present.select(*columns))
-        if (counting := _counting(spark, settings, metric, [day])) is not None:
+        if (counting := _counting(spark, lake, metric, [day])) is not None:
             rows = rows.unionByName(counting.select(*columns))
         rows = rows.where(F.col("event_date") == F.lit(day))
         in_sets = rows.withColumn(ROW_SET, F.explode(F.sequence(F.col(_ENTERS), F.col(_LEAVES) - 1)))
@@ -87,7 +87,7 @@ def measured(
             return dataframes.in_utc(metric_query.measured(in_sets, metric, [ROW_SET, "event_date", *metric.grain]).toArrow())
 
 
-def _leaving(settings: Settings, contract: SourceContract, days: Collection[date]) -> tuple[pa.Table, pa.Table]:
+def _leaving(lake: Lake, contract: SourceContract, days: Collection[date]) -> tuple[pa.Table, pa.Table]:
     """The inserts on ``days`` that silver does not hold, with the set that each leaves, and the keys of corrections that silver
     holds and that also have an insert.
 
@@ -95,7 +95,7 @@ def _leaving(settings: Settings, contract: SourceContract, days: Collection[date
     """
     parts, keys = [], [pa.table({"record_key": pa.array([], pa.string())})]
     wanted = pa.array(sorted(days), pa.date32())
-    for piece in account.pieces(settings, contract, {"event_date": days}):
+    for piece in account.pieces(lake, contract, {"event_date": days}):
         inserts = pc.equal(piece["change_op"], _INSERT)
         corrections = piece.filter(pc.and_(piece["lives"], pc.invert(inserts)))["record_key"]
         contended = pc.and_(inserts, pc.invert(pc.is_in(piece["disposition"], value_set=_BARRED)))
@@ -147,7 +147,7 @@ def _is(kinds: pa.ChunkedArray, kind: str) -> pa.ChunkedArray:
 
 def _delivered(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     metric: MetricContract,
     contract: SourceContract,
     days: Collection[date],
@@ -155,8 +155,8 @@ def _delivered(
 ) -> DataFrame:
     """The inserts in Bronze, in each of their windows, with the set in which the stream puts them."""
     columns = list(dict.fromkeys([*stream.columns_read(metric, contract), "record_key", "event_date", *_ROW_ID]))
-    where = {"arrival_date": key_log.arrival_days_with_rows_on(settings, contract.dataset, days), "event_date": days}
-    bronze = dataframes.scan(spark, settings, locations.bronze(settings, contract.dataset), columns, where)
+    where = {"arrival_date": key_log.arrival_days_with_rows_on(lake, contract.dataset, days), "event_date": days}
+    bronze = dataframes.scan(spark, lake, locations.bronze(lake, contract.dataset), columns, where)
     rows = stream.in_windows(stream.inserts(bronze, contract), metric)
     read = F.broadcast(
         dataframes.local(spark, batches.select(["ingestion_id", "first_line", "last_line", "batch", "watermark_before"]))
@@ -174,30 +174,30 @@ def _delivered(
 
 
 def _present(
-    spark: SparkSession, settings: Settings, metric: MetricContract, contract: SourceContract, days: Collection[date]
+    spark: SparkSession, lake: Lake, metric: MetricContract, contract: SourceContract, days: Collection[date]
 ) -> DataFrame:
     """The rows of silver in each of their windows; they make the second-to-last set."""
-    path, kinds = locations.silver_read(settings, metric), dict(silver_columns(contract))
+    path, kinds = locations.silver_read(lake, metric), dict(silver_columns(contract))
     columns = list(dict.fromkeys([*metric.columns_read(list(kinds)), "record_key", "change_op", "event_ts"]))
-    if table_io.open_table(path, settings.storage_options) is None:
+    if table_io.open_table(path, lake.storage_options) is None:
         rows = dataframes.local(spark, arrow_schema(tuple((name, kinds[name]) for name in columns)).empty_table())
     else:
-        rows = dataframes.scan(spark, settings, path, columns, {"event_date": days})
+        rows = dataframes.scan(spark, lake, path, columns, {"event_date": days})
     rows = stream.in_windows(rows, metric)
     leaves = len(RowSet) if metric.late_source is None else int(RowSet.LATE_EVENTS)
     return rows.withColumn(_LEAVES, F.lit(leaves)).withColumn(_PLACE, _place(metric))
 
 
-def _counting(spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date]) -> DataFrame | None:
+def _counting(spark: SparkSession, lake: Lake, metric: MetricContract, days: Collection[date]) -> DataFrame | None:
     """The rows that a metric with late events counts, in each of their windows, which make the last set; None without late
     events.
     """
     if metric.late_source is None:
         return None
     series = Series(metric)
-    limited = {*days} - late_at_close.closed_with_every_row(settings, series, days)
-    named = lineage.named_now(settings, metric, limited) if limited else None
-    rows = rows_read.silver_rows(spark, settings, metric, days, named=named)
+    limited = {*days} - late_at_close.closed_with_every_row(lake, series, days)
+    named = lineage.named_now(lake, metric, limited) if limited else None
+    rows = rows_read.silver_rows(spark, lake, metric, days, named=named)
     rows = stream.in_windows(rows, metric)
     return rows.withColumn(_ENTERS, F.lit(int(RowSet.LATE_EVENTS))).withColumn(_LEAVES, F.lit(len(RowSet)))
 
@@ -233,6 +233,6 @@ def _place(metric: MetricContract) -> F.Column:
     return F.concat_ws(" ", F.col("event_date").cast("string"), start)
 
 
-def _many(settings: Settings, contract: SourceContract, days: Collection[date]) -> bool:
-    bronze = table_io.open_table(locations.bronze(settings, contract.dataset), settings.storage_options)
+def _many(lake: Lake, contract: SourceContract, days: Collection[date]) -> bool:
+    bronze = table_io.open_table(locations.bronze(lake, contract.dataset), lake.storage_options)
     return bronze is not None and table_io.rows_at_most(bronze, {"event_date": days}) > dataframes.FEW_ROWS

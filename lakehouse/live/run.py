@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 #: The interval, in seconds, at which a running stream is checked.
@@ -44,7 +44,7 @@ class StreamFailedError(LakehouseError):
 
 def run(
     session: Callable[[], SparkSession],
-    settings: Settings,
+    lake: Lake,
     metric: MetricContract,
     contract: SourceContract,
     *,
@@ -59,45 +59,43 @@ def run(
     :raises AlreadyLiveError: when another process runs it.
     :raises StreamFailedError: when it fails.
     """
-    with status.running(settings, metric.name):
-        now = settings.clock()
+    with status.running(lake, metric.name):
+        now = lake.now()
         known = StreamStatus(metric.name, os.getpid(), now, now)
         try:
-            query = checkpoint.opened(settings, metric, contract, _starts_at(settings, metric, contract))
-            status.write(settings, known)
-            running = stream.started(session(), settings, metric, contract, query, ends=ends)
+            query = checkpoint.opened(lake, metric, contract, _starts_at(lake, metric, contract))
+            status.write(lake, known)
+            running = stream.started(session(), lake, metric, contract, query, ends=ends)
         except Exception as problem:
-            status.write(settings, replace(known, state="failed", problem=f"{problem}".partition("\n")[0]))
+            status.write(lake, replace(known, state="failed", problem=f"{problem}".partition("\n")[0]))
             raise
         try:
-            while not (running.awaitTermination(_LOOK_SECONDS) or is_stopped() or status.is_to_stop(settings, metric.name)):
-                known = _written(settings, known, running)
+            while not (running.awaitTermination(_LOOK_SECONDS) or is_stopped() or status.is_to_stop(lake, metric.name)):
+                known = _written(lake, known, running)
             _stop(running)
         except StreamingQueryException as failure:
             reason = f"{failure}".splitlines()[0]
-            status.write(settings, replace(known, state="failed", problem=reason, written_at=settings.clock()))
+            status.write(lake, replace(known, state="failed", problem=reason, written_at=lake.now()))
             msg = f"the stream of {metric.name} has failed: {reason}"
             raise StreamFailedError(msg) from failure
-        known = replace(_written(settings, known, running), state="stopped", written_at=settings.clock())
-        status.write(settings, known)
+        known = replace(_written(lake, known, running), state="stopped", written_at=lake.now())
+        status.write(lake, known)
         return known
 
 
-def rebuild(
-    session: Callable[[], SparkSession], settings: Settings, metric: MetricContract, contract: SourceContract
-) -> StreamStatus:
+def rebuild(session: Callable[[], SparkSession], lake: Lake, metric: MetricContract, contract: SourceContract) -> StreamStatus:
     """Compute the live numbers from Bronze again, with a new checkpoint; ends when all rows now in Bronze are read.
 
     Bronze is read as far back as live numbers are kept (``live.keep``). If it stops at any point, repeat it.
     """
-    with status.running(settings, metric.name):
-        checkpoint.remove(settings, metric)
-        table.clear(settings, metric)
-        checkpoint.created(checkpoint.folder_of(settings, metric, contract), _starts_at(settings, metric, contract))
-    return run(session, settings, metric, contract, ends=True)
+    with status.running(lake, metric.name):
+        checkpoint.remove(lake, metric)
+        table.clear(lake, metric)
+        checkpoint.created(checkpoint.folder_of(lake, metric, contract), _starts_at(lake, metric, contract))
+    return run(session, lake, metric, contract, ends=True)
 
 
-def _written(settings: Settings, known: StreamStatus, running: StreamingQuery) -> StreamStatus:
+def _written(lake: Lake, known: StreamStatus, running: StreamingQuery) -> StreamStatus:
     """The status updated with Spark's later reports about batches, and written if there are any."""
     reports = [report for report in running.recentProgress if report["batchId"] > known.batch]
     if not reports:
@@ -105,8 +103,8 @@ def _written(settings: Settings, known: StreamStatus, running: StreamingQuery) -
     sums = {name: getattr(known, name) + sum(each[name] for each in map(status.counts, reports)) for name in status.SUMS}
     with_rows = next((report for report in reversed(reports) if report["numInputRows"]), None)
     rates = {} if with_rows is None else status.rates(with_rows)
-    changed = replace(known, **status.of_progress(reports[-1]), **rates, **sums, written_at=settings.clock())
-    status.write(settings, changed)
+    changed = replace(known, **status.of_progress(reports[-1]), **rates, **sums, written_at=lake.now())
+    status.write(lake, changed)
     return changed
 
 
@@ -117,12 +115,12 @@ def _stop(running: StreamingQuery) -> None:
     running.stop()
 
 
-def _starts_at(settings: Settings, metric: MetricContract, contract: SourceContract) -> int:
+def _starts_at(lake: Lake, metric: MetricContract, contract: SourceContract) -> int:
     """The first version of Bronze that a new stream reads: live numbers of older commits would have expired."""
-    path = locations.bronze(settings, contract.dataset)
-    bronze = spark_commits.table_of(settings, path, bronze_columns(contract), "arrival_date", partition_writer.APPEND_ONLY)
+    path = locations.bronze(lake, contract.dataset)
+    bronze = spark_commits.table_of(lake, path, bronze_columns(contract), "arrival_date", partition_writer.APPEND_ONLY)
     kept = metric.live.keep if metric.live else timedelta(0)
-    return _first_since(bronze, settings.clock() - kept)
+    return _first_since(bronze, lake.now() - kept)
 
 
 def _first_since(table_read: DeltaTable, moment: datetime) -> int:

@@ -21,7 +21,7 @@ from lakehouse.errors import LakehouseError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 class AlreadyLiveError(LakehouseError):
@@ -66,20 +66,20 @@ _LOOK_SECONDS = 0.5
 _TIMES = ("started_at", "written_at", "batch_at", "watermark")
 
 
-def write(settings: Settings, status: StreamStatus) -> None:
+def write(lake: Lake, status: StreamStatus) -> None:
     """Replace the recorded state of a stream."""
-    path = _folder(settings, status.metric) / "status.json"
+    path = _folder(lake, status.metric) / "status.json"
     draft = path.with_suffix(".tmp")
     draft.write_text(json.dumps(asdict(status), default=lambda value: value.isoformat()), "utf-8")
     draft.replace(path)
 
 
-def of(settings: Settings, metric: str) -> StreamStatus | None:
+def of(lake: Lake, metric: str) -> StreamStatus | None:
     """The recorded state of the stream of a metric; None if it never ran.
 
     :returns: with the state ``running``, ``stopped``, ``failed``, or ``killed`` if its process ended without writing a state.
     """
-    address = locations.live_checkpoints(settings, metric)
+    address = locations.live_checkpoints(lake, metric)
     try:
         stored: dict[str, Any] = json.loads((Path(address) / "status.json").read_text("utf-8")) if "://" not in address else {}
     except FileNotFoundError:
@@ -87,7 +87,7 @@ def of(settings: Settings, metric: str) -> StreamStatus | None:
     if not stored:
         return None
     times = {name: datetime.fromisoformat(stored[name]) for name in _TIMES if stored[name]}
-    if stored["state"] == "running" and _has_ended(settings, metric):
+    if stored["state"] == "running" and _has_ended(lake, metric):
         stored["state"] = "killed"
     return StreamStatus(**(stored | times))
 
@@ -126,27 +126,27 @@ def counts(progress: Mapping[str, Any]) -> dict[str, int]:
 
 
 @contextmanager
-def running(settings: Settings, metric: str) -> Iterator[None]:
+def running(lake: Lake, metric: str) -> Iterator[None]:
     """Within the context, no other process of this machine runs the stream of a metric.
 
     :raises AlreadyLiveError: if another process runs it.
     """
-    lock = _lock(settings, metric)
+    lock = _lock(lake, metric)
     try:
         lock.acquire(timeout=_LOOK_SECONDS)
     except Timeout:
         msg = f"the stream of {metric} is running; stop it with 'lakehouse live stop {metric}'"
         raise AlreadyLiveError(msg) from None
     try:
-        _stop_marker(settings, metric).unlink(missing_ok=True)
+        _stop_marker(lake, metric).unlink(missing_ok=True)
         yield
     finally:
         lock.release()
 
 
-def is_running(settings: Settings, metric: str) -> bool:
+def is_running(lake: Lake, metric: str) -> bool:
     """Whether a process of this machine runs the stream of a metric."""
-    lock = _lock(settings, metric)
+    lock = _lock(lake, metric)
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -155,33 +155,33 @@ def is_running(settings: Settings, metric: str) -> bool:
     return False
 
 
-def _has_ended(settings: Settings, metric: str) -> bool:
+def _has_ended(lake: Lake, metric: str) -> bool:
     """Whether no process of this machine runs the stream; False where that cannot be determined, as in a read-only lake."""
     try:
-        return not is_running(settings, metric)
+        return not is_running(lake, metric)
     except OSError:
         return False
 
 
-def ask_to_stop(settings: Settings, metric: str) -> None:
+def ask_to_stop(lake: Lake, metric: str) -> None:
     """Request that the stream of a metric stop after its current batch."""
-    _stop_marker(settings, metric).write_text(f"{os.getpid()}\n", "utf-8")
+    _stop_marker(lake, metric).write_text(f"{os.getpid()}\n", "utf-8")
 
 
-def is_to_stop(settings: Settings, metric: str) -> bool:
+def is_to_stop(lake: Lake, metric: str) -> bool:
     """Whether the stream of a metric has been requested to stop."""
-    return _stop_marker(settings, metric).exists()
+    return _stop_marker(lake, metric).exists()
 
 
-def _folder(settings: Settings, metric: str) -> Path:
-    folder = Path(locations.live_checkpoints(settings, metric))
+def _folder(lake: Lake, metric: str) -> Path:
+    folder = Path(locations.live_checkpoints(lake, metric))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def _lock(settings: Settings, metric: str) -> FileLock:
-    return FileLock(_folder(settings, metric) / "running.lock")
+def _lock(lake: Lake, metric: str) -> FileLock:
+    return FileLock(_folder(lake, metric) / "running.lock")
 
 
-def _stop_marker(settings: Settings, metric: str) -> Path:
-    return _folder(settings, metric) / "stop"
+def _stop_marker(lake: Lake, metric: str) -> Path:
+    return _folder(lake, metric) / "stop"

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.contracts.speed_layer import SpeedLayer
+    from lakehouse.lake import Lake
     from lakehouse.live.checkpoint import LiveQuery
-    from lakehouse.settings import Settings
 
 
 #: The mark by which Spark recognizes the grouping column that its watermark applies to. Spark gives it to the column that
@@ -108,7 +108,7 @@ class NotLiveError(LakehouseError):
 
 
 def started(
-    spark: SparkSession, settings: Settings, metric: MetricContract, contract: SourceContract, query: LiveQuery, *, ends: bool
+    spark: SparkSession, lake: Lake, metric: MetricContract, contract: SourceContract, query: LiveQuery, *, ends: bool
 ) -> StreamingQuery:
     """Start the stream of a metric where its checkpoint ends.
 
@@ -119,11 +119,11 @@ def started(
         spark.readStream.format("delta")
         .option("startingVersion", query.starts_at)
         .option("maxFilesPerTrigger", terms.max_files_per_trigger)
-        .load(locations.bronze(settings, contract.dataset))
+        .load(locations.bronze(lake, contract.dataset))
     )
 
     def write_batch(numbers: DataFrame, batch: int) -> None:
-        _write(settings, metric, contract, query, numbers.toArrow(), batch)
+        _write(lake, metric, contract, query, numbers.toArrow(), batch)
 
     every = f"{round(terms.trigger.total_seconds() * 1000)} milliseconds"
     with in_zone(spark, metric.zone):  # the query keeps the options of its start
@@ -154,19 +154,17 @@ def _terms(metric: MetricContract) -> SpeedLayer:
     return metric.live
 
 
-def _write(
-    settings: Settings, metric: MetricContract, contract: SourceContract, query: LiveQuery, numbers: pa.Table, batch: int
-) -> None:
+def _write(lake: Lake, metric: MetricContract, contract: SourceContract, query: LiveQuery, numbers: pa.Table, batch: int) -> None:
     """Record the rows that a batch has read, then write its numbers; each once, however often the batch is repeated."""
-    of_batch, before, now = query.offsets(batch), query.before(batch), settings.clock()
-    bronze = table_io.open_table(locations.bronze(settings, contract.dataset), settings.storage_options)
+    of_batch, before, now = query.offsets(batch), query.before(batch), lake.now()
+    bronze = table_io.open_table(locations.bronze(lake, contract.dataset), lake.storage_options)
     lines = [] if bronze is None else batches.lines_between(bronze, before.until, of_batch.until)
     read = [
         LiveBatch(metric.name, query.query, batch, *own, before.watermark, of_batch.watermark, len(numbers), now) for own in lines
     ]
-    batches.record(settings, read)
+    batches.record(lake, read)
     about = {"updated_at": now, "batch": batch, "watermark": of_batch.watermark, "query": query.query}
-    table.write(settings, metric, query.query, batch, _with_columns(numbers, about))
+    table.write(lake, metric, query.query, batch, _with_columns(numbers, about))
 
 
 def _with_columns(numbers: pa.Table, about: Mapping[str, Any]) -> pa.Table:

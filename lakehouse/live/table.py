@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts.metric import MetricContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 #: The columns apart from event day, grain, measures and row count: the end of the window, and the batch that wrote the number.
@@ -41,20 +41,20 @@ OF_LIVE = pa.schema(
 )
 
 
-def read(settings: Settings, metric: MetricContract, days: Collection[date] | None = None) -> pa.Table | None:
+def read(lake: Lake, metric: MetricContract, days: Collection[date] | None = None) -> pa.Table | None:
     """The live numbers of ``days`` (default: all); None if the stream has written none yet."""
     where = None if days is None else {"event_date": days}
-    return table_io.read(locations.live(settings, metric.name), None, where, settings.storage_options)
+    return table_io.read(locations.live(lake, metric.name), None, where, lake.storage_options)
 
 
-def days(settings: Settings, metric: MetricContract) -> list[date]:
+def days(lake: Lake, metric: MetricContract) -> list[date]:
     """The days that have live numbers, in order; read from the table's log alone."""
-    table = table_io.open_table(locations.live(settings, metric.name), settings.storage_options)
+    table = table_io.open_table(locations.live(lake, metric.name), lake.storage_options)
     return [] if table is None else sorted(pc.unique(table_io.files_with(table, {})["partition.event_date"]).to_pylist())
 
 
 @row_writer.retried_on_conflict
-def write(settings: Settings, metric: MetricContract, query: str, batch: int, numbers: pa.Table) -> bool:
+def write(lake: Lake, metric: MetricContract, query: str, batch: int, numbers: pa.Table) -> bool:
     """Replace the numbers with the same window and grain by those of a batch, in one commit.
 
     :param numbers: event_date, the grain, the measures, row_count and :data:`OF_LIVE`.
@@ -62,8 +62,8 @@ def write(settings: Settings, metric: MetricContract, query: str, batch: int, nu
     """
     if not len(numbers):
         return False
-    path, app_id = locations.live(settings, metric.name), _app_id(query)
-    table = row_writer.open_or_create(path, numbers.schema, settings.storage_options, ["event_date"])
+    path, app_id = locations.live(lake, metric.name), _app_id(query)
+    table = row_writer.open_or_create(path, numbers.schema, lake.storage_options, ["event_date"])
     if written_up_to(table, query) >= batch:
         return False
     days = pc.unique(numbers["event_date"]).to_pylist()
@@ -79,17 +79,17 @@ def written_up_to(table: DeltaTable | None, query: str) -> int:
 
 
 @row_writer.retried_on_conflict
-def clear(settings: Settings, metric: MetricContract) -> None:
+def clear(lake: Lake, metric: MetricContract) -> None:
     """Remove all live numbers of a metric; its stream must not run."""
-    table = table_io.open_snapshot(locations.live(settings, metric.name), settings.storage_options)
+    table = table_io.open_snapshot(locations.live(lake, metric.name), lake.storage_options)
     if table is not None:
         table.delete()
 
 
 @row_writer.retried_on_conflict
-def expire(settings: Settings, metric: MetricContract, days: Collection[date], closed_before: datetime) -> int:
+def expire(lake: Lake, metric: MetricContract, days: Collection[date], closed_before: datetime) -> int:
     """Remove the live numbers of ``days`` whose windows ended at or before ``closed_before``; returns their number."""
-    table = table_io.open_snapshot(locations.live(settings, metric.name), settings.storage_options)
+    table = table_io.open_snapshot(locations.live(lake, metric.name), lake.storage_options)
     if table is None or not days:
         return 0
     rows = table_io.read_version(table, None, {"event_date": days})
@@ -136,8 +136,8 @@ def chosen(choice: LayerChoice, state: State | None, *, has_live: bool) -> Numbe
     return NumberLayer(choice.value)
 
 
-def live_rows(settings: Settings, metric: MetricContract, days: Sequence[date]) -> list[dict[str, Any]]:
+def live_rows(lake: Lake, metric: MetricContract, days: Sequence[date]) -> list[dict[str, Any]]:
     """The live numbers of ``days``, by day, window and grain; empty for a metric without a speed layer."""
-    numbers = read(settings, metric, days) if metric.live and days else None
+    numbers = read(lake, metric, days) if metric.live and days else None
     rows = [] if numbers is None else numbers.to_pylist()
     return sorted(rows, key=lambda row: tuple(f"{row[name]}" for name in ("event_date", *metric.grain)))

@@ -18,8 +18,8 @@ from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
+    from lakehouse.lake import Lake
     from lakehouse.live.status import StreamStatus
-    from lakehouse.settings import Settings
 
 _END = "window_end"
 
@@ -55,7 +55,7 @@ class WindowState:
     events: StateCounts
 
 
-def of(settings: Settings, metric: MetricContract, known: StreamStatus) -> WindowState:
+def of(lake: Lake, metric: MetricContract, known: StreamStatus) -> WindowState:
     """The state of a stream.
 
     While the stream writes a batch, the table may be one batch ahead of the report; between two batches the counts are exact.
@@ -65,7 +65,7 @@ def of(settings: Settings, metric: MetricContract, known: StreamStatus) -> Windo
     ends: set[Any] = set()
     keys: set[tuple[Any, ...]] = set()
     columns = [_END, "row_count", *grain]
-    for piece in table_io.pieces(locations.live(settings, metric.name), columns, None, settings.storage_options):
+    for piece in table_io.pieces(locations.live(lake, metric.name), columns, None, lake.storage_options):
         is_open = _is_open(piece[_END], known)
         left = piece.filter(is_open)
         created, fired = created + len(piece), fired + len(piece) - len(left)

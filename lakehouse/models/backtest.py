@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import Catalog, ModelContract
+    from lakehouse.lake import Lake
     from lakehouse.models.scores import LoadedVersion
-    from lakehouse.settings import Settings
 
 
 #: All backtests use the same seed, so that the same command gives the same report.
@@ -44,7 +44,7 @@ class BacktestError(LakehouseError):
 
 def backtest(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     contract: ModelContract,
     version: str,
@@ -66,20 +66,20 @@ def backtest(
     """
     from lakehouse.training_sets import events  # noqa: PLC0415 (Spark loads in a second)
 
-    months = checked_request(settings, contract, version, against, first_month, last_month)
-    versions = [scores.load(settings, catalog, contract, name) for name in (against, version)]
+    months = checked_request(lake, contract, version, against, first_month, last_month)
+    versions = [scores.load(lake, catalog, contract, name) for name in (against, version)]
     of_set = catalog.training_sets[contract.training_set]
     first, until = _first_day(first_month), _day_after(last_month)
     rows = {
-        reading: events.labelled(spark, settings, catalog, of_set, first, until, reading, known_at)
+        reading: events.labelled(spark, lake, catalog, of_set, first, until, reading, known_at)
         for reading in ("as_known", "as_corrected")
     }
     result = compared(catalog, contract, rows, versions[0], versions[1], months)
-    return recorded(settings, result, months, by=by, known_at=known_at or settings.clock())
+    return recorded(lake, result, months, by=by, known_at=known_at or lake.now())
 
 
 def checked_request(
-    settings: Settings, contract: ModelContract, version: str, against: str, first_month: str, last_month: str
+    lake: Lake, contract: ModelContract, version: str, against: str, first_month: str, last_month: str
 ) -> list[str]:
     """Validate a request for a backtest and return its months, without Spark and MLflow.
 
@@ -91,7 +91,7 @@ def checked_request(
         msg = f"{version} cannot be compared with itself; name another version with --against"
         raise BacktestError(msg)
     for name in (version, against):
-        releases.find(settings, ReleaseKind.MODEL, contract.name, name)
+        releases.find(lake, ReleaseKind.MODEL, contract.name, name)
     return months
 
 
@@ -140,16 +140,16 @@ def compared(
     )
 
 
-def recorded(settings: Settings, result: BacktestResult, months: list[str], *, by: str, known_at: datetime) -> Backtest:
+def recorded(lake: Lake, result: BacktestResult, months: list[str], *, by: str, known_at: datetime) -> Backtest:
     """Store the report and record a backtest. If the newest backtest of the same months has the same result, return that one."""
-    log = backtest_log.log(settings)
+    log = backtest_log.log(lake)
     while True:
-        known = [entry for entry in backtest_log.of(settings, result.model) if _is_of(entry, result, months)]
+        known = [entry for entry in backtest_log.of(lake, result.model) if _is_of(entry, result, months)]
         same = [entry for entry in known if entry.results == result.stored() and entry.recorded_at == known[-1].recorded_at]
         if same:
             return same[0]
-        entry = _entry(settings, result, months, by, known_at)
-        _keep(settings, entry, result)
+        entry = _entry(lake, result, months, by, known_at)
+        _keep(lake, entry, result)
         log.append([entry], app_id=f"{_name(result, months)}:{len(known)}")  # of two concurrent backtests, the first counts
 
 
@@ -187,8 +187,8 @@ def _name(result: BacktestResult, months: list[str]) -> str:
     return f"backtest:{result.model}:{result.version}:{result.against}:{months[0]}:{months[-1]}"
 
 
-def _entry(settings: Settings, result: BacktestResult, months: list[str], by: str, known_at: datetime) -> Backtest:
-    folder = addresses.model_reports(settings, result.model, result.version)
+def _entry(lake: Lake, result: BacktestResult, months: list[str], by: str, known_at: datetime) -> Backtest:
+    folder = addresses.model_reports(lake, result.model, result.version)
     return Backtest(
         model=result.model,
         version=result.version,
@@ -201,11 +201,11 @@ def _entry(settings: Settings, result: BacktestResult, months: list[str], by: st
         results=result.stored(),
         report=f"{folder}/backtests/{result.against}_{months[0]}_{months[-1]}_{result.content}",
         by=by,
-        recorded_at=settings.clock(),
+        recorded_at=lake.now(),
     )
 
 
-def _keep(settings: Settings, entry: Backtest, result: BacktestResult) -> None:
+def _keep(lake: Lake, entry: Backtest, result: BacktestResult) -> None:
     """Write the report in its three formats. This precedes the log entry, so that no entry names a missing report."""
     title = f"{entry.model} {entry.title}"
     made = (
@@ -227,4 +227,4 @@ def _keep(settings: Settings, entry: Backtest, result: BacktestResult) -> None:
         "json": report.as_json(result, about),
     }
     for form, text in forms.items():
-        object_store.write_text(settings, f"{entry.report}/report.{form}", text)
+        object_store.write_text(lake, f"{entry.report}/report.{form}", text)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @dataclass(frozen=True)
@@ -63,17 +63,17 @@ class Backtest:
         return measures
 
 
-def log(settings: Settings) -> LogTable[Backtest]:
+def log(lake: Lake) -> LogTable[Backtest]:
     """The table of backtests."""
-    return LogTable(Backtest, settings, addresses.backtests(settings), partition_by="model")
+    return LogTable(Backtest, lake, addresses.backtests(lake), partition_by="model")
 
 
-def of(settings: Settings, model: str) -> list[Backtest]:
+def of(lake: Lake, model: str) -> list[Backtest]:
     """The backtests of a model, oldest first."""
-    return sorted(log(settings).read({"model": [model]}), key=lambda entry: (entry.recorded_at, entry.version, entry.against))
+    return sorted(log(lake).read({"model": [model]}), key=lambda entry: (entry.recorded_at, entry.version, entry.against))
 
 
-def newest(settings: Settings, model: str, version: str, against: str) -> Backtest | None:
+def newest(lake: Lake, model: str, version: str, against: str) -> Backtest | None:
     """The last recorded backtest of ``version`` against ``against``; None without one."""
-    of_both = [entry for entry in of(settings, model) if (entry.version, entry.against) == (version, against)]
+    of_both = [entry for entry in of(lake, model) if (entry.version, entry.against) == (version, against)]
     return of_both[-1] if of_both else None

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import Catalog, ModelContract
+    from lakehouse.lake import Lake
     from lakehouse.models.result import ReadingResult
-    from lakehouse.settings import Settings
 
 
 #: The resamples and the seed of a judgement: the same labels give the same intervals.
@@ -62,7 +62,7 @@ class CanaryStatus:
 
 
 def start(
-    settings: Settings,
+    lake: Lake,
     contract: ModelContract,
     challenger: str,
     *,
@@ -88,12 +88,12 @@ def start(
     if not contract.canary_rules:
         msg = f"{contract.name} has no rules to judge a canary by; add 'canary.success' or 'acceptance' to its contract"
         raise CanaryError(msg)
-    release = releases.find(settings, ReleaseKind.MODEL, contract.name, challenger)
-    deprecated = releases.deprecations(settings, ReleaseKind.MODEL, contract.name).get(release.full_name)
+    release = releases.find(lake, ReleaseKind.MODEL, contract.name, challenger)
+    deprecated = releases.deprecations(lake, ReleaseKind.MODEL, contract.name).get(release.full_name)
     if deprecated is not None:
         msg = f"{contract.name} {challenger} is deprecated: {deprecated.notes}; start a canary of another version"
         raise CanaryError(msg)
-    champion = score.champion_of(settings, contract)
+    champion = score.champion_of(lake, contract)
     if champion == challenger:
         msg = f"{contract.name} {challenger} is in use already; a canary compares another version with it"
         raise CanaryError(msg)
@@ -108,21 +108,21 @@ def start(
         salt=f"{contract.name}:{own_salt}",
         by=by,
         reason=reason,
-        recorded_at=settings.clock(),
+        recorded_at=lake.now(),
     )
-    return begin(settings, entry)
+    return begin(lake, entry)
 
 
-def begin(settings: Settings, entry: CanaryEntry) -> CanaryEntry:
+def begin(lake: Lake, entry: CanaryEntry) -> CanaryEntry:
     """Record the start of a canary under the next number; of two concurrent starts, one succeeds.
 
     :raises CanaryError: if another canary is running.
     """
-    canaries = canary_log.of(settings, entry.model)
+    canaries = canary_log.of(lake, entry.model)
     numbered = replace(entry, number=len(canaries) + 1)
-    if (not canaries or canaries[-1].stopped is not None) and canary_log.start(settings, numbered):
+    if (not canaries or canaries[-1].stopped is not None) and canary_log.start(lake, numbered):
         return numbered
-    other = canary_log.of(settings, entry.model)[-1].started
+    other = canary_log.of(lake, entry.model)[-1].started
     msg = (
         f"the {other.title}, started by {other.by}, is running, and a model has one canary at a time; "
         f"'lakehouse model canary stop {entry.model}' ends it"
@@ -130,12 +130,12 @@ def begin(settings: Settings, entry: CanaryEntry) -> CanaryEntry:
     raise CanaryError(msg)
 
 
-def stop(settings: Settings, model: str, *, by: str, reason: str) -> CanaryEntry:
+def stop(lake: Lake, model: str, *, by: str, reason: str) -> CanaryEntry:
     """End the running canary: from the next scoring on, only the champion scores.
 
     :raises CanaryError: if no canary is running.
     """
-    ended = canary_log.stop_running(settings, model, by=by, reason=reason)
+    ended = canary_log.stop_running(lake, model, by=by, reason=reason)
     if ended is None:
         msg = f"no canary of {model} is running; 'lakehouse model canary start {model} VERSION' starts one"
         raise CanaryError(msg)
@@ -144,7 +144,7 @@ def stop(settings: Settings, model: str, *, by: str, reason: str) -> CanaryEntry
 
 def judge(
     session: Callable[[], SparkSession],
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     contract: ModelContract,
     *,
@@ -158,32 +158,32 @@ def judge(
     """
     from lakehouse.training_sets import events  # noqa: PLC0415 (Spark loads in a second)
 
-    canaries = canary_log.of(settings, contract.name)
+    canaries = canary_log.of(lake, contract.name)
     if not canaries:
         msg = f"{contract.name} has had no canary; 'lakehouse model canary start {contract.name} VERSION' starts one"
         raise CanaryError(msg)
     newest = canaries[-1]
     until = newest.stopped.recorded_at if newest.stopped else None
-    scores = scores_of_both(settings, newest.started, until)
+    scores = scores_of_both(lake, newest.started, until)
     labelled = None
     if len(scores):
         of_set = catalog.training_sets[contract.training_set]
         days = pc.min_max(scores["event_date"]).as_py()
         labelled = events.labelled(
-            session(), settings, catalog, of_set, days["min"], days["max"] + timedelta(days=1), "as_known", known_at
+            session(), lake, catalog, of_set, days["min"], days["max"] + timedelta(days=1), "as_known", known_at
         )
     status = judged(catalog, contract, newest.started, scores, labelled)
-    record(settings, status, by=by)
+    record(lake, status, by=by)
     return status
 
 
-def scores_of_both(settings: Settings, entry: CanaryEntry, until: datetime | None = None) -> pa.Table:
+def scores_of_both(lake: Lake, entry: CanaryEntry, until: datetime | None = None) -> pa.Table:
     """The entities of a canary scored by both versions: record_key, event_ts, event_date, champion, challenger.
 
     :param until: when the canary was stopped; None while it runs.
     """
     columns = ["record_key", "event_ts", "event_date", "score", "scored_at", "arm"]
-    of_challenger = model_scores.read(settings, entry.model, {"model_version": [entry.challenger]}, columns)
+    of_challenger = model_scores.read(lake, entry.model, {"model_version": [entry.challenger]}, columns)
     within = pc.and_(
         pc.equal(of_challenger["arm"], Arm.CHALLENGER.value),
         pc.greater_equal(of_challenger["scored_at"], pa.scalar(entry.recorded_at, of_challenger["scored_at"].type)),
@@ -192,7 +192,7 @@ def scores_of_both(settings: Settings, entry: CanaryEntry, until: datetime | Non
         within = pc.and_(within, pc.less_equal(of_challenger["scored_at"], pa.scalar(until, of_challenger["scored_at"].type)))
     ours = of_challenger.filter(within).select(["record_key", "event_ts", "event_date", "score"])
     where = {"model_version": [entry.champion], "event_date": pc.unique(ours["event_date"]).to_pylist()}
-    theirs = model_scores.read(settings, entry.model, where, ["record_key", "event_ts", "score"])
+    theirs = model_scores.read(lake, entry.model, where, ["record_key", "event_ts", "score"])
     both = ours.rename_columns(["record_key", "event_ts", "event_date", "challenger"])
     return both.join(theirs.rename_columns(["record_key", "event_ts", "champion"]), _KEYS, join_type="inner")
 
@@ -229,9 +229,9 @@ def judged(
     return CanaryStatus(entry, len(scores), len(rows), needed, outcome, result)
 
 
-def record(settings: Settings, status: CanaryStatus, *, by: str) -> None:
+def record(lake: Lake, status: CanaryStatus, *, by: str) -> None:
     """Record a judgement of a running canary; nothing if the newest judgement is the same, or the canary was stopped."""
-    running = canary_log.running(settings, status.entry.model)
+    running = canary_log.running(lake, status.entry.model)
     if running is None or running.number != status.entry.number:
         return
     results: dict[str, Any] = {} if status.result is None else stored_reading(status.result)
@@ -240,12 +240,12 @@ def record(settings: Settings, status: CanaryStatus, *, by: str) -> None:
         event=CanaryEvent.JUDGED,
         by=by,
         reason="",
-        recorded_at=settings.clock(),
+        recorded_at=lake.now(),
         outcome=status.outcome,
         labels=status.labels,
         results=results,
     )
-    canary_log.judge(settings, entry)
+    canary_log.judge(lake, entry)
 
 
 def _with_times_of(scores: pa.Table, rows: pa.Table) -> pa.Schema:

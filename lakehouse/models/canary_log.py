@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 class CanaryEvent(str, Enum):
@@ -90,28 +90,28 @@ class RecordedCanary:
     stopped: CanaryEntry | None
 
 
-def log(settings: Settings) -> LogTable[CanaryEntry]:
+def log(lake: Lake) -> LogTable[CanaryEntry]:
     """The table of canary events."""
-    return LogTable(CanaryEntry, settings, addresses.canaries(settings), partition_by="model", journaled=True)
+    return LogTable(CanaryEntry, lake, addresses.canaries(lake), partition_by="model", journaled=True)
 
 
-def of(settings: Settings, model: str) -> list[RecordedCanary]:
+def of(lake: Lake, model: str) -> list[RecordedCanary]:
     """The canaries of a model, oldest first."""
-    entries = log(settings).read({"model": [model]})
+    entries = log(lake).read({"model": [model]})
     return [_recorded([entry for entry in entries if entry.number == number]) for number in sorted({e.number for e in entries})]
 
 
-def running(settings: Settings, model: str) -> CanaryEntry | None:
+def running(lake: Lake, model: str) -> CanaryEntry | None:
     """The canary of a model that was started and not stopped; None without one."""
-    canaries = of(settings, model)
+    canaries = of(lake, model)
     return canaries[-1].started if canaries and canaries[-1].stopped is None else None
 
 
-def events_of(settings: Settings, model: str, version: str) -> list[dict[str, Any]]:
+def events_of(lake: Lake, model: str, version: str) -> list[dict[str, Any]]:
     """The events of the canaries in which ``version`` took part, oldest first, for its lineage."""
     events = [
         entry
-        for canary in of(settings, model)
+        for canary in of(lake, model)
         for entry in (canary.started, canary.judged, canary.stopped)
         if entry is not None and version in {entry.challenger, entry.champion}
     ]
@@ -127,28 +127,28 @@ def events_of(settings: Settings, model: str, version: str) -> list[dict[str, An
     ]
 
 
-def start(settings: Settings, entry: CanaryEntry) -> bool:
+def start(lake: Lake, entry: CanaryEntry) -> bool:
     """Record a start, and return False if another canary was started under the number."""
-    return log(settings).append([entry], app_id=f"canary:{entry.model}", app_version=entry.number)
+    return log(lake).append([entry], app_id=f"canary:{entry.model}", app_version=entry.number)
 
 
-def judge(settings: Settings, entry: CanaryEntry) -> None:
+def judge(lake: Lake, entry: CanaryEntry) -> None:
     """Record a judgement, unless the newest judgement is the same."""
-    of_number = next(canary for canary in of(settings, entry.model) if canary.started.number == entry.number)
+    of_number = next(canary for canary in of(lake, entry.model) if canary.started.number == entry.number)
     newest = of_number.judged
     if newest is not None and (newest.outcome, newest.labels, newest.results) == (entry.outcome, entry.labels, entry.results):
         return
     content = hashlib.sha256(json.dumps([entry.labels, entry.results], sort_keys=True, default=str).encode()).hexdigest()[:16]
     since = newest.recorded_at.isoformat() if newest else "first"
-    log(settings).append([entry], app_id=f"judgement:{entry.model}:{entry.number}:{since}:{content}")
+    log(lake).append([entry], app_id=f"judgement:{entry.model}:{entry.number}:{since}:{content}")
 
 
-def stop_running(settings: Settings, model: str, *, by: str, reason: str) -> CanaryEntry | None:
+def stop_running(lake: Lake, model: str, *, by: str, reason: str) -> CanaryEntry | None:
     """Record the end of the running canary once, and return the valid entry, which another process may have written.
 
     :returns: None if no canary is running.
     """
-    canaries = of(settings, model)
+    canaries = of(lake, model)
     if not canaries or canaries[-1].stopped is not None:
         return None
     started, newest = canaries[-1].started, canaries[-1].judged
@@ -157,12 +157,12 @@ def stop_running(settings: Settings, model: str, *, by: str, reason: str) -> Can
         event=CanaryEvent.STOPPED,
         by=by,
         reason=reason,
-        recorded_at=settings.clock(),
+        recorded_at=lake.now(),
         outcome=newest.outcome if newest else None,
         labels=newest.labels if newest else None,
     )
-    log(settings).append([ended], app_id=f"canary-stop:{model}:{started.number}")
-    return next(canary.stopped for canary in of(settings, model) if canary.started.number == started.number)
+    log(lake).append([ended], app_id=f"canary-stop:{model}:{started.number}")
+    return next(canary.stopped for canary in of(lake, model) if canary.started.number == started.number)
 
 
 def _recorded(entries: list[CanaryEntry]) -> RecordedCanary:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from lakehouse.contracts import Catalog, ModelContract
+    from lakehouse.lake import Lake
     from lakehouse.models.lineage import ModelLineage
     from lakehouse.models.promotion_log import ModelPromotion
-    from lakehouse.settings import Settings
     from lakehouse.training_sets.releases import Release
 
 
@@ -162,14 +162,14 @@ def train(
     from lakehouse.training_sets import releases  # noqa: PLC0415
     from lakehouse.training_sets.releases import ReleaseKind  # noqa: PLC0415
 
-    settings, catalog, contract = model_named(model)
+    lake, catalog, contract = model_named(model)
     if version == "next":
-        version = releases.next_version(settings, ReleaseKind.MODEL, model)
-    set_version = training_set or _newest_set(settings, contract)
+        version = releases.next_version(lake, ReleaseKind.MODEL, model)
+    set_version = training_set or _newest_set(lake, contract)
     given = dict(_parameter(text) for text in parameters or [])
     with errors.status(f"training {model} {version} from {contract.training_set} {set_version}"):
         made = training.train(
-            *(settings, catalog, contract, version, set_version), by=by or getpass.getuser(), notes=notes, parameters=given
+            *(lake, catalog, contract, version, set_version), by=by or getpass.getuser(), notes=notes, parameters=given
         )
     print_release(made)
     out.print(f"It is not in use: 'lakehouse model promote {model} {version}' promotes it.", soft_wrap=True)
@@ -185,10 +185,10 @@ def list_(
     from lakehouse.training_sets import releases  # noqa: PLC0415
     from lakehouse.training_sets.releases import ReleaseKind  # noqa: PLC0415
 
-    settings = deployment()[0] if model is None else model_named(model)[0]
-    versions = releases.all_of(settings, ReleaseKind.MODEL, model)
-    deprecated = releases.deprecations(settings, ReleaseKind.MODEL, model)
-    in_use = {(name, promotion_log.in_use(settings, name)) for name in {entry.name for entry in versions}}
+    lake = deployment()[0] if model is None else model_named(model)[0]
+    versions = releases.all_of(lake, ReleaseKind.MODEL, model)
+    deprecated = releases.deprecations(lake, ReleaseKind.MODEL, model)
+    in_use = {(name, promotion_log.in_use(lake, name)) for name in {entry.name for entry in versions}}
     listed = [row_of(entry, in_use, deprecated) for entry in versions]
     if as_json:
         for row in listed:
@@ -214,15 +214,15 @@ def show(
     from lakehouse.training_sets import releases  # noqa: PLC0415
     from lakehouse.training_sets.releases import ReleaseKind  # noqa: PLC0415
 
-    settings, _, contract = model_named(model)
-    unsettled = _settled(settings, contract)
+    lake, _, contract = model_named(model)
+    unsettled = _settled(lake, contract)
     if version is None:
-        newest = releases.newest(settings, ReleaseKind.MODEL, model)
-        version = promotion_log.in_use(settings, model) or (newest.version if newest else None)
+        newest = releases.newest(lake, ReleaseKind.MODEL, model)
+        version = promotion_log.in_use(lake, model) or (newest.version if newest else None)
     if version is None:
         out.print(f"{model} has no version yet: 'lakehouse model train' makes one.")
         return
-    shown = lineage.of(settings, model, version, canary_log.events_of(settings, model, version))
+    shown = lineage.of(lake, model, version, canary_log.events_of(lake, model, version))
     if as_json:
         out.print(json.dumps(shown.as_json(), ensure_ascii=False), soft_wrap=True)
     else:
@@ -244,8 +244,8 @@ def promote(
     """Make a version the champion in one step, if its backtest meets the acceptance rules of the contract."""
     from lakehouse.models import promotion  # noqa: PLC0415
 
-    settings, catalog, contract = model_named(model)
-    done = promotion.promote(settings, catalog, contract, version, by=by or getpass.getuser(), notes=notes, sign_off=sign_off)
+    lake, catalog, contract = model_named(model)
+    done = promotion.promote(lake, catalog, contract, version, by=by or getpass.getuser(), notes=notes, sign_off=sign_off)
     out.print(done.release_notes, soft_wrap=True)
     _print_in_use(done)
 
@@ -262,8 +262,8 @@ def rollback(
     """Make an earlier champion the champion again; nothing is trained, and no version is removed."""
     from lakehouse.models import promotion  # noqa: PLC0415
 
-    settings, _, contract = model_named(model)
-    _print_in_use(promotion.rollback(settings, contract, by=by or getpass.getuser(), notes=notes, to=to))
+    lake, _, contract = model_named(model)
+    _print_in_use(promotion.rollback(lake, contract, by=by or getpass.getuser(), notes=notes, to=to))
 
 
 @app.command()
@@ -273,33 +273,33 @@ def deprecate(model: Model, version: Version, notes: _Notes, by: By = "") -> Non
     from lakehouse.training_sets import releases  # noqa: PLC0415
     from lakehouse.training_sets.releases import ReleaseKind  # noqa: PLC0415
 
-    settings, _, _ = model_named(model)
-    releases.deprecate(settings, ReleaseKind.MODEL, model, version, by=by or getpass.getuser(), notes=notes)
+    lake, _, _ = model_named(model)
+    releases.deprecate(lake, ReleaseKind.MODEL, model, version, by=by or getpass.getuser(), notes=notes)
     out.print(f"{model} {version} is deprecated.", soft_wrap=True)
-    if promotion_log.in_use(settings, model) == version:
+    if promotion_log.in_use(lake, model) == version:
         hint = f"It is still in use: promote another version, or 'lakehouse model rollback {model}'."
         errors.print(hint, style="yellow", highlight=False, soft_wrap=True)
 
 
-def model_named(name: str) -> tuple[Settings, Catalog, ModelContract]:
+def model_named(name: str) -> tuple[Lake, Catalog, ModelContract]:
     """The settings, the contracts, and the model ``name``.
 
     :raises typer.Exit: if no contract describes the model.
     """
-    settings, catalog = deployment()
+    lake, catalog = deployment()
     if name not in catalog.models:
         known = ", ".join(sorted(catalog.models)) or "none"
         errors.print(f"No contract has 'model: {name}'; known are {known}.", style="red", highlight=False)
         raise typer.Exit(2)
-    return settings, catalog, catalog.models[name]
+    return lake, catalog, catalog.models[name]
 
 
-def _newest_set(settings: Settings, contract: ModelContract) -> str:
+def _newest_set(lake: Lake, contract: ModelContract) -> str:
     """:raises typer.Exit: if no version of the training set is released."""
     from lakehouse.training_sets import releases  # noqa: PLC0415
     from lakehouse.training_sets.releases import ReleaseKind  # noqa: PLC0415
 
-    newest = releases.newest(settings, ReleaseKind.TRAINING_SET, contract.training_set)
+    newest = releases.newest(lake, ReleaseKind.TRAINING_SET, contract.training_set)
     if newest is None:
         how = f"'lakehouse dataset build {contract.training_set} v1.0' builds one"
         errors.print(f"{contract.training_set} has no version yet; {how}.", style="red", highlight=False, soft_wrap=True)
@@ -322,13 +322,13 @@ def _parameter(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _settled(settings: Settings, contract: ModelContract) -> str:
+def _settled(lake: Lake, contract: ModelContract) -> str:
     """Settle an interrupted promotion; returns a sentence if one stays open, because it runs or MLflow does not answer."""
     from lakehouse.models import promotion  # noqa: PLC0415
     from lakehouse.models.tracking import TrackingError  # noqa: PLC0415
 
     try:
-        running = promotion.settle(settings, contract)
+        running = promotion.settle(lake, contract)
     except TrackingError as problem:
         return f"A promotion was interrupted and could not be settled. {problem}"
     return f"In progress: {running.title} by {running.by}." if running else ""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from lakehouse.contracts import ModelContract, TrainingSetContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 _HASH_LENGTH = 12
@@ -52,26 +52,28 @@ class TrainingFunction:
     commit: str | None = None
 
 
-def make_importable(settings: Settings) -> None:
+def make_importable(lake: Lake) -> None:
     """Make modules importable from the current folder, as with ``python -m``, and from the folder of the contracts.
 
     Installed packages take precedence. The folders stay on the path, because a model may import from them while it predicts.
     """
-    for folder in (str(Path.cwd()), str(settings.contracts.absolute())):
+    for folder in (str(Path.cwd()), str(lake.settings.contracts.absolute())):
         if folder not in sys.path:
             sys.path.append(folder)
     importlib.invalidate_caches()
 
 
-def find(settings: Settings, contract: ModelContract) -> TrainingFunction:
+def find(lake: Lake, contract: ModelContract) -> TrainingFunction:
     """The training function named in a contract.
 
     :raises TrainingError: if the function cannot be imported, or is not callable.
     """
     module_name, _, function_name = contract.train.partition(":")
-    looked_in = f"modules are looked for in {Path.cwd()}, in {settings.contracts.absolute()}, and among the installed packages"
+    looked_in = (
+        f"modules are looked for in {Path.cwd()}, in {lake.settings.contracts.absolute()}, and among the installed packages"
+    )
     try:
-        make_importable(settings)
+        make_importable(lake)
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as problem:
         if problem.name is not None and (module_name == problem.name or module_name.startswith(f"{problem.name}.")):
@@ -87,8 +89,8 @@ def find(settings: Settings, contract: ModelContract) -> TrainingFunction:
         what = "is no function" if hasattr(module, function_name) else "does not exist"
         msg = f"{contract.name}: {function_name} {what} in {module.__file__}; correct 'train: {contract.train}'"
         raise TrainingError(msg)
-    folder = Path(module.__file__).parent if module.__file__ else settings.contracts
-    return TrainingFunction(contract.train, function, _version_of(module), code_commit.of_folder(settings, folder))
+    folder = Path(module.__file__).parent if module.__file__ else lake.settings.contracts
+    return TrainingFunction(contract.train, function, _version_of(module), code_commit.of_folder(lake, folder))
 
 
 def call(contract: ModelContract, function: TrainingFunction, frame: pd.DataFrame, parameters: Mapping[str, Any]) -> Any:
@@ -134,14 +136,14 @@ def _version_of(module: Any) -> str:
     return hashlib.sha256(content).hexdigest()[:_HASH_LENGTH]
 
 
-def load(settings: Settings, contract: ModelContract, version: str) -> Any:
+def load(lake: Lake, contract: ModelContract, version: str) -> Any:
     """Load the object returned by the training function of a version.
 
     :raises ReleaseError: for a version that does not exist.
     :raises TrackingError: if MLflow does not know the version, cannot be reached, or its files cannot be read.
     """
-    make_importable(settings)
-    return tracking.load(settings, releases.find(settings, ReleaseKind.MODEL, contract.name, version))
+    make_importable(lake)
+    return tracking.load(lake, releases.find(lake, ReleaseKind.MODEL, contract.name, version))
 
 
 def features_frame(set_contract: TrainingSetContract, rows: pa.Table) -> pd.DataFrame:

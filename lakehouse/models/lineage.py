@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import SourceContract
     from lakehouse.impact.analysis import Impact
+    from lakehouse.lake import Lake
     from lakehouse.models.backtest_log import Backtest
     from lakehouse.models.promotion_log import ModelPromotion
-    from lakehouse.settings import Settings
     from lakehouse.training_sets.affected import AffectedSet
     from lakehouse.training_sets.releases import Release
 
@@ -71,24 +71,24 @@ class ModelLineage:
         }
 
 
-def of(settings: Settings, model: str, version: str, canaries: Sequence[Mapping[str, Any]] = ()) -> ModelLineage:
+def of(lake: Lake, model: str, version: str, canaries: Sequence[Mapping[str, Any]] = ()) -> ModelLineage:
     """The lineage of ``version``.
 
     :param canaries: the events of its canaries, in the form in which they will be shown.
     :raises ReleaseError: for a version that does not exist.
     """
-    release = releases.find(settings, ReleaseKind.MODEL, model, version)
+    release = releases.find(lake, ReleaseKind.MODEL, model, version)
     of_set = release.about["training_set"]
-    promotions = promotion_log.completed(settings, model)
+    promotions = promotion_log.completed(lake, model)
     return ModelLineage(
         release=release,
         in_use=bool(promotions) and promotions[-1].to_version == version,
         about=release.about,
         promotions=[entry for entry in promotions if version in {entry.from_version, entry.to_version}],
-        backtests=[entry for entry in backtest_log.of(settings, model) if version in {entry.version, entry.against}],
+        backtests=[entry for entry in backtest_log.of(lake, model) if version in {entry.version, entry.against}],
         canaries=canaries,
-        deprecation=releases.deprecations(settings, ReleaseKind.MODEL, model).get(release.full_name),
-        set_deprecation=releases.deprecations(settings, ReleaseKind.TRAINING_SET, of_set["name"]).get(of_set["full_name"]),
+        deprecation=releases.deprecations(lake, ReleaseKind.MODEL, model).get(release.full_name),
+        set_deprecation=releases.deprecations(lake, ReleaseKind.TRAINING_SET, of_set["name"]).get(of_set["full_name"]),
     )
 
 
@@ -153,30 +153,30 @@ class AffectedReleases:
         }
 
 
-def of_impact(settings: Settings, source: SourceContract, impact: Impact) -> AffectedReleases:
+def of_impact(lake: Lake, source: SourceContract, impact: Impact) -> AffectedReleases:
     """The releases affected by an analysed file, key, range of days or decision of ``source``."""
     records = impact.records
     if records is None:
         first, last = min(impact.days), max(impact.days)
-        labels = affected_sets.labels_by_days(settings, source, first, last)
-        sets = affected_sets.by_days(settings, source, first, last)
+        labels = affected_sets.labels_by_days(lake, source, first, last)
+        sets = affected_sets.by_days(lake, source, first, last)
     else:
         keys = records.keys
         if keys is None:
-            keys = key_log.keys_of(settings, source.dataset, records.ingestions)
-        labels = affected_sets.labels_by_keys(settings, source, keys)
-        sets = affected_sets.by_keys(settings, source, keys, records.values)
-    return AffectedReleases(labels, sets, of_sets(settings, sets))
+            keys = key_log.keys_of(lake, source.dataset, records.ingestions)
+        labels = affected_sets.labels_by_keys(lake, source, keys)
+        sets = affected_sets.by_keys(lake, source, keys, records.values)
+    return AffectedReleases(labels, sets, of_sets(lake, sets))
 
 
-def of_sets(settings: Settings, sets: Sequence[AffectedSet]) -> list[AffectedModel]:
+def of_sets(lake: Lake, sets: Sequence[AffectedSet]) -> list[AffectedModel]:
     """The model versions trained on any of ``sets``, in the order of model and version."""
     by_name = {entry.full_name: entry for entry in sets}
-    versions = releases.all_of(settings, ReleaseKind.MODEL) if sets else []
+    versions = releases.all_of(lake, ReleaseKind.MODEL) if sets else []
     trained = [entry for entry in versions if entry.about["training_set"]["full_name"] in by_name]
     models = {entry.name for entry in trained}
-    live = {model: promotion_log.in_use(settings, model) for model in models}
-    challengers = {model: canary_log.running(settings, model) for model in models}
+    live = {model: promotion_log.in_use(lake, model) for model in models}
+    challengers = {model: canary_log.running(lake, model) for model in models}
     return [
         AffectedModel(
             entry.name,

@@ -26,34 +26,34 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakehouse.contracts import Catalog, ModelContract
+    from lakehouse.lake import Lake
     from lakehouse.models.backtest_log import Backtest
-    from lakehouse.settings import Settings
     from lakehouse.training_sets.releases import Release
 
 
-def accepted_by_backtest(settings: Settings, contract: ModelContract, version: str, against: str) -> Backtest | None:
+def accepted_by_backtest(lake: Lake, contract: ModelContract, version: str, against: str) -> Backtest | None:
     """The newest backtest of ``version`` against ``against`` if it met every acceptance rule of the contract; else None."""
-    newest = backtest_log.newest(settings, contract.name, version, against)
+    newest = backtest_log.newest(lake, contract.name, version, against)
     return newest if newest is not None and newest.passed and newest.rules == contract.rules else None
 
 
-def objections(settings: Settings, contract: ModelContract, version: str, against: str | None) -> list[str]:
+def objections(lake: Lake, contract: ModelContract, version: str, against: str | None) -> list[str]:
     """The objections to replacing ``against`` by ``version``, as sentences with remedies; none for the first version in use.
 
     :param against: the version in use; None without one.
     """
     if against is None:
         return []
-    return [*_of_backtest(settings, contract, version, against), *_of_canary(settings, contract, version, against)]
+    return [*_of_backtest(lake, contract, version, against), *_of_canary(lake, contract, version, against)]
 
 
-def _of_canary(settings: Settings, contract: ModelContract, version: str, against: str) -> list[str]:
+def _of_canary(lake: Lake, contract: ModelContract, version: str, against: str) -> list[str]:
     """What the newest canary of a version lacks: it runs still, did not meet its rules, or has too few labels.
 
     A version without a canary lacks nothing: a contract asks for none.
     """
     both = (version, against)
-    canaries = [one for one in canary_log.of(settings, contract.name) if (one.started.challenger, one.started.champion) == both]
+    canaries = [one for one in canary_log.of(lake, contract.name) if (one.started.challenger, one.started.champion) == both]
     if not canaries:
         return []
     newest = canaries[-1]
@@ -69,11 +69,11 @@ def _of_canary(settings: Settings, contract: ModelContract, version: str, agains
     return lacking
 
 
-def _of_backtest(settings: Settings, contract: ModelContract, version: str, against: str) -> list[str]:
+def _of_backtest(lake: Lake, contract: ModelContract, version: str, against: str) -> list[str]:
     """What a version lacks by the acceptance rules."""
     if not contract.acceptance:
         return []
-    newest = backtest_log.newest(settings, contract.name, version, against)
+    newest = backtest_log.newest(lake, contract.name, version, against)
     rules = "; ".join(contract.rules)
     command = f"lakehouse model backtest {contract.name} {version} --against {against}"
     if newest is None:
@@ -109,7 +109,7 @@ class _Request:
 
 
 def promote(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     contract: ModelContract,
     version: str,
@@ -127,13 +127,13 @@ def promote(
     :raises ReleaseError: for a version that does not exist.
     :raises TrackingError: if MLflow cannot be reached; the version in use stays, or the next command settles the promotion.
     """
-    release = _usable(settings, contract, version)
-    number = _next_number(settings, contract)
-    alias, recorded = tracking.champion(settings, contract), promotion_log.in_use(settings, contract.name)
+    release = _usable(lake, contract, version)
+    number = _next_number(lake, contract)
+    alias, recorded = tracking.champion(lake, contract), promotion_log.in_use(lake, contract.name)
     if alias == version == recorded:
-        return promotion_log.completed(settings, contract.name)[-1]
+        return promotion_log.completed(lake, contract.name)[-1]
     before = recorded if alias == version else alias
-    lacking = objections(settings, contract, version, before)
+    lacking = objections(lake, contract, version, before)
     if lacking and not sign_off:
         lines = "\n".join(f"    {objection}" for objection in lacking)
         msg = (
@@ -141,18 +141,18 @@ def promote(
             "    or sign it off with a reason: --sign-off 'REASON'"
         )
         raise ModelPromotionError(msg)
-    backtest = backtest_log.newest(settings, contract.name, version, before) if before else None
-    written = promotion_log.as_markdown(settings, catalog, release, before, by, notes, backtest, lacking, sign_off)
+    backtest = backtest_log.newest(lake, contract.name, version, before) if before else None
+    written = promotion_log.as_markdown(lake, catalog, release, before, by, notes, backtest, lacking, sign_off)
     request = _Request(
         *(number, PromotionKind.PROMOTE, release, by, notes, lacking),
         sign_off=sign_off if lacking else None,
         backtest=backtest.title if backtest else None,
         release_notes=written,
     )
-    return _move(settings, contract, before, request)
+    return _move(lake, contract, before, request)
 
 
-def rollback(settings: Settings, contract: ModelContract, *, by: str, notes: str, to: str | None = None) -> ModelPromotion:
+def rollback(lake: Lake, contract: ModelContract, *, by: str, notes: str, to: str | None = None) -> ModelPromotion:
     """Make an earlier champion the champion again, without training or Spark.
 
     Without ``to``, it is the version before the newest promotion. A completed rollback is not repeated: its record is returned;
@@ -161,13 +161,13 @@ def rollback(settings: Settings, contract: ModelContract, *, by: str, notes: str
     :raises ModelPromotionError: if the version was never in use or is deprecated, or another promotion is in progress.
     :raises TrackingError: if MLflow cannot be reached.
     """
-    number = _next_number(settings, contract)
-    history = promotion_log.completed(settings, contract.name)
+    number = _next_number(lake, contract)
+    history = promotion_log.completed(lake, contract.name)
     if not history:
         msg = f"{contract.name} has no version in use, so there is none to go back to"
         raise ModelPromotionError(msg)
     newest = history[-1]
-    alias = tracking.champion(settings, contract)
+    alias = tracking.champion(lake, contract)
     target = to or (newest.to_version if newest.kind is PromotionKind.ROLLBACK else newest.from_version)
     if target is None:
         msg = f"{contract.name} {newest.to_version} is the first version in use: there is none to go back to"
@@ -179,11 +179,11 @@ def rollback(settings: Settings, contract: ModelContract, *, by: str, notes: str
         msg = f"{contract.name} {target} was never in use ({used} were); promote it instead"
         raise ModelPromotionError(msg)
     before = newest.to_version if alias == target else alias
-    request = _Request(number, PromotionKind.ROLLBACK, _usable(settings, contract, target), by, notes)
-    return _move(settings, contract, before, request)
+    request = _Request(number, PromotionKind.ROLLBACK, _usable(lake, contract, target), by, notes)
+    return _move(lake, contract, before, request)
 
 
-def settle(settings: Settings, contract: ModelContract) -> ModelPromotion | None:
+def settle(lake: Lake, contract: ModelContract) -> ModelPromotion | None:
     """End an interrupted promotion: it is completed if the alias points to the new version, else undone.
 
     MLflow is contacted only if there is an interrupted promotion.
@@ -191,30 +191,30 @@ def settle(settings: Settings, contract: ModelContract) -> ModelPromotion | None
     :returns: a promotion on which a process may still be working; None without one.
     :raises TrackingError: if MLflow cannot be reached.
     """
-    open_entry = promotion_log.unended(settings, contract.name)
+    open_entry = promotion_log.unended(lake, contract.name)
     if open_entry is None or promotion_log.is_running(open_entry):
         return open_entry
-    if tracking.champion(settings, contract) == open_entry.to_version:
-        _took_place(settings, open_entry)
+    if tracking.champion(lake, contract) == open_entry.to_version:
+        _took_place(lake, open_entry)
     else:
-        promotion_log.end(settings, open_entry, done=False)
+        promotion_log.end(lake, open_entry, done=False)
     return None
 
 
-def _next_number(settings: Settings, contract: ModelContract) -> int:
+def _next_number(lake: Lake, contract: ModelContract) -> int:
     """Reserve the number of a new promotion; a concurrent promotion that takes the number first is detected.
 
     :raises ModelPromotionError: while another process is working on a promotion.
     """
-    running = settle(settings, contract)
+    running = settle(lake, contract)
     if running is not None:
         raise ModelPromotionError(_meanwhile(running))
-    return promotion_log.next_number(settings, contract.name)
+    return promotion_log.next_number(lake, contract.name)
 
 
-def _usable(settings: Settings, contract: ModelContract, version: str) -> Release:
-    release = releases.find(settings, releases.ReleaseKind.MODEL, contract.name, version)
-    deprecated = releases.deprecations(settings, releases.ReleaseKind.MODEL, contract.name).get(release.full_name)
+def _usable(lake: Lake, contract: ModelContract, version: str) -> Release:
+    release = releases.find(lake, releases.ReleaseKind.MODEL, contract.name, version)
+    deprecated = releases.deprecations(lake, releases.ReleaseKind.MODEL, contract.name).get(release.full_name)
     if deprecated is not None:
         since = f"{deprecated.recorded_at:%Y-%m-%d}"
         msg = f"{contract.name} {version} is deprecated since {since}: {deprecated.notes}; name another version"
@@ -222,7 +222,7 @@ def _usable(settings: Settings, contract: ModelContract, version: str) -> Releas
     return release
 
 
-def _move(settings: Settings, contract: ModelContract, before: str | None, request: _Request) -> ModelPromotion:
+def _move(lake: Lake, contract: ModelContract, before: str | None, request: _Request) -> ModelPromotion:
     """Record the start of a promotion, move the alias, and record the end."""
     entry = ModelPromotion(
         model=contract.name,
@@ -233,7 +233,7 @@ def _move(settings: Settings, contract: ModelContract, before: str | None, reque
         to_version=request.release.version,
         by=request.by,
         notes=request.notes,
-        recorded_at=settings.clock(),
+        recorded_at=lake.now(),
         process=leases.this_process(),
         expires_at=datetime.now(timezone.utc) + promotion_log.PATIENCE,
         accepted=list(request.accepted),
@@ -241,20 +241,20 @@ def _move(settings: Settings, contract: ModelContract, before: str | None, reque
         backtest=request.backtest,
         release_notes=request.release_notes,
     )
-    if not promotion_log.begin(settings, entry):
-        others = promotion_log.unended(settings, contract.name)
-        raise ModelPromotionError(_meanwhile(others or promotion_log.completed(settings, contract.name)[-1]))
+    if not promotion_log.begin(lake, entry):
+        others = promotion_log.unended(lake, contract.name)
+        raise ModelPromotionError(_meanwhile(others or promotion_log.completed(lake, contract.name)[-1]))
     try:
-        tracking.set_champion(settings, request.release)
+        tracking.set_champion(lake, request.release)
     except Exception:
-        promotion_log.stop(settings, entry)
+        promotion_log.stop(lake, entry)
         with suppress(LakehouseError):  # the next command settles the promotion
-            settle(settings, contract)
-        done = [ended for ended in promotion_log.completed(settings, contract.name) if ended.number == entry.number]
+            settle(lake, contract)
+        done = [ended for ended in promotion_log.completed(lake, contract.name) if ended.number == entry.number]
         if done:  # MLflow moved the alias and could not report it
             return done[0]
         raise
-    ended = _took_place(settings, entry)
+    ended = _took_place(lake, entry)
     if ended.step is PromotionStep.UNDONE:
         msg = (
             f"{entry.title} took so long that another command recorded it as undone, and the alias was moved afterwards; "
@@ -264,16 +264,16 @@ def _move(settings: Settings, contract: ModelContract, before: str | None, reque
     return ended
 
 
-def _took_place(settings: Settings, entry: ModelPromotion) -> ModelPromotion:
+def _took_place(lake: Lake, entry: ModelPromotion) -> ModelPromotion:
     """Record that the alias was moved, and return the valid entry.
 
     A canary that compares with another version is ended first: after an interruption in between, the promotion is settled as a
     whole.
     """
-    canary = canary_log.running(settings, entry.model)
+    canary = canary_log.running(lake, entry.model)
     if canary is not None and canary.champion != entry.to_version:
-        canary_log.stop_running(settings, entry.model, by=entry.by, reason=entry.title)
-    return promotion_log.end(settings, entry, done=True)
+        canary_log.stop_running(lake, entry.model, by=entry.by, reason=entry.title)
+    return promotion_log.end(lake, entry, done=True)
 
 
 def _meanwhile(other: ModelPromotion) -> str:

@@ -9,18 +9,18 @@ from lakehouse.models import promotion_log as model_promotions
 
 if TYPE_CHECKING:
     from lakehouse.gold.promotion.promotion_log import PromotionEntry
+    from lakehouse.lake import Lake
     from lakehouse.models.promotion_log import ModelPromotion
-    from lakehouse.settings import Settings
 
 
-def records(settings: Settings, name: str | None = None) -> list[dict[str, Any]]:
+def records(lake: Lake, name: str | None = None) -> list[dict[str, Any]]:
     """All promotions and rollbacks, or those of the metric or model ``name``, oldest first; times as text in ISO 8601.
 
     The keys are ``of`` (``data`` or ``model``), ``name``, ``kind``, ``from``, ``to``, ``by``, ``reason``, ``at``, ``accepted``,
     ``sign_off``, ``release_notes`` and ``more``.
     """
-    of_data = data_promotions.log(settings).read({"metric": [name]} if name else None)
-    of_models = model_promotions.completed(settings, name)
+    of_data = data_promotions.log(lake).read({"metric": [name]} if name else None)
+    of_models = model_promotions.completed(lake, name)
     of_both = [*map(_of_data, of_data), *map(_of_model, of_models)]
     return sorted(of_both, key=lambda record: (record["at"], record["name"]))
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakehouse.contracts import Catalog
+    from lakehouse.lake import Lake
     from lakehouse.models.backtest_log import Backtest
-    from lakehouse.settings import Settings
     from lakehouse.training_sets.releases import Release
 
 
@@ -77,53 +77,53 @@ class ModelPromotion:
         return f"{self.kind.value} {self.model} {self.from_version or 'none'} -> {self.to_version}"
 
 
-def log(settings: Settings) -> LogTable[ModelPromotion]:
+def log(lake: Lake) -> LogTable[ModelPromotion]:
     """The table of promotions."""
-    return LogTable(ModelPromotion, settings, addresses.model_promotions(settings), partition_by="model", journaled=True)
+    return LogTable(ModelPromotion, lake, addresses.model_promotions(lake), partition_by="model", journaled=True)
 
 
-def begin(settings: Settings, entry: ModelPromotion) -> bool:
+def begin(lake: Lake, entry: ModelPromotion) -> bool:
     """Record the start of a promotion, and return whether its number was free."""
-    return log(settings).append([entry], app_id=f"begun:{entry.model}", app_version=entry.number)
+    return log(lake).append([entry], app_id=f"begun:{entry.model}", app_version=entry.number)
 
 
-def stop(settings: Settings, entry: ModelPromotion) -> None:
+def stop(lake: Lake, entry: ModelPromotion) -> None:
     """Record that a promotion failed and that another command may end it."""
-    ended = replace(entry, step=PromotionStep.STOPPED, recorded_at=settings.clock())
-    log(settings).append([ended], app_id=f"stopped:{entry.model}:{entry.number}")
+    ended = replace(entry, step=PromotionStep.STOPPED, recorded_at=lake.now())
+    log(lake).append([ended], app_id=f"stopped:{entry.model}:{entry.number}")
 
 
-def end(settings: Settings, entry: ModelPromotion, *, done: bool) -> ModelPromotion:
+def end(lake: Lake, entry: ModelPromotion, *, done: bool) -> ModelPromotion:
     """Record the end of a promotion once, and return the valid entry, which another command may have written."""
     step = PromotionStep.DONE if done else PromotionStep.UNDONE
-    ended = replace(entry, step=step, recorded_at=settings.clock())
-    log(settings).append([ended], app_id=f"ended:{entry.model}:{entry.number}")
-    of_number = [step for step in _steps(settings, entry.model) if step.number == entry.number]
+    ended = replace(entry, step=step, recorded_at=lake.now())
+    log(lake).append([ended], app_id=f"ended:{entry.model}:{entry.number}")
+    of_number = [step for step in _steps(lake, entry.model) if step.number == entry.number]
     return next(step for step in of_number if step.step in {PromotionStep.DONE, PromotionStep.UNDONE})
 
 
-def completed(settings: Settings, model: str | None = None) -> list[ModelPromotion]:
+def completed(lake: Lake, model: str | None = None) -> list[ModelPromotion]:
     """The completed promotions and rollbacks, those of a model oldest first."""
-    return [entry for entry in _steps(settings, model) if entry.step is PromotionStep.DONE]
+    return [entry for entry in _steps(lake, model) if entry.step is PromotionStep.DONE]
 
 
-def in_use(settings: Settings, model: str) -> str | None:
+def in_use(lake: Lake, model: str) -> str | None:
     """The version in use according to the log; None before the first promotion. Needs no MLflow."""
-    entries = completed(settings, model)
+    entries = completed(lake, model)
     return entries[-1].to_version if entries else None
 
 
-def unended(settings: Settings, model: str) -> ModelPromotion | None:
+def unended(lake: Lake, model: str) -> ModelPromotion | None:
     """The promotion that has begun but not ended; None without one."""
-    steps = _steps(settings, model)
+    steps = _steps(lake, model)
     ended = {entry.number for entry in steps if entry.step in {PromotionStep.DONE, PromotionStep.UNDONE}}
     begun = [entry for entry in steps if entry.number not in ended]
     return begun[-1] if begun else None
 
 
-def next_number(settings: Settings, model: str) -> int:
+def next_number(lake: Lake, model: str) -> int:
     """The number of the next promotion."""
-    return max((entry.number for entry in _steps(settings, model)), default=0) + 1
+    return max((entry.number for entry in _steps(lake, model)), default=0) + 1
 
 
 def is_running(entry: ModelPromotion) -> bool:
@@ -133,15 +133,15 @@ def is_running(entry: ModelPromotion) -> bool:
     return not leases.has_ended(entry.process)
 
 
-def _steps(settings: Settings, model: str | None) -> list[ModelPromotion]:
+def _steps(lake: Lake, model: str | None) -> list[ModelPromotion]:
     """The steps of each model in the order in which they were made, even if the clock stands still."""
     order = list(PromotionStep)
-    entries = log(settings).read({"model": [model]} if model else None)
+    entries = log(lake).read({"model": [model]} if model else None)
     return sorted(entries, key=lambda entry: (entry.model, entry.number, order.index(entry.step)))
 
 
 def as_markdown(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     release: Release,
     before: str | None,
@@ -152,10 +152,10 @@ def as_markdown(
     sign_off: str | None,
 ) -> str:
     """The release notes for the promotion of a version that replaces ``before``."""
-    replaced = _release_of(settings, release.name, before)
+    replaced = _release_of(lake, release.name, before)
     about = release.about
     title = f"# {release.name} {release.version}" + (f" replaces {before}" if before else "")
-    lines = [title, "", f"By {by} on {format_moment(settings.clock())}: {notes}", ""]
+    lines = [title, "", f"By {by} on {format_moment(lake.now())}: {notes}", ""]
     lines += [f"Released by {release.by}: {release.notes}", ""]
     description = catalog.models[release.name].description if release.name in catalog.models else ""
     lines += [description, ""] if description else []
@@ -175,11 +175,11 @@ def as_markdown(
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _release_of(settings: Settings, model: str, version: str | None) -> Release | None:
+def _release_of(lake: Lake, model: str, version: str | None) -> Release | None:
     if version is None:
         return None
     try:
-        return releases.find(settings, ReleaseKind.MODEL, model, version)
+        return releases.find(lake, ReleaseKind.MODEL, model, version)
     except ReleaseError:  # registered without the lakehouse
         return None
 

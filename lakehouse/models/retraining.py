@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog, ModelContract
     from lakehouse.contracts.model import RetrainingPolicy
+    from lakehouse.lake import Lake
     from lakehouse.models.backtest_log import Backtest
-    from lakehouse.settings import Settings
     from lakehouse.training_sets.changes import SetChanges
     from lakehouse.training_sets.releases import Release
 
@@ -44,45 +44,43 @@ class PossibleRetraining:
     text: str
 
 
-def possible(settings: Settings, contract: ModelContract) -> PossibleRetraining | None:
+def possible(lake: Lake, contract: ModelContract) -> PossibleRetraining | None:
     """A retraining that a run may have to carry out, from the logs and the keys of new inputs; without Spark and MLflow.
 
     The keys of new inputs give an upper bound on the changed rows; only :func:`due` determines their number.
 
     :raises MissingSetError: if the rows of the set are gone.
     """
-    begun = retraining_log.unfinished(settings, contract.name)
+    begun = retraining_log.unfinished(lake, contract.name)
     if begun is not None and contract.retrain_when is not None:
         return PossibleRetraining(begun.cause, is_begun=True, text=f"the retraining to {begun.new_version} has steps left")
-    compared = _compared_set(settings, contract)
+    compared = _compared_set(lake, contract)
     if contract.retrain_when is None or compared is None:
         return None
     _, of_set = compared
-    news = changes.new_inputs(settings, of_set)
-    if not news.inputs or retraining_log.of_cause(settings, contract.name, news.cause) is not None:
+    news = changes.new_inputs(lake, of_set)
+    if not news.inputs or retraining_log.of_cause(lake, contract.name, news.cause) is not None:
         return None
-    most = changes.at_most(settings, news)
+    most = changes.at_most(lake, news)
     if most is not None and not is_reached(contract.retrain_when, rows=most, labels=most, total=news.total):
         return None
     rows = "any number of rows" if most is None else f"up to {most:,} of {news.total:,} rows"
     return PossibleRetraining(news.cause, is_begun=False, text=f"{rows} of {of_set.full_name} may have changed")
 
 
-def due(session: Callable[[], SparkSession], settings: Settings, catalog: Catalog, contract: ModelContract) -> Retraining | None:
+def due(session: Callable[[], SparkSession], lake: Lake, catalog: Catalog, contract: ModelContract) -> Retraining | None:
     """The retraining to carry out: one that has begun and has steps left, or else one required by the model's policy."""
-    begun = retraining_log.unfinished(settings, contract.name)
+    begun = retraining_log.unfinished(lake, contract.name)
     if contract.retrain_when is None or begun is not None:
         return begun if contract.retrain_when is not None else None
-    compared = _compared_set(settings, contract)
+    compared = _compared_set(lake, contract)
     if compared is None:
         return None
     champion, of_set = compared
-    return called_for(settings, catalog, contract, champion, changes.since(session, settings, catalog, of_set))
+    return called_for(lake, catalog, contract, champion, changes.since(session, lake, catalog, of_set))
 
 
-def called_for(
-    settings: Settings, catalog: Catalog, contract: ModelContract, champion: str, changed: SetChanges
-) -> Retraining | None:
+def called_for(lake: Lake, catalog: Catalog, contract: ModelContract, champion: str, changed: SetChanges) -> Retraining | None:
     """The retraining that the policy requires for ``changed``; None if no bound is reached or the cause already had one.
 
     :param changed: the changes of rows since a version of the model's set.
@@ -95,10 +93,10 @@ def called_for(
         or not is_reached(policy, rows=rows, labels=changed.changed_labels, total=changed.total)
     ):
         return None
-    if retraining_log.of_cause(settings, contract.name, changed.cause) is not None:
+    if retraining_log.of_cause(lake, contract.name, changed.cause) is not None:
         return None
     of_set = catalog.training_sets[contract.training_set]
-    numbers = [entry.number for entry in retraining_log.of(settings, contract.name)]
+    numbers = [entry.number for entry in retraining_log.of(lake, contract.name)]
     proposed = Retraining(
         model=contract.name,
         number=max(numbers, default=0) + 1,
@@ -110,13 +108,13 @@ def called_for(
         changed_rows=rows,
         changed_labels=changed.changed_labels,
         share=f"{changed.share:.4%}",
-        new_labels=releases.next_version(settings, ReleaseKind.LABELS, of_set.label.source),
-        new_set=releases.next_version(settings, ReleaseKind.TRAINING_SET, of_set.name),
-        new_version=releases.next_version(settings, ReleaseKind.MODEL, contract.name),
+        new_labels=releases.next_version(lake, ReleaseKind.LABELS, of_set.label.source),
+        new_set=releases.next_version(lake, ReleaseKind.TRAINING_SET, of_set.name),
+        new_version=releases.next_version(lake, ReleaseKind.MODEL, contract.name),
         by="",
-        recorded_at=settings.clock(),
+        recorded_at=lake.now(),
     )
-    return _sharing(settings, proposed)
+    return _sharing(lake, proposed)
 
 
 def is_reached(policy: RetrainingPolicy, *, rows: int, labels: int, total: int) -> bool:
@@ -130,7 +128,7 @@ def is_reached(policy: RetrainingPolicy, *, rows: int, labels: int, total: int) 
 
 def carry_out(
     session: Callable[[], SparkSession],
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     contract: ModelContract,
     retraining: Retraining,
@@ -144,17 +142,17 @@ def carry_out(
     :raises RetrainingError: if one of its versions has been taken in the meantime.
     :raises LakehouseError: if a step fails; the next call resumes with the failed step.
     """
-    entry = retraining_log.queue(settings, replace(retraining, by=by))
+    entry = retraining_log.queue(lake, replace(retraining, by=by))
     of_set = catalog.training_sets[contract.training_set]
     source = of_set.label.source
 
     def release_labels() -> str:
-        labels.release(settings, catalog.sources[source], entry.new_labels, by=entry.by, notes=entry.notes)
+        labels.release(lake, catalog.sources[source], entry.new_labels, by=entry.by, notes=entry.notes)
         return f"{source}_{entry.new_labels}"
 
     def build_set() -> str:
         made = build.build(
-            *(session(), settings, catalog, of_set, entry.new_set),
+            *(session(), lake, catalog, of_set, entry.new_set),
             by=entry.by,
             notes=entry.notes,
             labels_version=entry.new_labels,
@@ -162,9 +160,9 @@ def carry_out(
         return made.full_name
 
     def train() -> str:
-        parameters = releases.find(settings, ReleaseKind.MODEL, contract.name, entry.champion).about["parameters"]
+        parameters = releases.find(lake, ReleaseKind.MODEL, contract.name, entry.champion).about["parameters"]
         made = training.train(
-            *(settings, catalog, contract, entry.new_version, entry.new_set),
+            *(lake, catalog, contract, entry.new_version, entry.new_set),
             by=entry.by,
             notes=entry.notes,
             parameters=parameters,
@@ -179,14 +177,14 @@ def carry_out(
     for step, kind, name, version, make in making:
         if entry.has_passed(step):
             continue
-        _require_ours(settings, entry, kind, name, version)
+        _require_ours(lake, entry, kind, name, version)
         detail = make()
-        _require_ours(settings, entry, kind, name, version)  # of two concurrent retrainings, the first counts
-        entry = retraining_log.record(settings, entry, step, detail)
+        _require_ours(lake, entry, kind, name, version)  # of two concurrent retrainings, the first counts
+        entry = retraining_log.record(lake, entry, step, detail)
     if not entry.has_passed(RetrainingStep.BACKTESTED):
-        tested = _backtest(session, settings, catalog, contract, entry)
+        tested = _backtest(session, lake, catalog, contract, entry)
         verdict = "the acceptance rules are met" if tested.passed else "; ".join(tested.failed)
-        entry = retraining_log.record(settings, entry, RetrainingStep.BACKTESTED, f"{tested.title}: {verdict}")
+        entry = retraining_log.record(lake, entry, RetrainingStep.BACKTESTED, f"{tested.title}: {verdict}")
     return entry
 
 
@@ -200,56 +198,54 @@ def months_of_evaluation(release: Release, zone: str) -> tuple[str, str]:
     return f"{first:%Y-%m}", f"{last:%Y-%m}"
 
 
-def _compared_set(settings: Settings, contract: ModelContract) -> tuple[str, Release] | None:
+def _compared_set(lake: Lake, contract: ModelContract) -> tuple[str, Release] | None:
     """The champion, and the set version with which new inputs are compared; None without a champion.
 
     It is the champion's set, or the set built by its newest retraining, whose content requires no further retraining.
     """
-    champion = promotion_log.in_use(settings, contract.name)
+    champion = promotion_log.in_use(lake, contract.name)
     if champion is None:
         return None
-    learned = releases.find(settings, ReleaseKind.MODEL, contract.name, champion).about["training_set"]
-    retrained = [entry for entry in retraining_log.of(settings, contract.name) if entry.step is RetrainingStep.BACKTESTED]
+    learned = releases.find(lake, ReleaseKind.MODEL, contract.name, champion).about["training_set"]
+    retrained = [entry for entry in retraining_log.of(lake, contract.name) if entry.step is RetrainingStep.BACKTESTED]
     versions = [entry.new_set for entry in retrained if entry.champion == champion]
     version = versions[-1] if versions else learned["version"]
-    return champion, releases.find(settings, ReleaseKind.TRAINING_SET, learned["name"], version)
+    return champion, releases.find(lake, ReleaseKind.TRAINING_SET, learned["name"], version)
 
 
-def _sharing(settings: Settings, proposed: Retraining) -> Retraining:
+def _sharing(lake: Lake, proposed: Retraining) -> Retraining:
     """The proposed retraining, with the labels and the set of another model's retraining for the same cause if there is one."""
-    for other in retraining_log.of(settings):
+    for other in retraining_log.of(lake):
         of_both = [(entry.cause, entry.training_set, entry.set_version) for entry in (other, proposed)]
         if of_both[0] == of_both[1] and other.step is not RetrainingStep.GIVEN_UP:
             return replace(proposed, new_labels=other.new_labels, new_set=other.new_set)
     return proposed
 
 
-def _require_ours(settings: Settings, entry: Retraining, kind: ReleaseKind, name: str, version: str) -> None:
+def _require_ours(lake: Lake, entry: Retraining, kind: ReleaseKind, name: str, version: str) -> None:
     """:raises RetrainingError: if a version was released with other content than this retraining makes."""
-    of_version = (release for release in releases.all_of(settings, kind, name) if release.version == version)
+    of_version = (release for release in releases.all_of(lake, kind, name) if release.version == version)
     taken = next((release for release in of_version if release.notes != entry.notes), None)
     if taken is None:
         return
     reason = f"{taken.full_name} was released by {taken.by} meanwhile"
-    retraining_log.record(settings, entry, RetrainingStep.GIVEN_UP, reason)
+    retraining_log.record(lake, entry, RetrainingStep.GIVEN_UP, reason)
     msg = f"{entry.model}: {reason}, and contains something else; the next run retrains under other versions"
     raise RetrainingError(msg)
 
 
 def _backtest(
-    session: Callable[[], SparkSession], settings: Settings, catalog: Catalog, contract: ModelContract, entry: Retraining
+    session: Callable[[], SparkSession], lake: Lake, catalog: Catalog, contract: ModelContract, entry: Retraining
 ) -> Backtest:
     from lakehouse.models import backtest  # noqa: PLC0415 (scikit-learn loads in seconds)
 
-    release = releases.find(settings, ReleaseKind.MODEL, contract.name, entry.new_version)
+    release = releases.find(lake, ReleaseKind.MODEL, contract.name, entry.new_version)
     entity = catalog.training_sets[contract.training_set].entity.source
     first, last = months_of_evaluation(release, catalog.sources[entity].clocks.timezone)
-    recorded = backtest_log.newest(settings, contract.name, entry.new_version, entry.champion)
+    recorded = backtest_log.newest(lake, contract.name, entry.new_version, entry.champion)
     if recorded is not None and (recorded.first_month, recorded.last_month) == (first, last):
         return recorded  # from a run that was stopped afterwards; a model with random scores would not give the same result again
-    return backtest.backtest(
-        *(session(), settings, catalog, contract, entry.new_version, entry.champion, first, last), by=entry.by
-    )
+    return backtest.backtest(*(session(), lake, catalog, contract, entry.new_version, entry.champion, first, last), by=entry.by)
 
 
 def _in_zone(text: str, zone: str) -> datetime:

@@ -17,7 +17,7 @@ from lakehouse.training_sets import addresses
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 class RetrainingError(LakehouseError):
@@ -88,41 +88,41 @@ class Retraining:
         return _ORDER.index(self.step) >= _ORDER.index(step)
 
 
-def log(settings: Settings) -> LogTable[Retraining]:
+def log(lake: Lake) -> LogTable[Retraining]:
     """The table of retrainings."""
-    return LogTable(Retraining, settings, addresses.retrainings(settings), partition_by="model")
+    return LogTable(Retraining, lake, addresses.retrainings(lake), partition_by="model")
 
 
-def of(settings: Settings, model: str | None = None) -> list[Retraining]:
+def of(lake: Lake, model: str | None = None) -> list[Retraining]:
     """The retrainings of a model, or of all models, each in the state after its newest step; those of a model oldest first."""
     newest: dict[tuple[str, int], Retraining] = {}
-    entries = log(settings).read({"model": [model]} if model else None)
+    entries = log(lake).read({"model": [model]} if model else None)
     for entry in sorted(entries, key=lambda entry: (entry.model, entry.number, _ORDER.index(entry.step))):
         newest[entry.model, entry.number] = entry
     return list(newest.values())
 
 
-def unfinished(settings: Settings, model: str) -> Retraining | None:
+def unfinished(lake: Lake, model: str) -> Retraining | None:
     """The retraining that has begun and has steps left; None without one."""
-    return next((entry for entry in of(settings, model) if not entry.is_over), None)
+    return next((entry for entry in of(lake, model) if not entry.is_over), None)
 
 
-def of_cause(settings: Settings, model: str, cause: str) -> Retraining | None:
+def of_cause(lake: Lake, model: str, cause: str) -> Retraining | None:
     """The retraining for ``cause`` that was not given up; None without one."""
-    of_model = of(settings, model)
+    of_model = of(lake, model)
     return next((entry for entry in of_model if entry.cause == cause and entry.step is not RetrainingStep.GIVEN_UP), None)
 
 
-def queue(settings: Settings, entry: Retraining) -> Retraining:
+def queue(lake: Lake, entry: Retraining) -> Retraining:
     """Record the start of a retraining, once per cause, and return the valid entry, which names the versions to make.
 
     :raises RetrainingError: if a retraining with another cause has begun at the same time.
     """
-    known = of_cause(settings, entry.model, entry.cause)
+    known = of_cause(lake, entry.model, entry.cause)
     if known is not None:
         return known
-    log(settings).append([entry], app_id=f"retraining:{entry.model}", app_version=entry.number)
-    recorded = next(other for other in of(settings, entry.model) if other.number == entry.number)
+    log(lake).append([entry], app_id=f"retraining:{entry.model}", app_version=entry.number)
+    recorded = next(other for other in of(lake, entry.model) if other.number == entry.number)
     if recorded.cause != entry.cause:
         msg = (
             f"another retraining of {entry.model} to {recorded.new_version} was begun by {recorded.by} at the same time; "
@@ -132,8 +132,8 @@ def queue(settings: Settings, entry: Retraining) -> Retraining:
     return recorded
 
 
-def record(settings: Settings, entry: Retraining, step: RetrainingStep, detail: str = "") -> Retraining:
+def record(lake: Lake, entry: Retraining, step: RetrainingStep, detail: str = "") -> Retraining:
     """Record a step once, and return the retraining after it."""
-    done = replace(entry, step=step, detail=detail, recorded_at=settings.clock())
-    log(settings).append([done], app_id=f"retraining:{entry.model}:{entry.number}:{step.name}")
+    done = replace(entry, step=step, detail=detail, recorded_at=lake.now())
+    log(lake).append([done], app_id=f"retraining:{entry.model}:{entry.number}:{step.name}")
     return done

@@ -58,7 +58,7 @@ def version_routes(cache: PublishedCache) -> APIRouter:
         """The training data of a version, its quality, and its history."""
         body = (await run_in_threadpool(lineage_of, cache, name, version)).as_json()
         for backtest in body["backtests"]:  # the location of the lake is not disclosed
-            backtest["report"] = backtest["report"].removeprefix(f"{cache.settings.root}/")
+            backtest["report"] = backtest["report"].removeprefix(f"{cache.lake.root}/")
         return responses.respond(request, body)
 
     return router
@@ -67,7 +67,7 @@ def version_routes(cache: PublishedCache) -> APIRouter:
 def summaries(cache: PublishedCache) -> list[dict[str, Any]]:
     """All models with a contract or a version, by name."""
     released: dict[str, list[Release]] = {name: [] for name in cache.catalog.models}
-    for entry in releases.all_of(cache.settings, ReleaseKind.MODEL):
+    for entry in releases.all_of(cache.lake, ReleaseKind.MODEL):
         released.setdefault(entry.name, []).append(entry)
     return [_summary(cache, name, versions) for name, versions in sorted(released.items())]
 
@@ -77,11 +77,11 @@ def details(cache: PublishedCache, name: str) -> dict[str, Any]:
 
     :raises Problem: if no model has that name.
     """
-    versions = releases.all_of(cache.settings, ReleaseKind.MODEL, name)
+    versions = releases.all_of(cache.lake, ReleaseKind.MODEL, name)
     if not versions and name not in cache.catalog.models:
         raise Problem(404, "unknown-model", f"there is no model {name!r}; GET /models lists them")
     summary = _summary(cache, name, versions)
-    deprecations = releases.deprecations(cache.settings, ReleaseKind.MODEL, name)
+    deprecations = releases.deprecations(cache.lake, ReleaseKind.MODEL, name)
     champion, canary = summary["champion"], summary["canary"]
     states = {canary["challenger"]: "challenger"} if canary else {}
     states |= {champion["version"]: "champion"} if champion else {}
@@ -93,16 +93,16 @@ def lineage_of(cache: PublishedCache, name: str, version: str) -> ModelLineage:
 
     :raises Problem: if the version does not exist.
     """
-    events = canary_log.events_of(cache.settings, name, version)
+    events = canary_log.events_of(cache.lake, name, version)
     try:
-        return lineage.of(cache.settings, name, version, events)
+        return lineage.of(cache.lake, name, version, events)
     except ReleaseError as problem:
         raise Problem(404, "unknown-version", f"{problem}; GET /models/{name} lists them") from None
 
 
 def _summary(cache: PublishedCache, name: str, versions: list[Release]) -> dict[str, Any]:
-    settings, contract = cache.settings, cache.catalog.models.get(name)
-    promotions, backtests = promotion_log.completed(settings, name), backtest_log.of(settings, name)
+    lake, contract = cache.lake, cache.catalog.models.get(name)
+    promotions, backtests = promotion_log.completed(lake, name), backtest_log.of(lake, name)
     return {
         "model": name,
         "description": contract.description if contract else "",
@@ -131,7 +131,7 @@ def _backtest(backtest: Backtest) -> dict[str, Any]:
 
 
 def _canary(cache: PublishedCache, name: str) -> dict[str, Any] | None:
-    canaries = canary_log.of(cache.settings, name)
+    canaries = canary_log.of(cache.lake, name)
     if not canaries or canaries[-1].stopped is not None:
         return None
     started, judged = canaries[-1].started, canaries[-1].judged
@@ -183,7 +183,7 @@ def promotion_routes(cache: PublishedCache) -> APIRouter:
 
         With `Accept: application/x-ndjson`, the response is a log of JSON lines.
         """
-        records = await run_in_threadpool(promotion_export.records, cache.settings, wanted.name)
+        records = await run_in_threadpool(promotion_export.records, cache.lake, wanted.name)
         if request.headers.get("accept", "").startswith(LINES):
             text = "".join(f"{json.dumps(record, default=str, ensure_ascii=False)}\n" for record in records)
             return responses.respond_with_text(request, text, LINES)

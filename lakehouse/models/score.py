@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import Catalog, ModelContract
+    from lakehouse.lake import Lake
     from lakehouse.models.canary_log import CanaryEntry
     from lakehouse.models.scores import LoadedVersion
-    from lakehouse.settings import Settings
 
 
 #: The number of event days scored and committed at a time.
@@ -59,7 +59,7 @@ class RunningCanary:
 
 def score(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     contract: ModelContract,
     days: Collection[date],
@@ -77,22 +77,22 @@ def score(
     """
     from lakehouse.training_sets import events as set_events  # noqa: PLC0415 (Spark loads in a second)
 
-    champion = scores.load(settings, catalog, contract, champion_of(settings, contract))
-    canary = running_canary(settings, catalog, contract, champion.version)
+    champion = scores.load(lake, catalog, contract, champion_of(lake, contract))
+    canary = running_canary(lake, catalog, contract, champion.version)
     of_set = catalog.training_sets[contract.training_set]
     scored: list[ScoredDay] = []
     for part in _parts(sorted(set(days)), _DAYS_AT_A_TIME):
-        rows = set_events.unlabelled(spark, settings, catalog, of_set, part)
-        scored += score_rows(settings, rows, part, champion, canary, ScoringRun(run_id, by, settings.clock()))
+        rows = set_events.unlabelled(spark, lake, catalog, of_set, part)
+        scored += score_rows(lake, rows, part, champion, canary, ScoringRun(run_id, by, lake.now()))
     return scored
 
 
-def champion_of(settings: Settings, contract: ModelContract) -> str:
+def champion_of(lake: Lake, contract: ModelContract) -> str:
     """The version in use.
 
     :raises NoChampionError: if no version is in use.
     """
-    champion = tracking.champion(settings, contract)
+    champion = tracking.champion(lake, contract)
     if champion is None:
         msg = (
             f"{contract.name} has no champion, so that nothing can be scored: 'lakehouse model promote {contract.name} VERSION' "
@@ -102,16 +102,16 @@ def champion_of(settings: Settings, contract: ModelContract) -> str:
     return champion
 
 
-def running_canary(settings: Settings, catalog: Catalog, contract: ModelContract, champion: str) -> RunningCanary | None:
+def running_canary(lake: Lake, catalog: Catalog, contract: ModelContract, champion: str) -> RunningCanary | None:
     """The canary that takes part in scoring; a canary that compares with a version not in use does not."""
-    entry = canary_log.running(settings, contract.name)
+    entry = canary_log.running(lake, contract.name)
     if entry is None or entry.champion != champion:
         return None
-    return RunningCanary(entry, scores.load(settings, catalog, contract, entry.challenger))
+    return RunningCanary(entry, scores.load(lake, catalog, contract, entry.challenger))
 
 
 def score_rows(
-    settings: Settings,
+    lake: Lake,
     rows: pa.Table,
     days: Collection[date],
     champion: LoadedVersion,
@@ -131,7 +131,7 @@ def score_rows(
         everything = np.ones(len(of_canary), bool)
         scored.append(scores.scored_rows(of_canary, canary.challenger, Arm.CHALLENGER, everything, run))
     versions = [champion.version, *([canary.challenger.version] if canary else [])]
-    scores.write(settings, champion.contract.name, days, versions, scored, run)
+    scores.write(lake, champion.contract.name, days, versions, scored, run)
     events, in_canary_by_day = (_by_day(rows["event_date"].filter(kept)) for kept in (np.ones(len(rows), bool), chosen))
     return [
         ScoredDay(

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.model import ModelContract
     from lakehouse.contracts.training_set import TrainingSetContract
+    from lakehouse.lake import Lake
     from lakehouse.models.scores import LoadedVersion
-    from lakehouse.settings import Settings
     from lakehouse.training_sets.releases import Release
 
 
@@ -105,24 +105,24 @@ _NAMED = 5
 _DIGITS = 4
 
 
-def set_of(settings: Settings, contract: ModelContract, version: str) -> Release:
+def set_of(lake: Lake, contract: ModelContract, version: str) -> Release:
     """The training set version on which a model version was trained; its manifest is in ``about``.
 
     :raises ReleaseError: if the version, or its set, does not exist.
     """
-    of_set = releases.find(settings, ReleaseKind.MODEL, contract.name, version).about["training_set"]
-    return releases.find(settings, ReleaseKind.TRAINING_SET, of_set["name"], of_set["version"])
+    of_set = releases.find(lake, ReleaseKind.MODEL, contract.name, version).about["training_set"]
+    return releases.find(lake, ReleaseKind.TRAINING_SET, of_set["name"], of_set["version"])
 
 
-def reference_scores(settings: Settings, contract: ModelContract, champion: LoadedVersion) -> NDArray[np.float64]:
+def reference_scores(lake: Lake, contract: ModelContract, champion: LoadedVersion) -> NDArray[np.float64]:
     """The scores of a version on the part of its set that was used for evaluation, and not for training.
 
     :raises MissingSetError: if the rows of the set are gone.
     """
-    release = releases.find(settings, ReleaseKind.MODEL, contract.name, champion.version)
+    release = releases.find(lake, ReleaseKind.MODEL, contract.name, champion.version)
     part = release.about.get("evaluated_on")
     where = None if part is None else {"split": [part]}
-    rows = set_table.read(settings, set_of(settings, contract, champion.version), list(champion.features), where)
+    rows = set_table.read(lake, set_of(lake, contract, champion.version), list(champion.features), where)
     return champion.scores(rows)
 
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lakehouse.contracts import Catalog, ModelContract
+    from lakehouse.lake import Lake
     from lakehouse.models.canary_log import Arm
-    from lakehouse.settings import Settings
     from lakehouse.training_sets.releases import Release
 
 
@@ -80,16 +80,16 @@ class LoadedVersion:
         return pc.sum(within).as_py() or 0
 
 
-def load(settings: Settings, catalog: Catalog, contract: ModelContract, version: str) -> LoadedVersion:
+def load(lake: Lake, catalog: Catalog, contract: ModelContract, version: str) -> LoadedVersion:
     """Load a released version with its model.
 
     :raises ReleaseError: for a version that does not exist.
     :raises TrackingError: if MLflow does not know the version, or cannot be reached.
     """
-    release = releases.find(settings, ReleaseKind.MODEL, contract.name, version)
+    release = releases.find(lake, ReleaseKind.MODEL, contract.name, version)
     default = catalog.training_sets[contract.training_set].features.names
     features = release.about.get("feature_names", default)
-    return LoadedVersion(contract, version, function.load(settings, contract, version), features, learned_span(release))
+    return LoadedVersion(contract, version, function.load(lake, contract, version), features, learned_span(release))
 
 
 def learned_span(release: Release) -> tuple[datetime, datetime] | None:
@@ -163,7 +163,7 @@ def scored_rows(rows: pa.Table, version: LoadedVersion, arm: Arm, served: NDArra
 
 @row_writer.retried_on_conflict
 def write(
-    settings: Settings,
+    lake: Lake,
     model: str,
     days: Collection[date],
     versions: Collection[str],
@@ -177,8 +177,8 @@ def write(
     :param scored: the rows of the versions, all from ``days``; at least one table, which may be empty.
     :raises CommitFailedError: if other writers win eight times in a row.
     """
-    path = addresses.scores(settings, model)
-    table = row_writer.open_or_create(path, SCHEMA, settings.storage_options, ["event_date"])
+    path = addresses.scores(lake, model)
+    table = row_writer.open_or_create(path, SCHEMA, lake.storage_options, ["event_date"])
     new = pa.concat_tables(scored)
     older = table_io.read_version(table, SCHEMA.names, {"event_date": sorted(days)}).cast(SCHEMA)
     older = older.filter(pc.invert(pc.is_in(older["model_version"], pa.array(sorted(versions)))))
@@ -188,9 +188,9 @@ def write(
     partition_writer.replace(table, rows, days, why=why)
 
 
-def read(settings: Settings, model: str, where: table_io.Where | None = None, columns: Sequence[str] | None = None) -> pa.Table:
+def read(lake: Lake, model: str, where: table_io.Where | None = None, columns: Sequence[str] | None = None) -> pa.Table:
     """The scores that meet ``where``, with ``columns`` (default: all); empty if nothing has been scored."""
     names = list(columns or SCHEMA.names)
     wanted = pa.schema([SCHEMA.field(name) for name in names])
-    rows = table_io.read(addresses.scores(settings, model), names, where, settings.storage_options)
+    rows = table_io.read(addresses.scores(lake, model), names, where, lake.storage_options)
     return wanted.empty_table() if rows is None else rows.cast(wanted)

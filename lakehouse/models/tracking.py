@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from lakehouse.contracts import ModelContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse.training_sets.releases import Release
 
 
@@ -59,29 +59,29 @@ class MlflowUnavailableError(TrackingError):
     passes_by_itself = True
 
 
-def address(settings: Settings) -> str:
+def address(lake: Lake) -> str:
     """The address of MLflow's tracking and registry: from the setting, or the embedded store below the root.
 
     :raises TrackingError: if the root is in an object store, which cannot hold the SQLite file.
     """
-    if settings.mlflow_uri:
-        return settings.mlflow_uri
-    if "://" in settings.root:
+    if lake.settings.mlflow_uri:
+        return lake.settings.mlflow_uri
+    if "://" in lake.root:
         msg = (
-            f"the root {settings.root} is in an object store, which cannot hold MLflow's SQLite file; set LAKEHOUSE_MLFLOW_URI "
+            f"the root {lake.root} is in an object store, which cannot hold MLflow's SQLite file; set LAKEHOUSE_MLFLOW_URI "
             "to the address of an MLflow server"
         )
         raise TrackingError(msg)
-    return f"sqlite:///{_folder(settings)}/mlflow.db"
+    return f"sqlite:///{_folder(lake)}/mlflow.db"
 
 
-def artifact_location(settings: Settings, experiment: str) -> str | None:
+def artifact_location(lake: Lake, experiment: str) -> str | None:
     """The folder in which the embedded store keeps an experiment's models; None with a server, which decides it."""
-    return None if settings.mlflow_uri else (_folder(settings) / "artifacts" / experiment).as_uri()
+    return None if lake.settings.mlflow_uri else (_folder(lake) / "artifacts" / experiment).as_uri()
 
 
 @contextmanager
-def connected(settings: Settings, purpose: str) -> Iterator[Any]:
+def connected(lake: Lake, purpose: str) -> Iterator[Any]:
     """Connect to MLflow with a client whose errors become sentences.
 
     Within the context, MLflow's functions without a client use the same address.
@@ -90,7 +90,7 @@ def connected(settings: Settings, purpose: str) -> Iterator[Any]:
     :raises TrackingError: if MLflow is not installed, refuses a request, or does not know a name.
     :raises MlflowUnavailableError: if MLflow does not answer.
     """
-    uri = address(settings)
+    uri = address(lake)
     for name, value in _BEHAVIOUR.items():
         os.environ.setdefault(name, value)
     _require_answer(uri, purpose)
@@ -104,8 +104,8 @@ def connected(settings: Settings, purpose: str) -> Iterator[Any]:
     with _ONE_AT_A_TIME, _quiet():
         try:
             with _as_default(mlflow, uri):
-                if not settings.mlflow_uri:
-                    _prepare(_folder(settings), mlflow, uri)
+                if not lake.settings.mlflow_uri:
+                    _prepare(_folder(lake), mlflow, uri)
                 yield mlflow.MlflowClient(uri, uri)
         except (requests.RequestException, SQLAlchemyError) as problem:
             raise MlflowUnavailableError(_sentence(purpose, uri, problem)) from problem
@@ -120,8 +120,8 @@ def shown(uri: str) -> str:
     return uri if parts.password is None else uri.replace(f":{parts.password}@", ":***@")
 
 
-def _folder(settings: Settings) -> Path:
-    return Path(settings.root) / "mlflow"
+def _folder(lake: Lake) -> Path:
+    return Path(lake.root) / "mlflow"
 
 
 def _require_answer(uri: str, purpose: str) -> None:
@@ -253,14 +253,14 @@ class TrainedModel:
     metrics: Mapping[str, Mapping[str, float]]
 
 
-def champion(settings: Settings, contract: ModelContract) -> str | None:
+def champion(lake: Lake, contract: ModelContract) -> str | None:
     """The version to which the alias ``champion`` points, such as v2.3; None without one.
 
     A version registered without the lakehouse is named like 'MLflow version 7'.
 
     :raises TrackingError: if MLflow cannot be read.
     """
-    with connected(settings, f"the champion of {contract.name} could not be read") as client:
+    with connected(lake, f"the champion of {contract.name} could not be read") as client:
         number = _aliases(client, contract.name).get(CHAMPION)
         if number is None:
             return None
@@ -268,47 +268,47 @@ def champion(settings: Settings, contract: ModelContract) -> str | None:
         return str(tags.get(_VERSION) or f"MLflow version {number}")
 
 
-def set_champion(settings: Settings, release: Release) -> None:
+def set_champion(lake: Lake, release: Release) -> None:
     """Move the alias ``champion`` to a released version, in one step.
 
     :raises TrackingError: if MLflow does not know the version, or cannot be reached.
     """
-    with connected(settings, f"{release.name} {release.version} could not be made the champion") as client:
-        client.set_registered_model_alias(release.name, CHAMPION, _number_of(settings, client, release))
+    with connected(lake, f"{release.name} {release.version} could not be made the champion") as client:
+        client.set_registered_model_alias(release.name, CHAMPION, _number_of(lake, client, release))
 
 
-def registered(settings: Settings, name: str, version: str) -> RegisteredVersion | None:
+def registered(lake: Lake, name: str, version: str) -> RegisteredVersion | None:
     """A version in MLflow's registry, by our version; None if MLflow does not know it.
 
     :raises TrackingError: if MLflow cannot be read.
     """
-    with connected(settings, f"{name} {version} could not be looked up") as client:
+    with connected(lake, f"{name} {version} could not be looked up") as client:
         return _registered(client, name, version)
 
 
-def lineage_in(settings: Settings, version: RegisteredVersion) -> dict[str, Any]:
+def lineage_in(lake: Lake, version: RegisteredVersion) -> dict[str, Any]:
     """The lineage that the run of a registered version recorded.
 
     :raises TrackingError: if MLflow cannot be read.
     """
     purpose = f"the lineage of the run {version.run_id} could not be read"
-    with connected(settings, purpose) as client, tempfile.TemporaryDirectory() as folder:
+    with connected(lake, purpose) as client, tempfile.TemporaryDirectory() as folder:
         lineage: dict[str, Any] = json.loads(Path(client.download_artifacts(version.run_id, _LINEAGE, folder)).read_text("utf-8"))
         return lineage
 
 
-def register(settings: Settings, model: TrainedModel) -> RegisteredVersion:
+def register(lake: Lake, model: TrainedModel) -> RegisteredVersion:
     """Log a model and register it. The remains of an interrupted call are completed, or removed and replaced.
 
     A completed run is registered as it is, without the model of this call; so a version is registered once.
 
     :raises TrackingError: if MLflow refuses a request or cannot be reached; no version is registered then.
     """
-    with connected(settings, f"{model.name} {model.version} could not be logged") as client:
+    with connected(lake, f"{model.name} {model.version} could not be logged") as client:
         known = _registered(client, model.name, model.version)
         if known is not None:
             return known
-        experiment = _experiment(settings, client, model.name)
+        experiment = _experiment(lake, client, model.name)
         run_id, source = _ended_run(client, experiment, model) or _log(client, experiment, model)
         _require_registered_model(client, model.name)
         made = client.create_model_version(
@@ -322,24 +322,24 @@ def register(settings: Settings, model: TrainedModel) -> RegisteredVersion:
         return RegisteredVersion(f"{made.version}", run_id, model.identity)
 
 
-def unregister(settings: Settings, name: str, version: RegisteredVersion) -> None:
+def unregister(lake: Lake, name: str, version: RegisteredVersion) -> None:
     """Remove a registered version, because another process has also registered it and that registration was released.
 
     :raises TrackingError: if MLflow cannot be reached.
     """
-    with connected(settings, f"version {version.number} of {name} could not be removed") as client:
+    with connected(lake, f"version {version.number} of {name} could not be removed") as client:
         client.delete_model_version(name, version.number)
 
 
-def load(settings: Settings, release: Release) -> Any:
+def load(lake: Lake, release: Release) -> Any:
     """Load the object returned by the training function of a released version.
 
     :raises TrackingError: if MLflow does not know the version, or its files cannot be read.
     """
-    with connected(settings, f"{release.name} {release.version} could not be loaded") as client:
+    with connected(lake, f"{release.name} {release.version} could not be loaded") as client:
         import mlflow  # noqa: PLC0415
 
-        source = f"models:/{release.name}/{_number_of(settings, client, release)}"
+        source = f"models:/{release.name}/{_number_of(lake, client, release)}"
         try:
             if "sklearn" in mlflow.models.get_model_info(source).flavors:
                 return mlflow.sklearn.load_model(source)
@@ -352,7 +352,7 @@ def load(settings: Settings, release: Release) -> Any:
             raise TrackingError(msg) from problem
 
 
-def _number_of(settings: Settings, client: Any, release: Release) -> str:
+def _number_of(lake: Lake, client: Any, release: Release) -> str:
     """MLflow's number of a version, after a check that MLflow has our version name for it.
 
     :raises TrackingError: if it does not: the MLflow is another one, or the version was removed there.
@@ -367,7 +367,7 @@ def _number_of(settings: Settings, client: Any, release: Release) -> str:
             raise
         tags = {}
     if tags.get(_VERSION) != release.version:
-        uri = shown(address(settings))
+        uri = shown(address(lake))
         msg = (
             f"{release.name} {release.version} is not registered in MLflow at {uri}; correct LAKEHOUSE_MLFLOW_URI, or train "
             "another version there"
@@ -397,13 +397,13 @@ def _registered(client: Any, name: str, version: str) -> RegisteredVersion | Non
     return RegisteredVersion(f"{first.version}", first.run_id, first.tags.get(_IDENTITY, ""))
 
 
-def _experiment(settings: Settings, client: Any, name: str) -> str:
+def _experiment(lake: Lake, client: Any, name: str) -> str:
     from mlflow.exceptions import MlflowException  # noqa: PLC0415
 
     known = client.get_experiment_by_name(name)
     if known is None:
         try:
-            return str(client.create_experiment(name, artifact_location=artifact_location(settings, name)))
+            return str(client.create_experiment(name, artifact_location=artifact_location(lake, name)))
         except MlflowException as problem:
             if problem.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise

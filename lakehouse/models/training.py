@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from lakehouse.contracts import Catalog, ModelContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 __all__ = ["TrainingError", "train"]
 
@@ -63,7 +63,7 @@ class _Task:
 
 
 def train(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     contract: ModelContract,
     version: str,
@@ -88,19 +88,19 @@ def train(
     if not releases.VERSION.fullmatch(version):
         msg = f"{version!r} is no version: write v and two numbers, such as v3.0"
         raise TrainingError(msg)
-    of_set = _usable_set(settings, catalog, contract, training_set_version)
-    function = model_function.find(settings, contract)
+    of_set = _usable_set(lake, catalog, contract, training_set_version)
+    function = model_function.find(lake, contract)
     task = _Task(contract, version, of_set, function, {**contract.parameters, **(parameters or {})})
-    recorded = {entry.version: entry for entry in releases.all_of(settings, ReleaseKind.MODEL, contract.name)}.get(version)
+    recorded = {entry.version: entry for entry in releases.all_of(lake, ReleaseKind.MODEL, contract.name)}.get(version)
     if recorded is not None:
         return _same(recorded, task)
-    registered = tracking.registered(settings, contract.name, version)
+    registered = tracking.registered(lake, contract.name, version)
     if registered is None:
-        model = _trained(settings, task, by, notes)
-        registered = tracking.register(settings, model)
+        model = _trained(lake, task, by, notes)
+        registered = tracking.register(lake, model)
         about = dict(model.about)
     else:
-        about = tracking.lineage_in(settings, registered)
+        about = tracking.lineage_in(lake, registered)
     if registered.identity != task.identity:
         msg = (
             f"{contract.name} {version} was registered in MLflow by a training from {about['training_set']['full_name']} that "
@@ -108,18 +108,18 @@ def train(
         )
         raise TrainingError(msg)
     about["mlflow"] = {"version": registered.number, "run_id": registered.run_id}
-    entry = Release(contract.name, ReleaseKind.MODEL, version, ReleaseEvent.RELEASED, notes, by, settings.clock(), about=about)
-    released = releases.release(settings, entry)
+    entry = Release(contract.name, ReleaseKind.MODEL, version, ReleaseEvent.RELEASED, notes, by, lake.now(), about=about)
+    released = releases.release(lake, entry)
     if released.about["mlflow"] != about["mlflow"]:
-        tracking.unregister(settings, contract.name, registered)
+        tracking.unregister(lake, contract.name, registered)
         msg = f"{contract.name} {version} was trained by {released.by} at the same time; theirs counts, take another version"
         raise TrainingError(msg)
     return released
 
 
-def _usable_set(settings: Settings, catalog: Catalog, contract: ModelContract, version: str) -> Release:
-    of_set = releases.find(settings, ReleaseKind.TRAINING_SET, contract.training_set, version)
-    deprecated = releases.deprecations(settings, ReleaseKind.TRAINING_SET, contract.training_set).get(of_set.full_name)
+def _usable_set(lake: Lake, catalog: Catalog, contract: ModelContract, version: str) -> Release:
+    of_set = releases.find(lake, ReleaseKind.TRAINING_SET, contract.training_set, version)
+    deprecated = releases.deprecations(lake, ReleaseKind.TRAINING_SET, contract.training_set).get(of_set.full_name)
     if deprecated is not None:
         msg = f"the training set {of_set.full_name} is deprecated: {deprecated.notes}; name another version of it with --set"
         raise TrainingError(msg)
@@ -163,11 +163,11 @@ def _same(recorded: Release, task: _Task) -> Release:
     raise TrainingError(msg)
 
 
-def _trained(settings: Settings, task: _Task, by: str, notes: str) -> tracking.TrainedModel:
+def _trained(lake: Lake, task: _Task, by: str, notes: str) -> tracking.TrainedModel:
     """Train and measure, without recording anything."""
     contract, of_set = task.contract, task.of_set
     features = _features(of_set)
-    rows = set_table.read(settings, of_set, ["split", "event_ts", *features, "label"])
+    rows = set_table.read(lake, of_set, ["split", "event_ts", *features, "label"])
     fit_on, evaluate_on = _parts(task, rows)
     frames = {
         part: _labelled(task, rows.filter(pc.equal(rows["split"], part)), features)
@@ -214,7 +214,7 @@ def _trained(settings: Settings, task: _Task, by: str, notes: str) -> tracking.T
             **({"lakehouse.code_commit": task.function.commit} if task.function.commit else {}),
         },
         set_name=of_set.full_name,
-        set_address=addresses.training_set(settings, of_set.name, of_set.version),
+        set_address=addresses.training_set(lake, of_set.name, of_set.version),
         frames=frames,
         roles={evaluate_on: "evaluation", fit_on: "training"},
         metrics=metrics,

@@ -46,12 +46,12 @@ def backtest(
     from lakehouse.models import backtest as backtests  # noqa: PLC0415 (scikit-learn loads in seconds)
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
 
-    settings, catalog, contract = model_named(model)
+    lake, catalog, contract = model_named(model)
     # A mistake is reported before Spark starts.
-    backtests.checked_request(settings, contract, version, against, first_month, last_month)
+    backtests.checked_request(lake, contract, version, against, first_month, last_month)
     with errors.status(f"comparing {model} {version} with {against}"):
         done = backtests.backtest(
-            *(LakeSpark().spark_session, settings, catalog, contract, version, against, first_month, last_month),
+            *(LakeSpark().spark_session, lake, catalog, contract, version, against, first_month, last_month),
             by=by or getpass.getuser(),
             known_at=known_at,
         )
@@ -140,15 +140,15 @@ def score(
     from lakehouse.calendar.days import span  # noqa: PLC0415
     from lakehouse.models import score as scoring  # noqa: PLC0415 (scikit-learn loads in seconds)
 
-    settings, catalog, contract = model_named(model)
+    lake, catalog, contract = model_named(model)
     days = list(span(first.date(), (last or first).date()))
     if not days:
         msg = "the days end before they begin; exchange --from and --to"
         raise typer.BadParameter(msg)
-    scoring.champion_of(settings, contract)  # a mistake is reported before Spark starts
+    scoring.champion_of(lake, contract)  # a mistake is reported before Spark starts
     who = by or getpass.getuser()
     with errors.status(f"scoring {len(days):,} days"):
-        done = scoring.score(_session(), settings, catalog, contract, days, run_id=f"cli:{who}", by=who)
+        done = scoring.score(_session(), lake, catalog, contract, days, run_id=f"cli:{who}", by=who)
     table = data_table()
     table.add_column("event day", no_wrap=True)
     number_column(table, "events", [f"{day.events:,}" for day in done])
@@ -176,9 +176,9 @@ def start(
     """Let a version score a share of the entities in place of the champion, from the next scoring on."""
     from lakehouse.models import canary  # noqa: PLC0415 (scikit-learn loads in seconds)
 
-    settings, _, contract = model_named(model)
+    lake, _, contract = model_named(model)
     wanted = None if share is None else _share(share)
-    entry = canary.start(settings, contract, version, by=by or getpass.getuser(), reason=reason, share=wanted, salt=salt)
+    entry = canary.start(lake, contract, version, by=by or getpass.getuser(), reason=reason, share=wanted, salt=salt)
     out.print(f"Started: {entry.title}.", soft_wrap=True)
     out.print(f"'lakehouse model canary status {model}' judges it by the labels that are mature.", soft_wrap=True)
 
@@ -189,9 +189,9 @@ def status(model: Model, by: By = "", as_json: arguments.AsJson = False) -> None
     from lakehouse.models import canary  # noqa: PLC0415
     from lakehouse.models.result import stored_reading  # noqa: PLC0415 (scikit-learn loads in seconds)
 
-    settings, catalog, contract = model_named(model)
+    lake, catalog, contract = model_named(model)
     with errors.status("comparing both versions on mature labels"):
-        done = canary.judge(_session, settings, catalog, contract, by=by or getpass.getuser())
+        done = canary.judge(_session, lake, catalog, contract, by=by or getpass.getuser())
     if not as_json:
         _print_status(done)
         return
@@ -211,8 +211,8 @@ def stop(model: Model, reason: _Reason, by: By = "") -> None:
     """End the canary: from the next scoring on, only the champion scores."""
     from lakehouse.models import canary  # noqa: PLC0415 (scikit-learn loads in seconds)
 
-    settings, _, _ = model_named(model)
-    ended = canary.stop(settings, model, by=by or getpass.getuser(), reason=reason)
+    lake, _, _ = model_named(model)
+    ended = canary.stop(lake, model, by=by or getpass.getuser(), reason=reason)
     judged = f"it was judged: {ended.outcome.value} on {ended.labels:,} labels" if ended.outcome else "it was never judged"
     out.print(f"Stopped: {ended.title}; {judged}.", soft_wrap=True)
 
@@ -226,14 +226,14 @@ def compare(
     """Compare both versions' scores on a day of the newest canary; needs no labels and no Spark."""
     from lakehouse.models import canary, canary_log, score_checks  # noqa: PLC0415 (scikit-learn loads in seconds)
 
-    settings, _, _ = model_named(model)
-    canaries = canary_log.of(settings, model)
+    lake, _, _ = model_named(model)
+    canaries = canary_log.of(lake, model)
     if not canaries:
         errors.print(f"{model} has had no canary.", style="red", highlight=False)
         raise typer.Exit(1)
     newest = canaries[-1]
     until = newest.stopped.recorded_at if newest.stopped else None
-    done = score_checks.compare_day(day.date(), canary.scores_of_both(settings, newest.started, until))
+    done = score_checks.compare_day(day.date(), canary.scores_of_both(lake, newest.started, until))
     if done is None:
         how = f"'lakehouse model score {model} --from {day.date()}' scores it"
         out.print(f"No entity of the {newest.started.title} has both scores on {day.date()}; {how}.", soft_wrap=True)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from requests import PreparedRequest
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _FILE = "file:"
 #: Chats truncate or refuse longer messages; the smallest of the usual limits is 4,096 characters after escaping.
@@ -228,12 +228,12 @@ class AppriseService:
             raise DeliveryError(f"{self.name} did not take message {message.message_id}: {reason}")
 
 
-def targets(settings: Settings, logger: logging.Logger | None = None) -> list[Target]:
+def targets(lake: Lake, logger: logging.Logger | None = None) -> list[Target]:
     """The targets of a deployment, in the order of ``LAKEHOUSE_ALERT_TARGETS``, without repetitions.
 
     :param logger: the logger of the target ``log``; default: the logger ``lakehouse.alerts``.
     """
-    return [_target(address, logger) for address in dict.fromkeys(settings.alert_targets)]
+    return [_target(address, logger) for address in dict.fromkeys(lake.settings.alert_targets)]
 
 
 def _target(address: str, logger: logging.Logger | None) -> Target:

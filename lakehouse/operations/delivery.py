@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import logging
     from collections.abc import Iterable, Mapping, Sequence
 
+    from lakehouse.lake import Lake
     from lakehouse.operations.channels import Message, Target
-    from lakehouse.settings import Settings
 
 
 class AddressFile(Strict):
@@ -76,25 +76,25 @@ class Directory:
         return list(self.consumers.get(consumer) or self.platform)
 
 
-def directory(settings: Settings, logger: logging.Logger | None = None) -> Directory:
+def directory(lake: Lake, logger: logging.Logger | None = None) -> Directory:
     """The addresses of a deployment.
 
     :param logger: the logger of the target ``log``.
     :raises ContractError: if the file cannot be read, or has mistakes, each with its line and field.
     """
-    if settings.addresses is None:
-        return Directory.of(channels.targets(settings, logger))
-    file = load_model(settings.addresses, AddressFile, "docs/alerts.md")
+    if lake.settings.addresses is None:
+        return Directory.of(channels.targets(lake, logger))
+    file = load_model(lake.settings.addresses, AddressFile, "docs/alerts.md")
     by_name: dict[str, Target] = {}
 
     def names(addresses: Sequence[str]) -> list[str]:
-        here = channels.targets(settings.model_copy(update={"alert_targets": [*addresses]}), logger)
+        here = channels.targets(lake.with_settings(alert_targets=[*addresses]), logger)
         by_name.update({target.name: target for target in here})
         return [target.name for target in here]
 
     return Directory(
         by_name,
-        names(settings.alert_targets if file.platform is None else file.platform),
+        names(lake.settings.alert_targets if file.platform is None else file.platform),
         {owner: names(addresses) for owner, addresses in file.owners.items()},
         {consumer: names(addresses) for consumer, addresses in file.consumers.items()},
         file.escalate_after,

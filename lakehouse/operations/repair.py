@@ -27,29 +27,29 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import Catalog
+    from lakehouse.lake import Lake
     from lakehouse.lake_tables import LakeTable
-    from lakehouse.settings import Settings
 
 _SHOWN = 5
 
 
-def repair(settings: Settings, catalog: Catalog, session: Callable[[], SparkSession], run_id: str) -> Iterator[tuple[str, bool]]:
+def repair(lake: Lake, catalog: Catalog, session: Callable[[], SparkSession], run_id: str) -> Iterator[tuple[str, bool]]:
     """Repair all tables, inputs before derived tables; yields what was done, or why not, and whether it succeeded.
 
     A table that cannot be repaired does not stop others.
     """
-    derived = {entry.table.name for entry in find(settings, catalog) if entry.is_derived and _forget(settings, entry.table)}
+    derived = {entry.table.name for entry in find(lake, catalog) if entry.is_derived and _forget(lake, entry.table)}
     for name, contract in catalog.sources.items():
-        yield from _said(f"bronze/{name}", partial(bronze_repair.repair, settings, contract, run_id))
+        yield from _said(f"bronze/{name}", partial(bronze_repair.repair, lake, contract, run_id))
         if f"{name}{KEYS}" in derived:
-            yield from _said(f"ops/{name}{KEYS}", partial(_derive_claims, Ingest(settings, contract, session, run_id)))
-        yield from _said(f"silver/{name}", partial(silver_repair.repair, settings, contract, session, run_id))
+            yield from _said(f"ops/{name}{KEYS}", partial(_derive_claims, Ingest(lake, contract, session, run_id)))
+        yield from _said(f"silver/{name}", partial(silver_repair.repair, lake, contract, session, run_id))
     numbers = [table.series for table in lake_tables.tables(catalog) if table.series is not None]
     for series in sorted(numbers, key=lambda series: (series.metric.is_derived, series.kind is not Kind.DAY)):
-        yield from _said(f"gold/{series.name}", partial(gold_repair.repair, settings, catalog, series, session, run_id))
+        yield from _said(f"gold/{series.name}", partial(gold_repair.repair, lake, catalog, series, session, run_id))
     for name in sorted(derived & DERIVED):
         yield f"ops/{name}: derived again by the next run", True
-    for entry in find(settings, catalog):
+    for entry in find(lake, catalog):
         yield f"{entry}", False
 
 
@@ -68,9 +68,9 @@ def _derive_claims(ingest: Ingest) -> list[str]:
     return ["all claims"]
 
 
-def _forget(settings: Settings, table: LakeTable) -> bool:
+def _forget(lake: Lake, table: LakeTable) -> bool:
     """Delete the log of a derived table, so that it no longer exists. Maintenance deletes its data files."""
-    opened = table_io.open_snapshot(table.path(settings), settings.storage_options)
+    opened = table_io.open_snapshot(table.path(lake), lake.storage_options)
     if opened is not None:
         file_system(opened).delete_dir("_delta_log")
     return opened is not None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from lakehouse.contracts.series import Series
+from lakehouse.lake import Lake
 from lakehouse.orchestration.assets import checks as assets_checks
 from lakehouse.orchestration.assets import metric_assets, model_assets, source_assets
 from lakehouse.orchestration.automation import (
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
 
 def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
     """Every asset, check, sensor and schedule of a catalog."""
+    return definitions_of(Lake(settings), catalog)
+
+
+def definitions_of(lake: Lake, catalog: Catalog) -> dg.Definitions:
+    """The same for a lake, which may have a clock of its own."""
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
     all_checks: list[dg.AssetChecksDefinition] = []
     all_sensors: list[dg.SensorDefinition] = []
@@ -40,47 +46,45 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.simplefilter("ignore", dg.PreviewWarning)
         for contract in catalog.sources.values():
-            bronze = source_assets.bronze_asset(settings, catalog, contract)
-            silver = source_assets.silver_asset(settings, catalog, contract)
+            bronze = source_assets.bronze_asset(lake, catalog, contract)
+            silver = source_assets.silver_asset(lake, catalog, contract)
             assets += [bronze, source_assets.arrivals_spec(contract), silver]
-            all_checks += assets_checks.source_checks(settings, contract, bronze, silver)
+            all_checks += assets_checks.source_checks(lake, contract, bronze, silver)
             kafka = contract.source.kafka
             all_sensors += [
-                stream_sensor.stream_sensor(settings, contract, kafka)
-                if kafka
-                else landing_sensor.landing_sensor(settings, contract),
-                landing_sensor.reconciling_sensor(settings, contract),
+                stream_sensor.stream_sensor(lake, contract, kafka) if kafka else landing_sensor.landing_sensor(lake, contract),
+                landing_sensor.reconciling_sensor(lake, contract),
             ]
-            all_sensors.append(follow_sensors.steward_sensor(settings, contract))
-            all_schedules += source_schedules.of_source(settings, contract)
+            all_sensors.append(follow_sensors.steward_sensor(lake, contract))
+            all_schedules += source_schedules.of_source(lake, contract)
         for metric in catalog.metrics.values():
-            gold = metric_assets.gold_asset(settings, catalog, metric)
+            gold = metric_assets.gold_asset(lake, catalog, metric)
             assets.append(gold)
-            all_checks.append(assets_checks.metric_checks(settings, catalog, metric, gold))
-            all_sensors.append(follow_sensors.restatement_sensor(settings, catalog, metric))
-            all_schedules.append(close_schedules.daily_close(settings, catalog, metric))
+            all_checks.append(assets_checks.metric_checks(lake, catalog, metric, gold))
+            all_sensors.append(follow_sensors.restatement_sensor(lake, catalog, metric))
+            all_schedules.append(close_schedules.daily_close(lake, catalog, metric))
             if metric.live is not None and metric.live.managed:
-                all_sensors.append(live_runs.sensor(settings, metric, catalog.sources[metric.source]))
+                all_sensors.append(live_runs.sensor(lake, metric, catalog.sources[metric.source]))
             for rollup in Series(metric).rollups:
-                longer = metric_assets.rollup_asset(settings, catalog, metric, rollup)
+                longer = metric_assets.rollup_asset(lake, catalog, metric, rollup)
                 assets.append(longer)
-                all_checks.append(assets_checks.rollup_checks(settings, catalog, metric, rollup, longer))
-                all_sensors.append(follow_sensors.rollup_sensor(settings, catalog, metric, rollup))
-                all_schedules.append(close_schedules.period_close(settings, catalog.sources[metric.source], rollup))
+                all_checks.append(assets_checks.rollup_checks(lake, catalog, metric, rollup, longer))
+                all_sensors.append(follow_sensors.rollup_sensor(lake, catalog, metric, rollup))
+                all_schedules.append(close_schedules.period_close(lake, catalog.sources[metric.source], rollup))
         all_sensors += [
-            model_sensors.retraining_sensor(settings, catalog, model) for model in catalog.models.values() if model.retrain_when
+            model_sensors.retraining_sensor(lake, catalog, model) for model in catalog.models.values() if model.retrain_when
         ]
         if catalog.training_sets:
-            all_sensors.append(model_sensors.release_sensor(settings, catalog))
-        assets += [model_assets.set_asset(settings, catalog, contract) for contract in catalog.training_sets.values()]
+            all_sensors.append(model_sensors.release_sensor(lake, catalog))
+        assets += [model_assets.set_asset(lake, catalog, contract) for contract in catalog.training_sets.values()]
         for model in catalog.models.values():
-            scores = model_assets.scores_asset(settings, catalog, model)
-            assets += [model_assets.model_asset(settings, catalog, model), scores]
-            all_checks.append(assets_checks.checks_of_scores(settings, catalog, model, scores))
+            scores = model_assets.scores_asset(lake, catalog, model)
+            assets += [model_assets.model_asset(lake, catalog, model), scores]
+            all_checks.append(assets_checks.checks_of_scores(lake, catalog, model, scores))
         if catalog.sources:
-            all_sensors += [follow_sensors.automation(settings, catalog), notice_sensor.notices_sensor(settings, catalog)]
-        all_sensors.append(alert_sensor.alerts_sensor(settings, catalog))
-        all_schedules.append(maintenance_job.schedule(settings, catalog))
+            all_sensors += [follow_sensors.automation(lake, catalog), notice_sensor.notices_sensor(lake, catalog)]
+        all_sensors.append(alert_sensor.alerts_sensor(lake, catalog))
+        all_schedules.append(maintenance_job.schedule(lake, catalog))
         tables = [(layer, name) for name in catalog.sources for layer in ("bronze", "silver")]
         tables += [("gold", one.name) for metric in catalog.metrics.values() for one in (Series(metric), *Series(metric).rollups)]
         definitions = dg.Definitions(
@@ -91,9 +95,9 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
             # In process: a step in a separate process would continue when its run is killed.
             executor=dg.in_process_executor,
             resources={
-                "spark": LakeSpark(long_lived=settings.spark_long_lived),
+                "spark": LakeSpark(long_lived=lake.settings.spark_long_lived),
                 "tables": LakeTables(),
-                **readers(settings, tables),
+                **readers(lake, tables),
             },
         )
         definitions.get_repository_def()  # copies sensors, which warns as well; it is kept for the next caller

@@ -26,35 +26,34 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.series import Series
+    from lakehouse.lake import Lake
     from lakehouse.orchestration.execution.replay import DayResult, Replay
-    from lakehouse.settings import Settings
 
 
 _SHOWN = 8
 
 
-def is_behind(settings: Settings, catalog: Catalog, source: str) -> bool:
+def is_behind(lake: Lake, catalog: Catalog, source: str) -> bool:
     """Whether silver has pending decisions, or gold has not followed silver; also after an earlier command was stopped."""
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415
     from lakehouse.gold.restatement.pending import find_pending  # noqa: PLC0415
     from lakehouse.ledger import applied_inputs  # noqa: PLC0415 (Arrow loads in a second)
 
-    if applied_inputs.pending_manual_inputs(settings, source):
+    if applied_inputs.pending_manual_inputs(lake, source):
         return True
     metrics = catalog.metrics_following(source)
-    return any(find_pending(settings, served_version.daily(settings, catalog, metric)).starts for metric in metrics)
+    return any(find_pending(lake, served_version.daily(lake, catalog, metric)).starts for metric in metrics)
 
 
-def restate(settings: Settings, catalog: Catalog, source: str) -> None:
+def restate(lake: Lake, catalog: Catalog, source: str) -> None:
     """Update silver on the pending days, then gold, and print the changes."""
-    from lakehouse.delta.table_cache import with_table_cache  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.orchestration.execution.catch_up import catch_up  # noqa: PLC0415
     from lakehouse.orchestration.execution.in_process import InProcess, local_instance  # noqa: PLC0415
 
-    settings = with_table_cache(settings)
+    lake = lake.cached()
     with errors.status("updating silver and gold"), local_instance() as instance:
-        layers = InProcess(settings, catalog, instance)
-        after = catch_up(settings, catalog, source, layers)
+        layers = InProcess(lake, catalog, instance)
+        after = catch_up(lake, catalog, source, layers)
     changed = sorted(after.causes)
     out.print(f"silver/{source}: {_listed(changed) or 'no day'} changed.", soft_wrap=True)
     for metric, written in after.restated.items():
@@ -62,7 +61,7 @@ def restate(settings: Settings, catalog: Catalog, source: str) -> None:
     end_with_failed_checks(layers.failed_checks.values())
 
 
-def print_pending(settings: Settings, daily: Series, catalog: Catalog, *, now: bool) -> None:
+def print_pending(lake: Lake, daily: Series, catalog: Catalog, *, now: bool) -> None:
     """Print the numbers of a metric that are pending after a command, or update them.
 
     :param daily: the metric's daily series, as visible to readers.
@@ -70,10 +69,10 @@ def print_pending(settings: Settings, daily: Series, catalog: Catalog, *, now: b
     from lakehouse.gold.restatement.pending import find_pending  # noqa: PLC0415
 
     if now:
-        restate(settings, catalog, daily.metric.source)
+        restate(lake, catalog, daily.metric.source)
         return
     for series in (daily, *daily.rollups):
-        if count := len(find_pending(settings, series).starts):
+        if count := len(find_pending(lake, series).starts):
             periods = f"{count:,} {'period' if count == 1 else 'periods'}"
             text = f"gold/{series.name}: {periods} pending, for the sensor restate_{series.name} or --restate."
             out.print(text, soft_wrap=True)
@@ -102,7 +101,7 @@ def replay(
     yes: Annotated[bool, typer.Option("--yes", help="Confirm that the table is replaced (overwrite_all).")] = False,  # noqa: FBT002
 ) -> None:
     """Ingest every arrival day in order as if it were today. The command can be stopped and repeated."""
-    settings, catalog = catalog_with(source, landing)
+    lake, catalog = catalog_with(source, landing)
     if catalog.sources[source].source.kafka:
         errors.print(f"{source} is a source of Kafka; use 'lakehouse stream ingest {source}'.", style="red")
         raise typer.Exit(2)
@@ -112,15 +111,15 @@ def replay(
     from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415
     from lakehouse.orchestration.execution.replay import Replay, total_causes  # noqa: PLC0415
 
-    notices = contracts_in_use.notices_of_source(settings, catalog.sources[source])
+    notices = contracts_in_use.notices_of_source(lake, catalog.sources[source])
     with local_instance() as instance:
-        run = Replay(settings, catalog, source, instance)
+        run = Replay(lake, catalog, source, instance)
         days, complaints = run.arrival_days(first.date() if first else None, last.date() if last else None)
         for complaint in complaints:
             errors.print(f"left out: {complaint}", style="yellow", soft_wrap=True)
         if not days:
             errors.print(
-                f"No file in {settings.landing_of(source)} matches {catalog.sources[source].source.landing}.", style="yellow"
+                f"No file in {lake.landing_of(source)} matches {catalog.sources[source].source.landing}.", style="yellow"
             )
             return
         results = with_progress(run, days, as_json=as_json)
@@ -128,7 +127,7 @@ def replay(
     if not as_json:
         restated = {metric: sum(len(result.restated.get(metric, [])) for result in results) for metric in _metrics(results)}
         malformed, reasons = sum(result.malformed for result in results), [result.unread_reason for result in results]
-        rows, not_admitted = sum(result.rows for result in results), claims.not_admitted(settings, source, {"arrival_date": days})
+        rows, not_admitted = sum(result.rows for result in results), claims.not_admitted(lake, source, {"arrival_date": days})
         more = not_counted_text(source, malformed, next(filter(None, reasons), None), not_admitted)
         out.print(f"{len(results)} arrival days, {rows:,} rows in Bronze{more}.", highlight=False, soft_wrap=True)
         for metric, count in restated.items():

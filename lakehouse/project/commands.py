@@ -51,10 +51,10 @@ def infer(
     Open questions are asked. Without a terminal, the questions are printed, and the contract is written as a draft.
     """
     from lakehouse.contracts import load_contract  # noqa: PLC0415 (`--help` need not wait for it)
+    from lakehouse.lake import Lake  # noqa: PLC0415
     from lakehouse.project import contract_text, delivery, inference, questions  # noqa: PLC0415
-    from lakehouse.settings import Settings  # noqa: PLC0415
 
-    folder = to or Settings().contracts  # other contracts may be broken
+    folder = to or Lake.open().settings.contracts  # other contracts may be broken
     for file in files:
         if reason := delivery.unreadable(file):
             msg = f"{file}: {reason}"
@@ -136,9 +136,9 @@ def run(
     print_left_out(meant.left_out)
     if meant.is_of_folder:
         errors.print(f"using the contracts in {contract.parent}; set LAKEHOUSE_CONTRACTS for other commands", style="dim")
-    notices = contracts_in_use.notices_of_source(meant.settings, meant.contract)
+    notices = contracts_in_use.notices_of_source(meant.lake, meant.contract)
     with errors.status("ingesting, and publishing numbers"):
-        done = single_run.run_files(meant.settings, meant.catalog, meant.dataset, files)
+        done = single_run.run_files(meant.lake, meant.catalog, meant.dataset, files)
     print_run(done, meant.dataset)
     print_notices(notices if done.rows else ())
     end_with_failed_checks(done.failed_checks)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 _COPIES = 1_000
@@ -29,7 +29,7 @@ class UndeliveredFileError(LakehouseError):
     """Files that cannot be delivered; no file was. The message names the file and the remedy."""
 
 
-def deliver(settings: Settings, contract: SourceContract, files: Sequence[Path], day: date) -> list[Path]:
+def deliver(lake: Lake, contract: SourceContract, files: Sequence[Path], day: date) -> list[Path]:
     """Copy files to the landing folder as files of an arrival day; a file that is already in place is not copied again.
 
     Together the files are one delivery, see ``bronze.run_deliveries``.
@@ -38,7 +38,7 @@ def deliver(settings: Settings, contract: SourceContract, files: Sequence[Path],
     :raises UndeliveredFileError: for a file that is missing or cannot be read, a landing folder that is not local, or a different
         file where the pattern takes one file a day.
     """
-    landing = settings.landing_of(contract.dataset)
+    landing = lake.landing_of(contract.dataset)
     if "://" in landing:
         msg = (
             f"the files of {contract.dataset} arrive in {landing}: upload yours there, or set LAKEHOUSE_LANDING to a local folder"
@@ -51,7 +51,7 @@ def deliver(settings: Settings, contract: SourceContract, files: Sequence[Path],
     targets: list[Path] = []
     for file in files:
         targets.append(_target(Path(landing), contract.source.landing, file, day, targets))
-    run_deliveries.record(settings, contract, day, [target.relative_to(landing).as_posix() for target in targets])
+    run_deliveries.record(lake, contract, day, [target.relative_to(landing).as_posix() for target in targets])
     for file, target in zip(files, targets):
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lakehouse.contracts import SourceContract, load_catalog, load_contract
 from lakehouse.contracts.loader import load_sound_catalog
 from lakehouse.errors import LakehouseError
-from lakehouse.settings import Settings
+from lakehouse.lake import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ class DeployedSource:
     :param is_of_folder: whether the contracts in the file's folder are used, because the deployment does not have this contract.
     """
 
-    settings: Settings
+    lake: Lake
     catalog: Catalog
     dataset: str
     left_out: Sequence[str] = ()
@@ -52,17 +52,17 @@ def of(meant: str | Path) -> DeployedSource:
     """
     path = Path(meant)
     loaded = load_contract(path) if path.is_file() else None  # its own mistakes are reported before those of others
-    settings = Settings()
+    lake = Lake.open()
     name = f"{meant}" if loaded is None else getattr(loaded, "dataset", "")
-    catalog, left_out = load_sound_catalog(settings.contracts, name, bundled=settings.bundled_contracts)
+    catalog, left_out = load_sound_catalog(lake.settings.contracts, name, bundled=lake.settings.bundled_contracts)
     if loaded is None:
         if name in catalog.sources:
-            return DeployedSource(settings, catalog, name, left_out)
+            return DeployedSource(lake, catalog, name, left_out)
         known = ", ".join(sorted(catalog.sources)) or "none"
         raise UnknownSourceError(f"{meant} is neither a file nor a dataset; known datasets are {known}")
     if not isinstance(loaded, SourceContract):
         raise UnknownSourceError(f"{meant} is not the contract of a source; name that of the source")
     if catalog.sources.get(loaded.dataset) == loaded:
-        return DeployedSource(settings, catalog, loaded.dataset, left_out)
-    settings = settings.model_copy(update={"contracts": path.parent.absolute()})
-    return DeployedSource(settings, load_catalog(path.parent, bundled=False), loaded.dataset, left_out, is_of_folder=True)
+        return DeployedSource(lake, catalog, loaded.dataset, left_out)
+    lake = lake.with_settings(contracts=path.parent.absolute())
+    return DeployedSource(lake, load_catalog(path.parent, bundled=False), loaded.dataset, left_out, is_of_folder=True)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: The lease of a process that applies a reading; renewed after each step.
 APPLYING = leases.Work("_applying", timedelta(minutes=15))
@@ -42,10 +42,10 @@ class ReadingError(LakehouseError):
 
 
 def apply(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     session: Callable[[], SparkSession],
-    from_: Settings,
+    from_: Lake,
     *,
     by: str,
     reason: str,
@@ -61,8 +61,8 @@ def apply(
     :raises RedactedKeyError: if a redaction cannot be extended.
     """
     source = contract.dataset
-    path = locations.readings(settings, source)
-    turn = [leases.take(path, APPLYING, settings.storage_options)]
+    path = locations.readings(lake, source)
+    turn = [leases.take(path, APPLYING, lake.storage_options)]
     if turn[-1] is None:
         msg = (
             f"another process is applying a reading of {source}, or was stopped on another machine: wait until it ends, at most "
@@ -71,25 +71,25 @@ def apply(
         raise ReadingError(msg)
 
     def go_on() -> None:
-        turn.append(turn[-1] and leases.renew(path, APPLYING, turn[-1], settings.storage_options))
+        turn.append(turn[-1] and leases.renew(path, APPLYING, turn[-1], lake.storage_options))
         if turn[-1] is None:
             msg = f"another process has begun to apply a reading of {source}, because this one took too long: repeat the command"
             raise ReadingError(msg)
 
     try:
         why = _described(from_, source)
-        if why is not None and why[READING_ID] not in readings.requested(settings, source):
-            _check_current(settings, contract, why)
-            _put_into_force(settings, contract, session, from_, why, by, reason, go_on)
+        if why is not None and why[READING_ID] not in readings.requested(lake, source):
+            _check_current(lake, contract, why)
+            _put_into_force(lake, contract, session, from_, why, by, reason, go_on)
         if whole:
-            contracts_in_use.accept(settings, contract)
-        return _finished(settings, contract)
+            contracts_in_use.accept(lake, contract)
+        return _finished(lake, contract)
     finally:
         if turn[-1] is not None:
-            leases.end(path, APPLYING, turn[-1], settings.storage_options)
+            leases.end(path, APPLYING, turn[-1], lake.storage_options)
 
 
-def _described(from_: Settings, source: str) -> dict[str, Any] | None:
+def _described(from_: Lake, source: str) -> dict[str, Any] | None:
     """The metadata of the reading in the folder; None if no row reads differently."""
     table = table_io.open_table(locations.readings(from_, source), from_.storage_options)
     if table is None or not table_io.rows_at_most(table, {}):
@@ -98,13 +98,13 @@ def _described(from_: Settings, source: str) -> dict[str, Any] | None:
     return next(dict(metadata) for metadata in metadata_of_commits if READING_ID in metadata)
 
 
-def _check_current(settings: Settings, contract: SourceContract, why: dict[str, Any]) -> None:
+def _check_current(lake: Lake, contract: SourceContract, why: dict[str, Any]) -> None:
     """:raises ReadingError: if the reading was made under another contract, or on other rows."""
     now = provenance.of_contract(contract)
     problem = None
     if why["contract"] != now:
         problem = f"was made under contract {why['contract']}, and the contract is {now} now"
-    elif why["based_on"] != readings.requested(settings, contract.dataset):
+    elif why["based_on"] != readings.requested(lake, contract.dataset):
         problem = "was made before another reading was put into force"
     if problem:
         msg = f"the reading of {contract.dataset} {problem}: read the records again"
@@ -112,29 +112,29 @@ def _check_current(settings: Settings, contract: SourceContract, why: dict[str, 
 
 
 def _put_into_force(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     session: Callable[[], SparkSession],
-    from_: Settings,
+    from_: Lake,
     why: dict[str, Any],
     by: str,
     reason: str,
     go_on: Callable[[], None],
 ) -> None:
     source, reading_id = contract.dataset, why[READING_ID]
-    changes = changed_claims.changes(settings, from_, contract)
-    changed_claims.follow(settings, contract, from_, set(changes.days))
-    _copy_rows(settings, contract, session, from_, why)
+    changes = changed_claims.changes(lake, from_, contract)
+    changed_claims.follow(lake, contract, from_, set(changes.days))
+    _copy_rows(lake, contract, session, from_, why)
     go_on()
-    for _, before, after in changed_claims.pieces(settings, from_, source):
-        judgement_history.record(settings, source, reading_id, pa.concat_tables([before, after]), settings.clock())
+    for _, before, after in changed_claims.pieces(lake, from_, source):
+        judgement_history.record(lake, source, reading_id, pa.concat_tables([before, after]), lake.now())
         go_on()
     arrivals = changed_claims.arrival_days(from_, source)
     key_log.replace(
-        settings, source, arrivals, lambda log: changed_claims.in_place(settings, from_, source, log), f"reading:{reading_id}"
+        lake, source, arrivals, lambda log: changed_claims.in_place(lake, from_, source, log), f"reading:{reading_id}"
     )
     go_on()
-    before, now = provenance.newest_in_silver(settings, source), provenance.stamp(contract)
+    before, now = provenance.newest_in_silver(lake, source), provenance.stamp(contract)
     entry = RebuildRequest(
         source=source,
         operation=rebuild_requests.REPARSE,
@@ -146,25 +146,25 @@ def _put_into_force(
         code_after=now["code"],
         contract_before=before["contract"],
         contract_after=now["contract"],
-        recorded_at=settings.clock(),
+        recorded_at=lake.now(),
         rows_judged_otherwise=changes.rows,
         malformed_more=changes.malformed_after - changes.malformed_before,
         touched_days=changes.days,
     )
-    rebuild_requests.record(settings, replace(entry, operation_id=reading_id), reading_id)
+    rebuild_requests.record(lake, replace(entry, operation_id=reading_id), reading_id)
 
 
 def _copy_rows(
-    settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], from_: Settings, why: dict[str, Any]
+    lake: Lake, contract: SourceContract, session: Callable[[], SparkSession], from_: Lake, why: dict[str, Any]
 ) -> None:
     """Append the rows to the readings of the lake, unless a stopped run has done so."""
     source, columns = contract.dataset, readings.columns(contract)
-    path = locations.readings(settings, source)
-    spark_commits.add_missing_columns(session, settings, path, columns)
-    table = spark_commits.table_of(settings, path, columns, "arrival_date", partition_writer.APPEND_ONLY)
+    path = locations.readings(lake, source)
+    spark_commits.add_missing_columns(session, lake, path, columns)
+    table = spark_commits.table_of(lake, path, columns, "arrival_date", partition_writer.APPEND_ONLY)
     if len(table_io.read_version(table, ["line_number"], {READING_ID: [why[READING_ID]]})):
         return
-    app_id, version, number = f"readings:{source}", table.version(), readings.next_number(settings, source)
+    app_id, version, number = f"readings:{source}", table.version(), readings.next_number(lake, source)
     schema = arrow_schema(columns)
 
     def numbered(rows: pa.Table) -> pa.Table:
@@ -173,25 +173,25 @@ def _copy_rows(
 
     read = table_io.pieces(locations.readings(from_, source), schema.names, None, from_.storage_options)
     rows = pieces.mapped(numbered, pieces.counted("rows copied", read))
-    spark_commits.append_rows_alone(rows, settings, path, app_id, version, why)
+    spark_commits.append_rows_alone(rows, lake, path, app_id, version, why)
 
 
-def _finished(settings: Settings, contract: SourceContract) -> PlannedRebuild:
+def _finished(lake: Lake, contract: SourceContract) -> PlannedRebuild:
     """Enter the rows of readings in force into the account, where a stopped run has not, and return what silver waits for."""
-    source, options = contract.dataset, settings.storage_options
-    waiting: set[str] = set().union(*applied_inputs.pending_manual_inputs(settings, source).values())
-    entries = [entry for entry in rebuild_requests.all_of(settings, source) if entry.operation == rebuild_requests.REPARSE]
+    source, options = contract.dataset, lake.storage_options
+    waiting: set[str] = set().union(*applied_inputs.pending_manual_inputs(lake, source).values())
+    entries = [entry for entry in rebuild_requests.all_of(lake, source) if entry.operation == rebuild_requests.REPARSE]
     days: set[date] = set()
     count = 0
     for number, entry in enumerate(entries, 1):
-        account = table_io.open_snapshot(locations.dispositions(settings, source), options)
+        account = table_io.open_snapshot(locations.dispositions(lake, source), options)
         mark = f"reading:{entry.operation_id}"
         if account is None or account.transaction_version(mark) is None:
             columns, where = [*ROW_ID, "arrival_date"], {READING_ID: [entry.operation_id]}
-            rows = table_io.read(locations.readings(settings, source), columns, where, options)
-            account_tables.after_rebuild(settings, contract, set(entry.touched_days), rows)
-            _record_unread(settings, contract, rows, number)
-            account = table_io.open_snapshot(locations.dispositions(settings, source), options)
+            rows = table_io.read(locations.readings(lake, source), columns, where, options)
+            account_tables.after_rebuild(lake, contract, set(entry.touched_days), rows)
+            _record_unread(lake, contract, rows, number)
+            account = table_io.open_snapshot(locations.dispositions(lake, source), options)
             if account is not None:
                 partition_writer.commit_without_rows(account, why={"reading": entry.operation_id}, transaction=(mark, 1))
         if entry.operation_id in waiting:
@@ -201,7 +201,7 @@ def _finished(settings: Settings, contract: SourceContract) -> PlannedRebuild:
     return PlannedRebuild(sorted(days), count, before)
 
 
-def _record_unread(settings: Settings, contract: SourceContract, rows: pa.Table | None, reading: int) -> None:
+def _record_unread(lake: Lake, contract: SourceContract, rows: pa.Table | None, reading: int) -> None:
     """Count again the unread rows in the files of a reading in force.
 
     :param rows: the ids and arrival days of its rows.
@@ -210,12 +210,12 @@ def _record_unread(settings: Settings, contract: SourceContract, rows: pa.Table 
         return
     files = rows.group_by(["ingestion_id", "arrival_date"]).aggregate([]).to_pylist()
     where = {name: {file[name] for file in files} for name in ("ingestion_id", "arrival_date")}
-    in_force_now = readings.pieces(settings, contract.dataset, list(unread_rows.COLUMNS), where)
-    now = settings.clock()
+    in_force_now = readings.pieces(lake, contract.dataset, list(unread_rows.COLUMNS), where)
+    now = lake.now()
     counted = {entry.ingestion_id: entry for entry in unread_rows.count(contract.dataset, in_force_now, now)}
     entries = [
         counted.get(file["ingestion_id"])
         or UnreadRows(contract.dataset, file["ingestion_id"], file["arrival_date"], malformed=0, recorded_at=now)
         for file in files
     ]
-    unread_rows.record(settings, [replace(entry, reading=reading) for entry in entries])
+    unread_rows.record(lake, [replace(entry, reading=reading) for entry in entries])

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.table_io import Where
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 _PLACE = ("arrival_date", "ingestion_id")
@@ -58,7 +58,7 @@ class ReadingChanges:
     keys: int
 
 
-def pieces(settings: Settings, of: Settings, source: str) -> Iterator[ChangedRows]:
+def pieces(lake: Lake, of: Lake, source: str) -> Iterator[ChangedRows]:
     """The rows of a reading in pieces.
 
     :param of: the settings of the folder that holds the reading and its claims.
@@ -66,33 +66,33 @@ def pieces(settings: Settings, of: Settings, source: str) -> Iterator[ChangedRow
     columns = [*ROW_ID, "arrival_date", "malformed_reason"]
     for rows in table_io.pieces(locations.readings(of, source), [*columns, READING_ID], None, of.storage_options):
         if len(rows):
-            yield ChangedRows(rows, _claims_before(settings, source, rows), _claims_of(of, source, rows))
+            yield ChangedRows(rows, _claims_before(lake, source, rows), _claims_of(of, source, rows))
 
 
-def _claims_before(settings: Settings, source: str, rows: pa.Table) -> pa.Table:
+def _claims_before(lake: Lake, source: str, rows: pa.Table) -> pa.Table:
     """The claims in the key log, or the claims that a stopped run has saved before it replaced them."""
     reading_id = rows[READING_ID][0].as_py()
-    saved = judgement_history.saved_by(settings, source, reading_id, pc.unique(rows["ingestion_id"]))
+    saved = judgement_history.saved_by(lake, source, reading_id, pc.unique(rows["ingestion_id"]))
     saved = saved.filter(pc.is_valid(positions(saved, rows)))
-    logged = _claims_of(settings, source, rows)
+    logged = _claims_of(lake, source, rows)
     return pa.concat_tables([saved.filter(pc.is_valid(saved["standing"])), logged.filter(pc.is_null(positions(logged, saved)))])
 
 
-def _claims_of(settings: Settings, source: str, rows: pa.Table) -> pa.Table:
+def _claims_of(lake: Lake, source: str, rows: pa.Table) -> pa.Table:
     where = {name: pc.unique(rows[name]) for name in _PLACE}
-    log = table_io.read(locations.key_log(settings, source), key_log.SCHEMA.names, where, settings.storage_options)
+    log = table_io.read(locations.key_log(lake, source), key_log.SCHEMA.names, where, lake.storage_options)
     if log is None:
         return key_log.SCHEMA.empty_table()
     return log.filter(pc.is_valid(positions(log, rows))).cast(key_log.SCHEMA)
 
 
-def in_place(settings: Settings, of: Settings, source: str, log: DeltaTable) -> Iterator[pa.Table]:
+def in_place(lake: Lake, of: Lake, source: str, log: DeltaTable) -> Iterator[pa.Table]:
     """The claims of the arrival days of a reading as the key log should hold them, in pieces of several files each.
 
     :param log: the key log.
     """
     options = of.storage_options
-    for where in _files_together(settings, of, source, log):
+    for where in _files_together(lake, of, source, log):
         held = table_io.read_version(log, key_log.SCHEMA.names, where).cast(key_log.SCHEMA)
         rows = table_io.read(locations.readings(of, source), list(ROW_ID), where, options)
         again = table_io.read(locations.key_log(of, source), key_log.SCHEMA.names, where, options)
@@ -100,18 +100,18 @@ def in_place(settings: Settings, of: Settings, source: str, log: DeltaTable) -> 
         yield kept if again is None else pa.concat_tables([kept, again.cast(key_log.SCHEMA)])
 
 
-def arrival_days(of: Settings, source: str) -> list[date]:
+def arrival_days(of: Lake, source: str) -> list[date]:
     """The arrival days with rows of a reading."""
     days = table_io.distinct(locations.readings(of, source), ["arrival_date"], None, of.storage_options)
     return [] if days is None else days["arrival_date"].to_pylist()
 
 
-def _files_together(settings: Settings, of: Settings, source: str, log: DeltaTable) -> Iterator[Where]:
+def _files_together(lake: Lake, of: Lake, source: str, log: DeltaTable) -> Iterator[Where]:
     """The delivered files of the arrival days of a reading, grouped up to about :data:`_TOGETHER` rows."""
     places = [table_io.distinct_of_version(log, _PLACE, {"arrival_date": arrival_days(of, source)})]
     read = table_io.distinct(locations.readings(of, source), _PLACE, None, of.storage_options)
     places += [] if read is None else [read.cast(places[0].schema)]
-    known = ingestions.ingested(ingestions.all_of(settings, source))
+    known = ingestions.ingested(ingestions.all_of(lake, source))
     files = sorted({tuple(row[name] for name in _PLACE) for row in pa.concat_tables(places).to_pylist()})
     rows_before = 0
     together: list[tuple[date, str]] = []
@@ -126,12 +126,12 @@ def _files_together(settings: Settings, of: Settings, source: str, log: DeltaTab
         yield dict(zip(_PLACE, map(set, zip(*together))))
 
 
-def changes(settings: Settings, of: Settings, contract: SourceContract) -> ReadingChanges:
+def changes(lake: Lake, of: Lake, contract: SourceContract) -> ReadingChanges:
     """The changes of a reading, from all its rows."""
     count = malformed_before = malformed_after = 0
     days: set[date] = set()
     keys = pa.array([], pa.string())
-    for rows, before, after in pieces(settings, of, contract.dataset):
+    for rows, before, after in pieces(lake, of, contract.dataset):
         was_sound = positions(rows, before.filter(pc.not_equal(before["kind"], "retire")))
         count += len(rows)
         malformed_before += was_sound.null_count
@@ -139,18 +139,16 @@ def changes(settings: Settings, of: Settings, contract: SourceContract) -> Readi
         for claimed in (before, after):
             days |= set(pc.unique(claimed["event_date"].drop_null()).to_pylist())
             keys = pc.unique(pa.chunked_array([keys, *claimed["record_key"].chunks], pa.string()))
-    affected = claims.affected_event_days(settings, contract, days, keys) if len(keys) else set()
+    affected = claims.affected_event_days(lake, contract, days, keys) if len(keys) else set()
     return ReadingChanges(count, malformed_before, malformed_after, sorted(days | affected), len(keys))
 
 
-def samples(
-    settings: Settings, of: Settings, contract: SourceContract, count: int
-) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def samples(lake: Lake, of: Lake, contract: SourceContract, count: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """The first rows of a reading, at most ``count``, as they are in force and as they now read, by column."""
     source, columns = contract.dataset, [name for name, _ in bronze_columns(contract)]
     pieces_of_reading = table_io.pieces(locations.readings(of, source), columns, None, of.storage_options)
     after = next(pieces_of_reading).slice(0, count)
-    before = readings.read(settings, source, columns, {name: pc.unique(after[name]) for name in _PLACE})
+    before = readings.read(lake, source, columns, {name: pc.unique(after[name]) for name in _PLACE})
     if before is None:
         return []
     before = before.take(positions(after, before))
@@ -161,7 +159,7 @@ class RedactedKeyError(LakehouseError):
     """A reading that would show a redacted value as a part of a key. The message says what to do."""
 
 
-def follow(settings: Settings, contract: SourceContract, of: Settings, days: set[date]) -> None:
+def follow(lake: Lake, contract: SourceContract, of: Lake, days: set[date]) -> None:
     """Record the redactions that rows of a reading need in addition to the existing ones.
 
     :param of: the settings of the folder that holds the reading.
@@ -169,19 +167,19 @@ def follow(settings: Settings, contract: SourceContract, of: Settings, days: set
     :raises RedactedKeyError: where a redacted field is part of the key under the contract.
     """
     source = contract.dataset
-    known = redactions.all_of(settings, source)
+    known = redactions.all_of(lake, source)
     if not known:
         return
     fields = [spec.name for spec in contract.typed_fields]
     in_key = {*contract.primary_key, *(contract.synthetic_key.fields if contract.synthetic_key else ())}
     keys = pa.array(sorted({entry.record_key for entry in known}), pa.string())
     wanted = sorted({name for entry in known for name in entry.fields} - set(fields))
-    claimed = [before.filter(pc.is_in(before["record_key"], keys)) for _, before, _ in pieces(settings, of, source)]
+    claimed = [before.filter(pc.is_in(before["record_key"], keys)) for _, before, _ in pieces(lake, of, source)]
     if not any(map(len, claimed)):
         return
     where = {name: pc.unique(pa.concat_tables(claimed)[name]) for name in ("arrival_date", "ingestion_id")}
     columns = [*ROW_ID, "record_key", *fields, *wanted]
-    before = readings.every_reading(settings, source, columns, {**where, "record_key": keys})
+    before = readings.every_reading(lake, source, columns, {**where, "record_key": keys})
     of_row = {tuple(row[name] for name in ROW_ID): row for row in ([] if before is None else before.to_pylist())}
     path = locations.readings(of, source)
     read = table_io.read(path, [*ROW_ID, "record_key", *fields], where, of.storage_options) if of_row else None
@@ -191,11 +189,11 @@ def follow(settings: Settings, contract: SourceContract, of: Settings, days: set
             continue
         for entry in known:
             if entry.record_key == former["record_key"]:
-                _follow_row(settings, source, entry, former, row, in_key, days)
+                _follow_row(lake, source, entry, former, row, in_key, days)
 
 
 def _follow_row(
-    settings: Settings,
+    lake: Lake,
     source: str,
     entry: redactions.Redaction,
     former: dict[str, Any],
@@ -217,7 +215,5 @@ def _follow_row(
         raise RedactedKeyError(msg)
     if row["record_key"] == entry.record_key and needed <= set(entry.fields):
         return
-    also = replace(
-        entry, record_key=row["record_key"], fields=sorted(needed), redacted_at=settings.clock(), touched_days=sorted(days)
-    )
-    redactions.record(settings, source, also)
+    also = replace(entry, record_key=row["record_key"], fields=sorted(needed), redacted_at=lake.now(), touched_days=sorted(days))
+    redactions.record(lake, source, also)

@@ -41,7 +41,7 @@ def reparse(
     from lakehouse.stages.stage_log import StageKind  # noqa: PLC0415
     from lakehouse.stages.staging import StageRequest  # noqa: PLC0415
 
-    settings, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source)
     contract = catalog.sources[source]
     first, last = (moment and moment.date() for moment in (start_date, end_date))
     if first and last and last < first:
@@ -51,18 +51,18 @@ def reparse(
         return LakeSpark().session()
 
     if not now:
-        name = stage or f"reparse-{source}-{settings.clock():%Y-%m-%d}"
+        name = stage or f"reparse-{source}-{lake.now():%Y-%m-%d}"
         request = StageRequest(name, source, by, reason, StageKind.REPARSE, first=first, last=last)
-        print_report(staging.create(settings, catalog, session, request, f"cli:{by}"))
+        print_report(staging.create(lake, catalog, session, request, f"cli:{by}"))
         return
     confirmed(contract, yes=yes)
-    with reading_again.temporary(settings, source) as into:
-        summary = read_again(settings, contract, session, first, last, into)
+    with reading_again.temporary(lake, source) as into:
+        summary = read_again(lake, contract, session, first, last, into)
         _print_summary(source, summary)
-        reparse_apply.apply(settings, contract, session, into, by=by, reason=reason, whole=first is None and last is None)
-    print_unread(settings, contract, None)
-    if is_behind(settings, catalog, source):
-        restate(settings, catalog, source)
+        reparse_apply.apply(lake, contract, session, into, by=by, reason=reason, whole=first is None and last is None)
+    print_unread(lake, contract, None)
+    if is_behind(lake, catalog, source):
+        restate(lake, catalog, source)
 
 
 def _print_summary(source: str, summary: ReadingSummary) -> None:

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
 
 
 _SHOWN = 5
@@ -48,7 +48,7 @@ class MissingHeaderError(LakehouseError):
     """The header of a CSV file is neither recorded nor in landing. The message names the files and the remedies."""
 
 
-def of_ingestions(settings: Settings, contract: SourceContract, entries: Collection[Ingestion]) -> dict[str, str | None]:
+def of_ingestions(lake: Lake, contract: SourceContract, entries: Collection[Ingestion]) -> dict[str, str | None]:
     """The header of each ingestion's file, by ingestion id; None for a format without headers.
 
     :raises MissingHeaderError: when the header of a file with rows is no longer known.
@@ -58,7 +58,7 @@ def of_ingestions(settings: Settings, contract: SourceContract, entries: Collect
     headers: dict[str, str | None] = {}
     missing = []
     for entry in entries:
-        header = entry.header or landing.header_in_landing(settings, contract, entry.source_file, entry.content_hash)
+        header = entry.header or landing.header_in_landing(lake, contract, entry.source_file, entry.content_hash)
         headers[entry.ingestion_id] = header
         if header is None and entry.rows:
             missing.append(entry)

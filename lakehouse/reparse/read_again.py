@@ -39,27 +39,27 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
 
 
 @contextmanager
-def temporary(settings: Settings, source: str) -> Iterator[Settings]:
+def temporary(lake: Lake, source: str) -> Iterator[Lake]:
     """Settings whose root is a new folder below that of the deployment; the folder is deleted when the block ends.
 
     The folder of a process that was killed remains, without effect.
     """
-    root = f"{settings.root}/staging/{source}-{uuid.uuid4().hex[:8]}"
+    root = f"{lake.root}/staging/{source}-{uuid.uuid4().hex[:8]}"
     try:
-        yield settings.model_copy(update={"root": root})
+        yield lake.with_settings(root=root)
     finally:
         with suppress(FileNotFoundError):
-            _delete(settings, root)
+            _delete(lake, root)
 
 
-def _delete(settings: Settings, root: str) -> None:
+def _delete(lake: Lake, root: str) -> None:
     if object_store.is_s3(root):
-        S3.of(settings).file_system().delete_dir(root.partition("://")[2])
+        S3.of(lake).file_system().delete_dir(root.partition("://")[2])
     elif "://" in root:
         system, path = fs.FileSystem.from_uri(root)
         system.delete_dir(path)
@@ -91,12 +91,12 @@ class ReadingSummary:
 
 
 def read_again(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     session: Callable[[], SparkSession],
     first: date | None,
     last: date | None,
-    into: Settings,
+    into: Lake,
 ) -> ReadingSummary:
     """Parse the records of arrival days ``first`` through ``last`` again; write the rows that differ from those in force, and
     their claims.
@@ -112,13 +112,13 @@ def read_again(
     """
     source = contract.dataset
     for layer, columns in ((locations.bronze, bronze_columns(contract)), (locations.silver, silver_columns(contract))):
-        spark_commits.missing_columns(settings, layer(settings, source), columns)
+        spark_commits.missing_columns(lake, layer(lake, source), columns)
     entries = [
         entry
-        for entry in ingestions.ingested(ingestions.all_of(settings, source)).values()
+        for entry in ingestions.ingested(ingestions.all_of(lake, source)).values()
         if entry.rows and (first is None or first <= entry.arrival_date) and (last is None or entry.arrival_date <= last)
     ]
-    based_on = readings.requested(settings, source)
+    based_on = readings.requested(lake, source)
     named = {"contract": provenance.of_contract(contract), "based_on": based_on, "first": first, "last": last}
     text = json.dumps([source, named, sorted(entry.ingestion_id for entry in entries)], default=str)
     reading_id = InputKind.REBUILD_REQUEST.id_of(text)
@@ -128,16 +128,16 @@ def read_again(
     why = {**named, READING_ID: reading_id, "code": provenance.code()}
     arrivals = {entry.arrival_date for entry in entries}
     why |= {"first": first or min(arrivals), "last": last or max(arrivals)}
-    _write(settings, contract, session, entries, into, why)
-    return _summary(settings, contract, session, into, summary)
+    _write(lake, contract, session, entries, into, why)
+    return _summary(lake, contract, session, into, summary)
 
 
 def _write(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     session: Callable[[], SparkSession],
     entries: Collection[Ingestion],
-    into: Settings,
+    into: Lake,
     why: dict[str, Any],
 ) -> None:
     """Write the rows that read differently, unless the folder already has them."""
@@ -145,17 +145,17 @@ def _write(
     table = spark_commits.table_of(into, path, columns, "arrival_date", partition_writer.APPEND_ONLY)
     if table_io.rows_at_most(table, {}):
         return
-    files = _files(settings, contract, entries)
+    files = _files(lake, contract, entries)
     app_id, reading_id = f"readings:{contract.dataset}", why[READING_ID]
     where = {"arrival_date": {entry.arrival_date for entry in entries}, "ingestion_id": set(files)}
     names = [*(name for name, _ in bronze_columns(contract)), RECEIVED]
-    if sum(entry.rows for entry in entries) > settings.local_rows:
-        with sized_for(session(), settings, many=True):
-            frame = _parsed_by_spark(contract, files, reading_frames.rows(session(), settings, contract, names, where))
+    if sum(entry.rows for entry in entries) > lake.settings.local_rows:
+        with sized_for(session(), lake, many=True):
+            frame = _parsed_by_spark(contract, files, reading_frames.rows(session(), lake, contract, names, where))
             frame = frame.withColumns({READING_ID: F.lit(reading_id), NUMBER: F.lit(0).cast("bigint")})
             spark_commits.append_alone(frame, into, path, app_id, table.version(), why)
         return
-    read = readings.pieces(settings, contract.dataset, names, where)
+    read = readings.pieces(lake, contract.dataset, names, where)
     differing = [rows_read_otherwise(contract, files, piece) for piece in pieces.counted("records read again", read)]
     rows = pa.concat_tables(differing)
     rows = rows.append_column(READING_ID, pa.repeat(reading_id, len(rows)))
@@ -173,9 +173,9 @@ def _parsed_by_spark(contract: SourceContract, files: dict[str, RawFile], frame:
     return frame.mapInArrow(parse, ddl((*bronze_columns(contract), (RECEIVED, "timestamp"))))
 
 
-def _files(settings: Settings, contract: SourceContract, entries: Collection[Ingestion]) -> dict[str, RawFile]:
-    header_of = raw_records.of_ingestions(settings, contract, entries)
-    received = {} if contract.clocks.arrival else _received(settings, contract, [entry for entry in entries if entry.malformed])
+def _files(lake: Lake, contract: SourceContract, entries: Collection[Ingestion]) -> dict[str, RawFile]:
+    header_of = raw_records.of_ingestions(lake, contract, entries)
+    received = {} if contract.clocks.arrival else _received(lake, contract, [entry for entry in entries if entry.malformed])
     return {
         entry.ingestion_id: RawFile(
             entry.source_file, header_of[entry.ingestion_id], received.get(entry.ingestion_id, entry.recorded_at)
@@ -184,11 +184,11 @@ def _files(settings: Settings, contract: SourceContract, entries: Collection[Ing
     }
 
 
-def _received(settings: Settings, contract: SourceContract, entries: Collection[Ingestion]) -> dict[str, datetime]:
+def _received(lake: Lake, contract: SourceContract, entries: Collection[Ingestion]) -> dict[str, datetime]:
     """When the files with malformed rows were received: the arrival time of their other rows, if all of these have the same."""
     where = {"arrival_date": {entry.arrival_date for entry in entries}, "ingestion_id": [entry.ingestion_id for entry in entries]}
     columns = ["ingestion_id", "arrival_ts"]
-    path, options = locations.bronze(settings, contract.dataset), settings.storage_options
+    path, options = locations.bronze(lake, contract.dataset), lake.storage_options
     known = table_io.distinct(path, columns, where, options) if entries else None
     if known is None:
         return {}
@@ -198,10 +198,10 @@ def _received(settings: Settings, contract: SourceContract, entries: Collection[
 
 
 def _summary(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     session: Callable[[], SparkSession],
-    into: Settings,
+    into: Lake,
     summary: ReadingSummary,
 ) -> ReadingSummary:
     """Judge the rows, enter their claims into the folder's key log, and describe the differences."""
@@ -213,10 +213,10 @@ def _summary(
     where = {name: set(places[name].to_pylist()) for name in ("ingestion_id", "arrival_date")}
 
     def claims_of() -> Iterator[pa.Table]:
-        yield from pieces.mapped(key_log.claims, row_rules.judged_reading(settings, contract, session, into, where))
+        yield from pieces.mapped(key_log.claims, row_rules.judged_reading(lake, contract, session, into, where))
 
     key_log.append(into, source, where["ingestion_id"], where["arrival_date"], claims_of)
-    changes = changed_claims.changes(settings, into, contract)
+    changes = changed_claims.changes(lake, into, contract)
     return ReadingSummary(
         summary.reading_id,
         summary.rows_read,
@@ -225,5 +225,5 @@ def _summary(
         changes.malformed_after,
         changes.days,
         changes.keys,
-        changed_claims.samples(settings, into, contract, _SAMPLED),
+        changed_claims.samples(lake, into, contract, _SAMPLED),
     )

@@ -103,8 +103,8 @@ def _svg(draw: Callable[[Figure, int], None], width: float, height: float, label
     from matplotlib import rc_context  # noqa: PLC0415 (loads in half a second, which a command without charts need not wait for)
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    settings: dict[Any, Any] = {"svg.hashsalt": f"{width}", "svg.fonttype": "none", "text.parse_math": False}
-    with _SETTINGS, rc_context(settings):
+    lake: dict[Any, Any] = {"svg.hashsalt": f"{width}", "svg.fonttype": "none", "text.parse_math": False}
+    with _SETTINGS, rc_context(lake):
         figure = Figure(figsize=(width, height), layout="constrained")
         figure.patch.set_visible(False)
         draw(figure, labels)

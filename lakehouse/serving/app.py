@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI, Response
 
     from lakehouse.contracts import Catalog
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _ABOUT = """Published numbers with their state (live, preliminary or final) and their history.
 
@@ -71,15 +71,15 @@ class AccessPolicy:
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
 
 
-def create(settings: Settings, catalog: Catalog, policy: AccessPolicy | None = None) -> FastAPI:
+def create(lake: Lake, catalog: Catalog, policy: AccessPolicy | None = None) -> FastAPI:
     """Create the ASGI application for a deployment; it can also run in another ASGI server.
 
-    :param settings: the settings that locate the tables.
+    :param lake: the settings that locate the tables.
     :param catalog: the contracts, as ``lakehouse.contracts.load_catalog`` reads them.
     :param policy: the limits on access; by default, everyone who reaches the server may read.
     """
     policy = policy or AccessPolicy()
-    cache = PublishedCache(settings, catalog)
+    cache = PublishedCache(lake, catalog)
     authenticator = Authenticator(cache)
 
     @asynccontextmanager

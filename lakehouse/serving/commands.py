@@ -44,7 +44,7 @@ def serve(
     from lakehouse.serving.http.connections import ConnectionLimits, protocol  # noqa: PLC0415
     from lakehouse.serving.http.trusted_proxy import TrustedProxies  # noqa: PLC0415
 
-    settings, catalog = deployment()
+    lake, catalog = deployment()
     local = _is_loopback(host)
     hosts = {"localhost", "127.0.0.1", "[::1]"} if local else set()
     names = {*hosts, *(one.lower() for one in allow_host or [])}
@@ -78,7 +78,7 @@ def serve(
         shown = f"[{host}]" if ":" in host else host
         errors.print(f"The pages are at http://{shown}:{port}/", style="dim", soft_wrap=True)
     uvicorn.run(
-        create(settings, catalog, terms),
+        create(lake, catalog, terms),
         host=host,
         port=port,
         log_level="info" if verbose else "warning",
@@ -110,14 +110,14 @@ def views(
     """
     from lakehouse.serving import sql_views  # noqa: PLC0415 (Arrow loads in a second)
 
-    settings, catalog = deployment()
-    if to is None and "://" in settings.root:
-        msg = f"the tables are in {settings.root}: name a local folder with --to"
+    lake, catalog = deployment()
+    if to is None and "://" in lake.root:
+        msg = f"the tables are in {lake.root}: name a local folder with --to"
         raise typer.BadParameter(msg)
-    folder = to or Path(settings.root, "views")
+    folder = to or Path(lake.root, "views")
     folder.mkdir(parents=True, exist_ok=True)
     for dialect in sql_views.Dialect:
-        lines = sql_views.statements(settings, catalog, dialect)
+        lines = sql_views.statements(lake, catalog, dialect)
         file = folder / f"{dialect.value}.sql"
         file.write_text("\n".join([_HEAD, *lines, ""]), "utf-8")
         count = len(lines) - len(sql_views.PREAMBLE[dialect])
@@ -132,5 +132,5 @@ def view(
     from lakehouse.serving import sql_views  # noqa: PLC0415
 
     errors.print("'lakehouse view' is deprecated: 'lakehouse views' writes the view SOURCE_newest.", style="yellow")
-    settings, catalog = catalog_with(source)
-    out.print(sql_views.newest_rows(settings, catalog.sources[source], sql_views.Dialect(engine)), soft_wrap=True)
+    lake, catalog = catalog_with(source)
+    out.print(sql_views.newest_rows(lake, catalog.sources[source], sql_views.Dialect(engine)), soft_wrap=True)

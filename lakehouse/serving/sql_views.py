@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: The filter of each kind of version of a number; see ``docs/reading.md``.
 LATEST = "is_latest"
@@ -60,7 +60,7 @@ class Dialect(str, Enum):
 PREAMBLE = {Dialect.duckdb: ("INSTALL delta;", "LOAD delta;", "SET TimeZone = 'UTC';"), Dialect.spark: ()}
 
 
-def statements(settings: Settings, catalog: Catalog, dialect: Dialect) -> list[str]:
+def statements(lake: Lake, catalog: Catalog, dialect: Dialect) -> list[str]:
     """The statements that create the views of all existing tables.
 
     Per series ``<series>_latest``, ``<series>_final`` and ``<series>_asof(time)``; for each source under ``append``
@@ -69,42 +69,41 @@ def statements(settings: Settings, catalog: Catalog, dialect: Dialect) -> list[s
     """
     created = [*PREAMBLE[dialect]]
     for metric in catalog.metrics.values():
-        daily = served_version.daily(settings, catalog, metric)
+        daily = served_version.daily(lake, catalog, metric)
         for series in (daily, *daily.rollups):
-            created += _of_series(settings, series, dialect)
+            created += _of_series(lake, series, dialect)
     for contract in catalog.sources.values():
-        table = table_io.open_table(locations.silver_newest(settings, contract.dataset), settings.storage_options)
+        table = table_io.open_table(locations.silver_newest(lake, contract.dataset), lake.storage_options)
         if table is not None and contract.reprocess_policy == "append":
-            created.append(f"CREATE OR REPLACE VIEW {contract.dataset}_newest AS {newest_rows(settings, contract, dialect)};")
-        created += _versioned(settings, contract, dialect)
+            created.append(f"CREATE OR REPLACE VIEW {contract.dataset}_newest AS {newest_rows(lake, contract, dialect)};")
+        created += _versioned(lake, contract, dialect)
         if contract.is_dimension:
-            created += _of_dimension(settings, contract, dialect)
-    return [*created, *_of_audit(settings, dialect)]
+            created += _of_dimension(lake, contract, dialect)
+    return [*created, *_of_audit(lake, dialect)]
 
 
-def newest_rows(settings: Settings, contract: SourceContract, dialect: Dialect) -> str:
+def newest_rows(lake: Lake, contract: SourceContract, dialect: Dialect) -> str:
     """The query for the newest row of each key of a source; columns newer than the table are left out."""
-    address = locations.silver_of(settings, contract.silver_tables[-1])
-    table = table_io.open_table(address, settings.storage_options)
+    address = locations.silver_of(lake, contract.silver_tables[-1])
+    table = table_io.open_table(address, lake.storage_options)
     held = None if table is None else {field.name for field in table.schema().fields}
     names = [name for name, _ in silver_columns(contract) if held is None or name in held]
     return f"SELECT {_listed(names, dialect)} FROM {dialect.table(_address(address))}"  # noqa: S608 (no input)
 
 
-def _versioned(settings: Settings, contract: SourceContract, dialect: Dialect) -> Iterator[str]:
+def _versioned(lake: Lake, contract: SourceContract, dialect: Dialect) -> Iterator[str]:
     """Silver with ``processing_ts``, when its record was ingested, and ``record_version``, the records of its key in Bronze.
 
     Both follow from Bronze and its ledger, so that silver itself stays a function of Bronze (R2): a rebuild changes neither.
     """
-    address = locations.silver(settings, contract.dataset)
-    table = table_io.open_table(address, settings.storage_options)
+    address = locations.silver(lake, contract.dataset)
+    table = table_io.open_table(address, lake.storage_options)
     if table is None or contract.reprocess_policy == "append":
         return
     stored = {field.name for field in table.schema().fields}
     columns = _listed([name for name, _ in silver_columns(contract) if name in stored], dialect)
     silver, bronze, ledger = (
-        dialect.table(_address(at))
-        for at in (address, locations.bronze(settings, contract.dataset), locations.ingestions(settings))
+        dialect.table(_address(at)) for at in (address, locations.bronze(lake, contract.dataset), locations.ingestions(lake))
     )
     counted = (
         f"SELECT record_key, count(*) AS record_version FROM {bronze} "  # noqa: S608 (names come from contracts)
@@ -120,10 +119,10 @@ def _versioned(settings: Settings, contract: SourceContract, dialect: Dialect) -
     )
 
 
-def _of_dimension(settings: Settings, contract: SourceContract, dialect: Dialect) -> Iterator[str]:
+def _of_dimension(lake: Lake, contract: SourceContract, dialect: Dialect) -> Iterator[str]:
     """The current intervals, and the intervals valid at a time."""
-    address = locations.intervals(settings, contract.dataset)
-    if table_io.open_table(address, settings.storage_options) is None:
+    address = locations.intervals(lake, contract.dataset)
+    if table_io.open_table(address, lake.storage_options) is None:
         return
     columns = _listed([name for name, _ in interval_columns(contract) if name != "bucket"], dialect)
     rows = f"SELECT {columns} FROM {dialect.table(_address(address))}"  # noqa: S608 (no input)
@@ -131,14 +130,14 @@ def _of_dimension(settings: Settings, contract: SourceContract, dialect: Dialect
     yield dialect.function(f"{contract.dataset}_valid_at", f"{rows} WHERE {VALID}", "happened_at")
 
 
-def _of_audit(settings: Settings, dialect: Dialect) -> Iterator[str]:
+def _of_audit(lake: Lake, dialect: Dialect) -> Iterator[str]:
     """The audit with the notifications of its rows from ``ops/audit_notifications``."""
-    audit, notified = (dialect.table(_address(at(settings))) for at in (locations.audit_log, locations.audit_notifications))
-    table = table_io.open_table(locations.audit_log(settings), settings.storage_options)
+    audit, notified = (dialect.table(_address(at(lake))) for at in (locations.audit_log, locations.audit_notifications))
+    table = table_io.open_table(locations.audit_log(lake), lake.storage_options)
     if table is None:
         return
     kept = _listed([field.name for field in table.schema().fields if field.name != "notification_sent"], dialect)
-    if table_io.open_table(locations.audit_notifications(settings), settings.storage_options) is None:
+    if table_io.open_table(locations.audit_notifications(lake), lake.storage_options) is None:
         rows = f"SELECT {kept}, notification_sent, nullif(audit_ts, audit_ts) AS notified_at FROM {audit}"  # noqa: S608 (no input)
     else:
         same = ", ".join(audit_notifications.AUDIT_ROW)
@@ -149,9 +148,9 @@ def _of_audit(settings: Settings, dialect: Dialect) -> Iterator[str]:
     yield f"CREATE OR REPLACE VIEW late_arrival_audit AS {rows};"
 
 
-def _of_series(settings: Settings, series: Series, dialect: Dialect) -> Iterator[str]:
-    address = locations.gold(settings, series)
-    table = table_io.open_table(address, settings.storage_options)
+def _of_series(lake: Lake, series: Series, dialect: Dialect) -> Iterator[str]:
+    address = locations.gold(lake, series)
+    table = table_io.open_table(address, lake.storage_options)
     if table is None:
         return
     stored = {field.name for field in table.schema().fields}

@@ -32,8 +32,8 @@ def add(
     if not name.strip():
         msg = "NAME is empty: enter who holds the token"
         raise typer.BadParameter(msg)
-    settings, _ = deployment()
-    _, text = tokens.add(settings, name.strip(), tokens.Role(role), settings.clock() + timedelta(days=days))
+    lake, _ = deployment()
+    _, text = tokens.add(lake, name.strip(), tokens.Role(role), lake.now() + timedelta(days=days))
     errors.print(f"A {role}'s token for {name.strip()}, for {days} days. It is not shown again:", style="yellow", soft_wrap=True)
     out.print(text, soft_wrap=True)
 
@@ -43,16 +43,16 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON o
     """List the tokens, without their secrets."""
     from lakehouse.serving.http import tokens  # noqa: PLC0415
 
-    settings, _ = deployment()
-    known = tokens.all_of(settings)
+    lake, _ = deployment()
+    known = tokens.all_of(lake)
     for token in known.values():
         if as_json:
-            fields = {**vars(token), "role": token.role.value, "status": _status(token, settings.clock())}
+            fields = {**vars(token), "role": token.role.value, "status": _status(token, lake.now())}
             out.print(
                 json.dumps({name: value for name, value in fields.items() if name != "digest"}, default=str), soft_wrap=True
             )
         else:
-            out.print(f"{token.token_id}  {token.role.value}  {token.name}  {_status(token, settings.clock())}", soft_wrap=True)
+            out.print(f"{token.token_id}  {token.role.value}  {token.name}  {_status(token, lake.now())}", soft_wrap=True)
     if not known and not as_json:
         out.print("No token has been added.")
 
@@ -62,12 +62,12 @@ def revoke(token_id: Annotated[str, typer.Argument(help="As 'token list' shows i
     """Revoke a token; a running server rejects it within two seconds."""
     from lakehouse.serving.http import tokens  # noqa: PLC0415
 
-    settings, _ = deployment()
-    token = tokens.all_of(settings).get(token_id)
+    lake, _ = deployment()
+    token = tokens.all_of(lake).get(token_id)
     if token is None:
         errors.print(f"There is no token {token_id}; see 'lakehouse token list'.", style="red")
         raise typer.Exit(1)
-    tokens.revoke(settings, token)
+    tokens.revoke(lake, token)
     out.print(f"{token_id} of {token.name} is revoked.", soft_wrap=True)
 
 

@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.dispositions.reprocess_policy import Choice
+    from lakehouse.lake import Lake
     from lakehouse.ledger.decisions import Decision
     from lakehouse.ledger.ids import RowId
-    from lakehouse.settings import Settings
 
 _DECISIONS = pa.schema([("ingestion_id", pa.string()), ("line_number", pa.int64()), ("_admits", pa.bool_())])
 
 
-def key_log_of(spark: SparkSession, settings: Settings, source: str) -> DataFrame:
+def key_log_of(spark: SparkSession, lake: Lake, source: str) -> DataFrame:
     """The key log; a column that is newer than the log is empty."""
-    log = spark.read.format("delta").load(locations.key_log(settings, source))
+    log = spark.read.format("delta").load(locations.key_log(lake, source))
     new = [item for item in key_log.SCHEMA if item.name not in log.columns]
     if not new:  # Spark Connect refuses to add no columns
         return log
@@ -48,7 +48,7 @@ def key_log_of(spark: SparkSession, settings: Settings, source: str) -> DataFram
 
 
 def of_inputs(
-    spark: SparkSession, settings: Settings, source: str, ids: Collection[str] | None, keys: pa.Array | None = None
+    spark: SparkSession, lake: Lake, source: str, ids: Collection[str] | None, keys: pa.Array | None = None
 ) -> DataFrame:
     """The claims of ingestions: of those in ``ids`` with the judgement that their rows had then (R10); of all, with the present
     one.
@@ -56,39 +56,39 @@ def of_inputs(
     :param ids: ingestions, decisions and rebuild requests; None for all recorded ones.
     :param keys: only the claims about these keys.
     """
-    log = key_log_of(spark, settings, source) if keys is None else about(spark, settings, source, keys)
+    log = key_log_of(spark, lake, source) if keys is None else about(spark, lake, source, keys)
     if ids is not None:
-        log = judged_as_then(spark, log, judgement_history.as_of(settings, source, ids))
-    return log.where(F.col("ingestion_id").isin(sorted(ingestions.completed(settings, source) if ids is None else ids)))
+        log = judged_as_then(spark, log, judgement_history.as_of(lake, source, ids))
+    return log.where(F.col("ingestion_id").isin(sorted(ingestions.completed(lake, source) if ids is None else ids)))
 
 
-def about(spark: SparkSession, settings: Settings, source: str, keys: pa.Array) -> DataFrame:
+def about(spark: SparkSession, lake: Lake, source: str, keys: pa.Array) -> DataFrame:
     """All claims of recorded ingestions about ``keys``, read in this process."""
-    found = key_log.about(settings, source, key_log.SCHEMA.names, keys)
+    found = key_log.about(lake, source, key_log.SCHEMA.names, keys)
     claimed = key_log.SCHEMA.empty_table() if found is None else found.cast(key_log.SCHEMA)
-    ids = pa.array(sorted(ingestions.completed(settings, source)), pa.string())
+    ids = pa.array(sorted(ingestions.completed(lake, source)), pa.string())
     return dataframes.local(spark, claimed.filter(pc.is_in(claimed["ingestion_id"], value_set=ids)))
 
 
-def about_keys_of(spark: SparkSession, settings: Settings, source: str, ingestion_ids: Collection[str]) -> DataFrame:
+def about_keys_of(spark: SparkSession, lake: Lake, source: str, ingestion_ids: Collection[str]) -> DataFrame:
     """All claims of recorded ingestions about the keys that occur in these ingestions, computed by tasks of Spark."""
-    log = key_log_of(spark, settings, source)
+    log = key_log_of(spark, lake, source)
     spoken_of = log.where(F.col("ingestion_id").isin(sorted(ingestion_ids))).select("record_key").distinct()
-    wanted = log.where(F.col("ingestion_id").isin(sorted(ingestions.completed(settings, source))))
+    wanted = log.where(F.col("ingestion_id").isin(sorted(ingestions.completed(lake, source))))
     return wanted.join(spoken_of, "record_key", "left_semi")
 
 
-def contested_keys(settings: Settings, source: str, ingestion_ids: Collection[str], at_most: int) -> pa.Array | None:
+def contested_keys(lake: Lake, source: str, ingestion_ids: Collection[str], at_most: int) -> pa.Array | None:
     """The keys of these ingestions whose winner is not obvious: a key with a single claim, an admitted insert, is not contested.
 
     All rows of an ingestion with a decision about any row are compared.
 
     :returns: None if there are more than ``at_most`` such keys.
     """
-    ids = pa.array(sorted(ingestions.completed(settings, source)), pa.string())
-    decided = pa.array(sorted({ingestion_id for ingestion_id, _ in decisions.newest(settings, source)}), pa.string())
+    ids = pa.array(sorted(ingestions.completed(lake, source)), pa.string())
+    decided = pa.array(sorted({ingestion_id for ingestion_id, _ in decisions.newest(lake, source)}), pa.string())
     columns, contested = ["record_key", "kind", "standing", "ingestion_id"], pa.array([], pa.string())
-    for piece in key_log.about_keys_with(settings, source, columns, {"ingestion_id": ingestion_ids}):
+    for piece in key_log.about_keys_with(lake, source, columns, {"ingestion_id": ingestion_ids}):
         claimed = piece.filter(pc.is_in(piece["ingestion_id"], ids))
         is_admitted_insert = pc.and_(
             pc.fill_null(pc.equal(claimed["kind"], "insert"), False),
@@ -130,14 +130,14 @@ def judged_as_then(spark: SparkSession, log: DataFrame, then: pa.Table) -> DataF
     return others.select(*key_log.SCHEMA.names).unionByName(overlay.where("standing IS NOT NULL"))
 
 
-def with_staged(spark: SparkSession, log: DataFrame, settings: Settings, staged: Settings, source: str) -> DataFrame:
+def with_staged(spark: SparkSession, log: DataFrame, lake: Lake, staged: Lake, source: str) -> DataFrame:
     """The claims of the key log together with those of a stage: of its files, or of its reading, which replace those of its rows.
 
     :param staged: the lake of the stage; files whose content Bronze already has add no claim.
     """
     added = key_log_of(spark, staged, source).select(*log.columns)
     if table_io.open_table(locations.readings(staged, source), staged.storage_options) is None:
-        return log.unionByName(added.where(F.col("ingestion_id").isin(ingestions.only_in(staged, settings, source))))
+        return log.unionByName(added.where(F.col("ingestion_id").isin(ingestions.only_in(staged, lake, source))))
     rows = spark.read.format("delta").load(locations.readings(staged, source)).select(*ROW_ID)
     return log.join(rows, list(ROW_ID), "left_anti").unionByName(added)
 

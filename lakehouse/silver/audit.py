@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from lakehouse import locations, pieces
 from lakehouse.delta import change_feed, commit_log, lost_commits, table_io
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.lateness import history as lateness_history
 from lakehouse.ledger import ingestions, redactions
 from lakehouse.silver import audit_erasure, audit_log
@@ -26,37 +25,37 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
 
 _log = logging.getLogger(__name__)
 #: Up to this many newest versions without audit rows are read again each time; for more, an empty commit records the version.
 _LOOKED_AT_AGAIN = 8
 
 
-def follow(settings: Settings, contract: SourceContract, metrics: Collection[MetricContract]) -> int:
+def follow(lake: Lake, contract: SourceContract, metrics: Collection[MetricContract]) -> int:
     """Audit every version of silver that has not been audited yet, each in one commit.
 
     :returns: the number of rows written.
     """
-    settings = with_table_cache(settings)
+    lake = lake.cached()
     source = contract.dataset
-    table = table_io.open_table(locations.silver(settings, source), settings.storage_options)
+    table = table_io.open_table(locations.silver(lake, source), lake.storage_options)
     if table is None:
         return 0
     silver_id, newest = lost_commits.identity(table), table.version()
-    done = audit_log.followed(settings, source, silver_id)
+    done = audit_log.followed(lake, source, silver_id)
     if done >= newest:
         return 0
-    known = redactions.all_of(settings, source)  # read after the table: it contains all redactions that the commits list
+    known = redactions.all_of(lake, source)  # read after the table: it contains all redactions that the commits list
     commits = {commit["version"]: commit for commit in commit_log.history(table, done)}
     lost = newest - done - len(commits)
-    entries = ingestions.ingested(ingestions.all_of(settings, source)).values()
+    entries = ingestions.ingested(ingestions.all_of(lake, source)).values()
     firsts, since = _first_arrivals(entries), lateness_history.followed_since(entries)
     written, marked = 0, done
     for version, commit in sorted(commits.items()):
-        cause = audit_log.cause(settings, source, commit_log.commit_metadata(commit), known)
-        audited = AuditedCommit(contract, metrics, cause, known, version, settings.clock(), firsts, since)
+        cause = audit_log.cause(lake, source, commit_log.commit_metadata(commit), known)
+        audited = AuditedCommit(contract, metrics, cause, known, version, lake.now(), firsts, since)
         try:
             rows = pa.concat_tables(
                 audit_rows(part, audited) for part in pieces.counted("changes audited", _parts(table, contract, version))
@@ -65,15 +64,13 @@ def follow(settings: Settings, contract: SourceContract, metrics: Collection[Met
             lost += 1
             continue
         if len(rows):
-            written += audit_log.append(settings, source, silver_id, version, rows, len(known))
+            written += audit_log.append(lake, source, silver_id, version, rows, len(known))
             marked = version
     if lost:
         _log.warning("%d versions of silver/%s are gone from its log or its files: they are not audited", lost, source)
     if newest - marked > _LOOKED_AT_AGAIN:
-        audit_log.append(settings, source, silver_id, newest, audit_log.SCHEMA.empty_table())
-    audit_erasure.erase(
-        settings, source
-    )  # redactions recorded during this run, or by a process that was stopped before it erased
+        audit_log.append(lake, source, silver_id, newest, audit_log.SCHEMA.empty_table())
+    audit_erasure.erase(lake, source)  # redactions recorded during this run, or by a process that was stopped before it erased
     return written
 
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
+    from lakehouse.lake import Lake
     from lakehouse.ledger.redactions import Redaction
-    from lakehouse.settings import Settings
 
 
 _LIFTED = {**audit_log.PROPERTIES, "delta.appendOnly": "false"}
@@ -32,7 +32,7 @@ _HOUR = 3600
 
 
 @row_writer.retried_on_conflict
-def erase(settings: Settings, source: str) -> int:
+def erase(lake: Lake, source: str) -> int:
     """Mask the redacted fields of a source in all rows that show one, in one commit; repeating it writes nothing.
 
     Files with the values then no longer belong to the table; maintenance deletes them, see :func:`hours_since`.
@@ -40,9 +40,9 @@ def erase(settings: Settings, source: str) -> int:
     :returns: the number of rows rewritten.
     :raises CommitFailedError: when other writers win eight times in a row.
     """
-    path, options = locations.audit_log(settings), settings.storage_options
+    path, options = locations.audit_log(lake), lake.storage_options
     known = table_io.open_table(path, options)
-    entries = [] if known is None else redactions.all_of(settings, source)
+    entries = [] if known is None else redactions.all_of(lake, source)
     if known is None or (known.transaction_version(audit_log.masked_id(source)) or 0) >= len(entries):
         return 0
     table = table_io.open_snapshot(path, options)
@@ -64,16 +64,16 @@ def erase(settings: Settings, source: str) -> int:
             properties=partition_writer.commit_properties(_why(source, entries, rows), masked, erased),
         )
     finally:
-        _restore(settings)
+        _restore(lake)
     return len(rows)
 
 
-def erase_all(settings: Settings) -> None:
+def erase_all(lake: Lake) -> None:
     """Run :func:`erase` for every source in the audit, also after a process was stopped while ``delta.appendOnly`` was lifted."""
-    table = table_io.open_table(locations.audit_log(settings), settings.storage_options)
+    table = table_io.open_table(locations.audit_log(lake), lake.storage_options)
     for partition in [] if table is None else table.partitions():
-        erase(settings, partition["source"])
-    _restore(settings)
+        erase(lake, partition["source"])
+    _restore(lake)
 
 
 def hours_since(table: DeltaTable) -> int | None:
@@ -86,8 +86,8 @@ def hours_since(table: DeltaTable) -> int | None:
 
 
 @row_writer.retried_on_conflict
-def _restore(settings: Settings) -> None:
-    table = table_io.open_snapshot(locations.audit_log(settings), settings.storage_options)
+def _restore(lake: Lake) -> None:
+    table = table_io.open_snapshot(locations.audit_log(lake), lake.storage_options)
     if table is not None:
         partition_writer.set_properties(table, audit_log.PROPERTIES)
 

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
+    from lakehouse.lake import Lake
     from lakehouse.ledger.decisions import Decision
     from lakehouse.ledger.redactions import Redaction
-    from lakehouse.settings import Settings
 
 ACTIONS = ("late_merge", "correction", "backfill", "replay", "redaction", "steward")
 REDACTED = "[redacted]"
@@ -128,17 +128,17 @@ class Cause:
         return Ruling("backfill", by or "lakehouse", self.backfill or reason or "made again from Bronze")
 
 
-def followed(settings: Settings, source: str, silver_id: str) -> int:
+def followed(lake: Lake, source: str, silver_id: str) -> int:
     """The newest version of silver that has been audited, -1 if none has.
 
     :param silver_id: distinguishes tables that existed at silver's address one after another, each with versions from 0.
     """
-    table = table_io.open_table(locations.audit_log(settings), settings.storage_options)
+    table = table_io.open_table(locations.audit_log(lake), lake.storage_options)
     reached = None if table is None else table.transaction_version(_app_id(source, silver_id))
     return -1 if reached is None else reached
 
 
-def cause(settings: Settings, source: str, why: Mapping[str, Any], redacted: Iterable[Redaction]) -> Cause:
+def cause(lake: Lake, source: str, why: Mapping[str, Any], redacted: Iterable[Redaction]) -> Cause:
     """The reason why a commit was made, from its metadata (see ``commit_log.commit_metadata``).
 
     :param redacted: all redactions of the source.
@@ -148,21 +148,21 @@ def cause(settings: Settings, source: str, why: Mapping[str, Any], redacted: Ite
     hidden = {entry.record_key: entry for entry in redacted if entry.redaction_id in ids}
     by_row = {}
     if any(map(InputKind.DECISION.is_kind_of, ids)):
-        by_row = {decision.row: decision for decision in decisions.all_of(settings, source) if decision.decision_id in ids}
+        by_row = {decision.row: decision for decision in decisions.all_of(lake, source) if decision.decision_id in ids}
     where = {"ingestion_id": {row[0] for row in by_row}}
     columns = ["record_key", "ingestion_id", "line_number"]
-    claims = table_io.read(locations.key_log(settings, source), columns, where, settings.storage_options) if by_row else None
+    claims = table_io.read(locations.key_log(lake, source), columns, where, lake.storage_options) if by_row else None
     decided = {decision.record_key: decision for decision in by_row.values()}
     for claim in [] if claims is None else claims.to_pylist():  # a row's claim about another key is decided with the row
         decision = by_row.get(row_id_of(claim))
         if decision is not None:
             decided.setdefault(claim["record_key"], decision)
-    known = inputs(all_of(settings, source)) if any(map(is_redelivery, ids)) else {}
+    known = inputs(all_of(lake, source)) if any(map(is_redelivery, ids)) else {}
     again = {known[one].ingestion_id: known[one].arrival_date for one in ids if is_redelivery(one) and one in known}
     return Cause(why, ingestions, decided, hidden, again)
 
 
-def append(settings: Settings, source: str, silver_id: str, version: int, rows: pa.Table, masked_for: int = 0) -> int:
+def append(lake: Lake, source: str, silver_id: str, version: int, rows: pa.Table, masked_for: int = 0) -> int:
     """Append the audit of one version of silver; repeating it writes nothing.
 
     :param masked_for: the number of redactions of the source for which the rows are masked; see ``audit_erasure``.
@@ -174,9 +174,9 @@ def append(settings: Settings, source: str, silver_id: str, version: int, rows: 
         return masked_id(source), min(masked_for, before) if len(rows) else before
 
     written = row_writer.append(
-        locations.audit_log(settings),
+        locations.audit_log(lake),
         rows,
-        options=settings.storage_options,
+        options=lake.storage_options,
         partition_by=["source"],
         app_id=_app_id(source, silver_id),
         app_version=version,
@@ -187,7 +187,7 @@ def append(settings: Settings, source: str, silver_id: str, version: int, rows: 
 
 
 def read(
-    settings: Settings,
+    lake: Lake,
     source: str,
     *,
     day: date | None = None,
@@ -203,7 +203,7 @@ def read(
     """
     asked = {"event_id": key, "actor": actor, "action_type": action}
     where: dict[str, Collection[Any]] = {name: [value] for name, value in asked.items() if value is not None}
-    found = table_io.read(locations.audit_log(settings), SCHEMA.names, {"source": [source], **where}, settings.storage_options)
+    found = table_io.read(locations.audit_log(lake), SCHEMA.names, {"source": [source], **where}, lake.storage_options)
     rows = SCHEMA.empty_table() if found is None else found.cast(SCHEMA)
     if day is not None:
         # Quotes inside values are escaped, so that only the field itself matches.
@@ -211,24 +211,24 @@ def read(
         rows = rows.filter(pc.or_(pc.equal(rows["event_date"], day), pc.fill_null(left, False)))
     if since is not None:
         rows = rows.filter(pc.greater_equal(rows["audit_ts"], pa.scalar(since, SCHEMA.field("audit_ts").type)))
-    rows = shown(rows, redacted_fields(redactions.all_of(settings, source)))
-    is_notified = pc.or_(rows["notification_sent"], audit_notifications.are_recorded(settings, source, rows))
+    rows = shown(rows, redacted_fields(redactions.all_of(lake, source)))
+    is_notified = pc.or_(rows["notification_sent"], audit_notifications.are_recorded(lake, source, rows))
     rows = rows.set_column(SCHEMA.names.index("notification_sent"), SCHEMA.field("notification_sent"), is_notified)
     order = ("audit_ts", "silver_version", "event_id", "event_date")
     return rows.sort_by([(name, "ascending") for name in order])
 
 
-def untold(settings: Settings, source: str, versions: Collection[int]) -> pa.Table:
+def untold(lake: Lake, source: str, versions: Collection[int]) -> pa.Table:
     """The rows of ``versions`` of silver of which consumers have not been notified: their ids, version and impacted numbers.
 
     Earlier releases recorded notifications in ``notification_sent`` itself.
     """
     columns = [*audit_notifications.AUDIT_ROW, "silver_version", "impacted_kpis"]
     where = {"source": [source], "silver_version": versions, "notification_sent": [False]}
-    found = table_io.read(locations.audit_log(settings), columns, where, settings.storage_options) if versions else None
+    found = table_io.read(locations.audit_log(lake), columns, where, lake.storage_options) if versions else None
     schema = pa.schema([SCHEMA.field(name) for name in columns])
     rows = schema.empty_table() if found is None else found.cast(schema)
-    return rows.filter(pc.invert(audit_notifications.are_recorded(settings, source, rows)))
+    return rows.filter(pc.invert(audit_notifications.are_recorded(lake, source, rows)))
 
 
 def parsed(row: dict[str, Any]) -> dict[str, Any]:

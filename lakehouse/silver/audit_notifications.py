@@ -17,7 +17,7 @@ from lakehouse.delta import partition_writer, row_writer, table_io
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 #: The columns that identify an audit row: silver that was created again has the same versions, and so the same ids.
@@ -36,7 +36,7 @@ SCHEMA = pa.schema(
 
 
 @row_writer.retried_on_conflict
-def record(settings: Settings, source: str, rows: pa.Table) -> int:
+def record(lake: Lake, source: str, rows: pa.Table) -> int:
     """Record in one commit that consumers were notified of the audit rows ``rows``; recorded ones are unchanged.
 
     :param rows: of one source, with :data:`AUDIT_ROW`, ``silver_version`` and ``notices``, the ids of the messages as JSON.
@@ -45,22 +45,22 @@ def record(settings: Settings, source: str, rows: pa.Table) -> int:
     """
     if not len(rows):
         return 0
-    path, options = locations.audit_notifications(settings), settings.storage_options
+    path, options = locations.audit_notifications(lake), lake.storage_options
     table = row_writer.open_or_create(path, SCHEMA, options, ["source"], partition_writer.APPEND_ONLY)
     known = _of_version(table_io.read_version(table, AUDIT_ROW, _where(source, rows["silver_version"])))
-    at = pa.repeat(pa.scalar(settings.clock(), _TIME), len(rows))
+    at = pa.repeat(pa.scalar(lake.now(), _TIME), len(rows))
     new = rows.append_column("notified_at", at).filter(pc.invert(_among(rows, known)))
     return row_writer.append_new(path, table, [new.select(SCHEMA.names).cast(SCHEMA)], [f"notified:{source}"], options)
 
 
-def are_recorded(settings: Settings, source: str, rows: pa.Table) -> pa.Array:
+def are_recorded(lake: Lake, source: str, rows: pa.Table) -> pa.Array:
     """Whether, according to this table, consumers were notified of each of ``rows``.
 
     :param rows: of one source, with :data:`AUDIT_ROW` and ``silver_version``.
     :returns: a boolean per row.
     """
     where = _where(source, rows["silver_version"])
-    found = table_io.read(locations.audit_notifications(settings), AUDIT_ROW, where, settings.storage_options)
+    found = table_io.read(locations.audit_notifications(lake), AUDIT_ROW, where, lake.storage_options)
     return _among(rows, None if found is None else _of_version(found))
 
 

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from lakehouse import locations, pieces
 from lakehouse.delta import data_files, table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dimensions import checks as dimension_checks
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.dispositions.reprocess_policy import policy_of
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.quality.row_sums import Hashes
     from lakehouse.quality.source_checks import FilledCounts
-    from lakehouse.settings import Settings
 
 EQUALS_BRONZE = "equals_bronze"
 _ALWAYS = {
@@ -75,34 +74,34 @@ def silver_check_names(contract: SourceContract) -> dict[str, str]:
 
 
 def check_silver(
-    settings: Settings, contract: SourceContract, days: Collection[date], changed: pa.Array | None = None
+    lake: Lake, contract: SourceContract, days: Collection[date], changed: pa.Array | None = None
 ) -> list[CheckResult]:
     """Every check on each event day.
 
     :param changed: the keys that may have changed since the last check of the days: only these are looked up on other days. By
         default all keys of the days are.
     """
-    settings = with_table_cache(settings)
-    table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
+    lake = lake.cached()
+    table = table_io.open_table(locations.silver(lake, contract.dataset), lake.storage_options)
     outcomes = source_checks.check_schema(table, arrow_schema(silver_columns(contract)), days)
-    outcomes += _check_rows(settings, contract, table, days, changed)
-    outcomes += check_source_rules(settings, contract, days)
-    outcomes += competing_corrections.check(settings, contract, table, days)
-    outcomes += emptied_fields.check(settings, contract, table, days)
-    outcomes += check_equals_bronze(settings, contract, days)
-    outcomes += dimension_checks.check_intervals(settings, contract, days)
+    outcomes += _check_rows(lake, contract, table, days, changed)
+    outcomes += check_source_rules(lake, contract, days)
+    outcomes += competing_corrections.check(lake, contract, table, days)
+    outcomes += emptied_fields.check(lake, contract, table, days)
+    outcomes += check_equals_bronze(lake, contract, days)
+    outcomes += dimension_checks.check_intervals(lake, contract, days)
     return source_checks.with_severities(contract, outcomes)
 
 
-def check_source_rules(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
+def check_source_rules(lake: Lake, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
     """The contract's rules on the rows of each event day together. A redacted field does not count as NULL."""
     names = list(contract.quality.nulls)
     if not names:
         return []
-    path, columns = locations.silver(settings, contract.dataset), ["event_date", "record_key", *names]
-    hidden = redactions.keys_by_field(settings, contract.dataset)
+    path, columns = locations.silver(lake, contract.dataset), ["event_date", "record_key", *names]
+    hidden = redactions.keys_by_field(lake, contract.dataset)
     counts: dict[str, FilledCounts] = {name: (Counter(), Counter()) for name in names}
-    for rows in table_io.pieces(path, columns, {"event_date": days}, settings.storage_options):
+    for rows in table_io.pieces(path, columns, {"event_date": days}, lake.storage_options):
         for name, (total, filled) in counts.items():
             keys = pa.array(sorted(hidden.get(name, ())), pa.string())
             shown = rows.filter(pc.invert(pc.is_in(rows["record_key"], keys)))
@@ -111,25 +110,25 @@ def check_source_rules(settings: Settings, contract: SourceContract, days: Colle
     return source_checks.check_nulls(contract, days, counts, "rows")
 
 
-def check_equals_bronze(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
+def check_equals_bronze(lake: Lake, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
     """Compare silver's rows of each event day with those that the dispositions apply to it.
 
     Both are compared as sums first. On days with different sums, rows are compared, and the keys in question are judged again:
     the disposition tables lag where a process was stopped between a decision and its entry.
     """
-    source, silver = contract.dataset, locations.silver(settings, contract.dataset)
-    waiting = applied_inputs.pending(settings, source)
+    source, silver = contract.dataset, locations.silver(lake, contract.dataset)
+    waiting = applied_inputs.pending(lake, source)
     sums, due = (RowSums(["event_date"], _IDENTITY) for _ in range(2))
-    sums.add(table_io.pieces(silver, _ROW.names, {"event_date": days}, settings.storage_options))
-    due.add(_applied_rows(settings, contract, days))
+    sums.add(table_io.pieces(silver, _ROW.names, {"event_date": days}, lake.storage_options))
+    due.add(_applied_rows(lake, contract, days))
     held = sums.counts()
     different = sorted(day for (day,) in sums.differing(due))
     try:
-        differing = _differing_rows(settings, contract, different)
+        differing = _differing_rows(lake, contract, different)
     except key_log.IncompleteKeyLogError as problem:
         return [CheckResult(EQUALS_BRONZE, day, passed=False, explanation=f"{problem}") for day in sorted(days)]
-    any_unrecorded = len(differing) > 0 and _has_unrecorded_ingestion(settings, source)
-    waiting |= applied_inputs.pending(settings, source) if len(differing) else {}
+    any_unrecorded = len(differing) > 0 and _has_unrecorded_ingestion(lake, source)
+    waiting |= applied_inputs.pending(lake, source) if len(differing) else {}
     missing = _summed(differing, pc.max_element_wise(differing["_missing"], 0))
     too_many = _summed(differing, pc.negate(pc.min_element_wise(differing["_missing"], 0)))
     outcomes = []
@@ -151,12 +150,12 @@ def check_equals_bronze(settings: Settings, contract: SourceContract, days: Coll
 
 
 def _check_rows(
-    settings: Settings, contract: SourceContract, table: DeltaTable | None, days: Collection[date], changed: pa.Array | None
+    lake: Lake, contract: SourceContract, table: DeltaTable | None, days: Collection[date], changed: pa.Array | None
 ) -> list[CheckResult]:
     """Whether keys are unique and required fields are filled."""
     required = [field.name for field in contract.typed_fields if field.required]
     columns, where = ["event_date", "record_key", *required], {"event_date": list(days)}
-    hidden = redactions.keys_by_field(settings, contract.dataset)
+    hidden = redactions.keys_by_field(lake, contract.dataset)
     missing, held = Counter[date](), Counter[date]()
 
     def counted(rows: pa.Table) -> tuple[Counter[date], Counter[date]]:
@@ -165,7 +164,7 @@ def _check_rows(
     rows_of_days = [] if table is None else table_io.pieces_of_version(table, columns, where)
     for of_piece in pieces.mapped(counted, rows_of_days):
         missing, held = missing + of_piece[0], held + of_piece[1]
-    twice = Counter[date]() if table is None else _keys_twice(settings, contract, table, days, changed)
+    twice = Counter[date]() if table is None else _keys_twice(lake, contract, table, days, changed)
     outcomes, per_day = [], policy_of(contract).contends_per_day
     for day in sorted(days):
         numbers = {"rows": held[day], "keys_twice": twice[day]}
@@ -203,7 +202,7 @@ def keys_twice(rows: pa.Table, everywhere: pa.Table) -> Counter[date]:
 
 
 def _keys_twice(
-    settings: Settings, contract: SourceContract, table: DeltaTable, days: Collection[date], changed: pa.Array | None
+    lake: Lake, contract: SourceContract, table: DeltaTable, days: Collection[date], changed: pa.Array | None
 ) -> Counter[date]:
     """The number of rows of each day whose key must not have a second row, and has one: :func:`keys_twice`."""
     policy, source = policy_of(contract), contract.dataset
@@ -213,8 +212,8 @@ def _keys_twice(
     if not others:
         return _twice_within(table, days, days)
     if changed is None:
-        return _twice_within(table, days, set(days) | (_places(settings, source, table, days) & others))
-    reach = set(days) | (key_log.days_of(settings, source, changed) & others if len(changed) else set())
+        return _twice_within(table, days, set(days) | (_places(lake, source, table, days) & others))
+    reach = set(days) | (key_log.days_of(lake, source, changed) & others if len(changed) else set())
     rows = table_io.read_version(table, ["event_date", "record_key"], {"event_date": reach, "record_key": changed})
     across = keys_twice(table_io.meeting(rows, {"event_date": days}), rows)
     return across | _twice_within(table, days, days)
@@ -241,14 +240,14 @@ def _twice_within(table: DeltaTable, days: Collection[date], reach: Collection[d
     return keys_twice(table_io.meeting(rows, {"event_date": days}), rows)
 
 
-def _places(settings: Settings, source: str, table: DeltaTable, days: Collection[date]) -> set[date]:
+def _places(lake: Lake, source: str, table: DeltaTable, days: Collection[date]) -> set[date]:
     """The days on which silver may hold a key that it holds on ``days``: where the key log records one of the keys."""
     where = {"event_date": list(days)}
     if table_io.rows_at_most(table, where) > _MANY_KEYS:
-        claims = key_log.about_keys_with(settings, source, ["event_date"], where)
+        claims = key_log.about_keys_with(lake, source, ["event_date"], where)
         return {day for piece in claims for day in pc.unique(piece["event_date"]).to_pylist()}
     keys = pc.unique(table_io.read_version(table, ["record_key"], where)["record_key"])
-    return key_log.days_of(settings, source, keys) if len(keys) else set()
+    return key_log.days_of(lake, source, keys) if len(keys) else set()
 
 
 def _summed(rows: pa.Table, counts: pa.ChunkedArray) -> Counter[date]:
@@ -257,20 +256,20 @@ def _summed(rows: pa.Table, counts: pa.ChunkedArray) -> Counter[date]:
     return Counter(dict(zip(by_day["day"].to_pylist(), by_day["count_sum"].to_pylist())))
 
 
-def _differing_rows(settings: Settings, contract: SourceContract, days: Collection[date]) -> pa.Table:
+def _differing_rows(lake: Lake, contract: SourceContract, days: Collection[date]) -> pa.Table:
     """The :func:`_differences` between the rows due on the days and those in silver, with differing keys judged again."""
     empty = _ROW.empty_table()
     if not days:
         return _differences(empty, empty)
-    path = locations.silver(settings, contract.dataset)
-    rows = table_io.read(path, _ROW.names, {"event_date": days}, settings.storage_options)
+    path = locations.silver(lake, contract.dataset)
+    rows = table_io.read(path, _ROW.names, {"event_date": days}, lake.storage_options)
     in_silver = empty if rows is None else rows.cast(_ROW)
-    differing = _differences(pa.concat_tables([empty, *_applied_rows(settings, contract, days)]), in_silver)
+    differing = _differences(pa.concat_tables([empty, *_applied_rows(lake, contract, days)]), in_silver)
     if not len(differing):
         return differing
     keys = pc.unique(differing["record_key"])
     in_question = in_silver.filter(pc.is_in(in_silver["record_key"], keys))
-    return _differences(_judged_rows(settings, contract, differing, days), in_question)
+    return _differences(_judged_rows(lake, contract, differing, days), in_question)
 
 
 def _differences(due: pa.Table, in_silver: pa.Table) -> pa.Table:
@@ -281,30 +280,30 @@ def _differences(due: pa.Table, in_silver: pa.Table) -> pa.Table:
     return summed.filter(pc.not_equal(summed["_missing"], 0))
 
 
-def _applied_rows(settings: Settings, contract: SourceContract, days: Collection[date]) -> Iterator[pa.Table]:
+def _applied_rows(lake: Lake, contract: SourceContract, days: Collection[date]) -> Iterator[pa.Table]:
     """The rows that are applied to the days by the disposition tables, in pieces."""
-    path, columns = locations.dispositions(settings, contract.dataset), [*_ROW.names, "disposition", "change_op"]
+    path, columns = locations.dispositions(lake, contract.dataset), [*_ROW.names, "disposition", "change_op"]
     # Text is compared here: what delta-rs has merged is read a second time for a condition on text (see ``delta.table_io``).
-    for rows in table_io.pieces(path, columns, {"event_date": days}, settings.storage_options):
+    for rows in table_io.pieces(path, columns, {"event_date": days}, lake.storage_options):
         applied = pc.equal(rows["disposition"], Disposition.APPLIED.value)
         yield rows.filter(pc.and_(applied, pc.not_equal(rows["change_op"], "delete"))).select(_ROW.names).cast(_ROW)
 
 
-def _judged_rows(settings: Settings, contract: SourceContract, differing: pa.Table, days: Collection[date]) -> pa.Table:
+def _judged_rows(lake: Lake, contract: SourceContract, differing: pa.Table, days: Collection[date]) -> pa.Table:
     """The rows that are due on the days by the key log and the decisions, for the keys of ``differing`` rows.
 
     :raises IncompleteKeyLogError: when Bronze holds one of them and the key log does not.
     """
     keys = pc.unique(differing["record_key"])
-    arrivals = key_log.arrival_days_of(settings, contract.dataset, keys) | set(differing["arrival_date"].to_pylist())
-    account = dispositions_account.table(settings, contract, arrival_days=arrivals, keys=keys)
+    arrivals = key_log.arrival_days_of(lake, contract.dataset, keys) | set(differing["arrival_date"].to_pylist())
+    account = dispositions_account.table(lake, contract, arrival_days=arrivals, keys=keys)
     wanted = pa.array(sorted(days), pa.date32())
     living = account.filter(pc.and_(account["lives"], pc.is_in(account["event_date"], value_set=wanted)))
     return living.select(_ROW.names).cast(_ROW)
 
 
-def _has_unrecorded_ingestion(settings: Settings, source: str) -> bool:
+def _has_unrecorded_ingestion(lake: Lake, source: str) -> bool:
     """Whether a file is being ingested or its run was stopped: silver does not use it until the ledger records it."""
-    claims = table_io.read(locations.key_log(settings, source), ["ingestion_id"], None, settings.storage_options)
+    claims = table_io.read(locations.key_log(lake, source), ["ingestion_id"], None, lake.storage_options)
     logged = set() if claims is None else set(pc.unique(claims["ingestion_id"]).to_pylist())
-    return bool(logged - ingestions.ingested(ingestions.all_of(settings, source)).keys())
+    return bool(logged - ingestions.ingested(ingestions.all_of(lake, source)).keys())

@@ -56,7 +56,7 @@ def rebuild(
     from lakehouse.silver import rebuild as silver_rebuild  # noqa: PLC0415
     from lakehouse.silver import repair as silver_repair  # noqa: PLC0415
 
-    settings, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source)
     contract = catalog.sources[source]
     if start_date is not None and end_date is not None and end_date < start_date:
         raise typer.BadParameter("--end-date is before --start-date")
@@ -66,21 +66,21 @@ def rebuild(
 
     if dry_run:
         first, last = (None if day is None else day.date() for day in (start_date, end_date))
-        previewed = silver_rebuild.preview(session(), settings, contract, first, last)
+        previewed = silver_rebuild.preview(session(), lake, contract, first, last)
         _print_preview(contract, previewed, [metric.name for metric in catalog.metrics_following(source)])
         for metric in catalog.metrics_of(source):
-            daily = served_version.daily(settings, catalog, metric)
-            _print_numbers(metric.name, preview.differing_numbers(settings, daily, session, first, last))
+            daily = served_version.daily(lake, catalog, metric)
+            _print_numbers(metric.name, preview.differing_numbers(lake, daily, session, first, last))
         return
     if start_date is None or end_date is None or reason is None:
         raise typer.BadParameter("pass --start-date, --end-date and --reason; only --dry-run works without them")
     confirmed(contract, yes=yes)
 
-    if repaired := silver_repair.repair(settings, contract, session, "cli:rebuild"):
+    if repaired := silver_repair.repair(lake, contract, session, "cli:rebuild"):
         days = "day, whose data files were" if len(repaired) == 1 else "days, whose data files were"
         out.print(f"silver/{source}: {len(repaired)} event {days} missing or cut off, made again from bronze.", soft_wrap=True)
     planned = silver_rebuild.plan_rebuild(
-        settings,
+        lake,
         contract,
         session,
         start_date.date(),
@@ -95,8 +95,8 @@ def rebuild(
     out.print(f"{len(planned.days)} event days are rebuilt, {planned.rows_judged_otherwise:,} rows are judged differently.")
     out.print(f"code: {planned.before['code'] or 'unknown'} before, {now['code']} now", soft_wrap=True)
     out.print(f"contract: {planned.before['contract'] or 'unknown'} before, {now['contract']} now", soft_wrap=True)
-    print_unread(settings, contract, planned.days)
-    restate(settings, catalog, source)
+    print_unread(lake, contract, planned.days)
+    restate(lake, catalog, source)
 
 
 def _print_numbers(metric: str, differing: Sequence[DifferingNumber]) -> None:
@@ -181,9 +181,9 @@ def audit(
     if action is not None and action not in log.ACTIONS:
         msg = f"--action is one of {', '.join(log.ACTIONS)}"
         raise typer.BadParameter(msg)
-    settings, _ = catalog_with(source)
+    lake, _ = catalog_with(source)
     since = since.replace(tzinfo=timezone.utc) if since is not None and since.tzinfo is None else since
-    rows = log.read(settings, source, day=date.date() if date else None, key=key, actor=actor, action=action, since=since)
+    rows = log.read(lake, source, day=date.date() if date else None, key=key, actor=actor, action=action, since=since)
     newest: pa.Table = rows.slice(max(0, len(rows) - limit)) if limit else rows
     if as_json:
         for row in newest.to_pylist():

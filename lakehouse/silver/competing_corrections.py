@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 ONE_CORRECTION = "one_correction"
 DESCRIPTION = "Of the corrections that name the same original, directly or by a chain, one counts, and no two correct each other."
@@ -56,14 +56,14 @@ class Undecided(NamedTuple):
     circular: list[list[LiveRecord]]
 
 
-def check(settings: Settings, contract: SourceContract, table: DeltaTable | None, days: Collection[date]) -> list[CheckResult]:
+def check(lake: Lake, contract: SourceContract, table: DeltaTable | None, days: Collection[date]) -> list[CheckResult]:
     """One outcome for each event day; none for a source whose records name no others.
 
     :param table: silver.
     """
     if not contract.changes.corrects_event_id:
         return []
-    found = Undecided([], []) if table is None else undecided(settings, contract, table, days)
+    found = Undecided([], []) if table is None else undecided(lake, contract, table, days)
     outcomes = []
     for day in sorted(days):
         competing, circular = ([group for group in groups if any(one.day == day for one in group)] for groups in found)
@@ -80,19 +80,19 @@ def check(settings: Settings, contract: SourceContract, table: DeltaTable | None
     return outcomes
 
 
-def undecided(settings: Settings, contract: SourceContract, table: DeltaTable, days: Collection[date]) -> Undecided:
+def undecided(lake: Lake, contract: SourceContract, table: DeltaTable, days: Collection[date]) -> Undecided:
     """The corrections on ``days`` whose sender's intention is unknown.
 
     :param table: silver.
     """
     living = _corrections(table, {"event_date": list(days)})
     groups = _Groups(zip(living["record_key"].to_pylist(), living["corrects_key"].to_pylist()))
-    groups.add(_retired(settings, contract, days))
-    groups.complete(settings, contract.dataset)
+    groups.add(_retired(lake, contract, days))
+    groups.complete(lake, contract.dataset)
     wanted = set(days)
     return Undecided(
-        [each for each in _competing(settings, contract, table, groups) if any(one.day in wanted for one in each)],
-        [each for each in _circular(settings, contract, table, groups) if any(one.day in wanted for one in each)],
+        [each for each in _competing(lake, contract, table, groups) if any(one.day in wanted for one in each)],
+        [each for each in _circular(lake, contract, table, groups) if any(one.day in wanted for one in each)],
     )
 
 
@@ -100,20 +100,20 @@ def _named(groups: list[list[LiveRecord]]) -> str:
     return join_limited([" and ".join(sorted(one.key for one in group)) for group in groups], _SHOWN)
 
 
-def _competing(settings: Settings, contract: SourceContract, table: DeltaTable, groups: _Groups) -> Iterable[list[LiveRecord]]:
+def _competing(lake: Lake, contract: SourceContract, table: DeltaTable, groups: _Groups) -> Iterable[list[LiveRecord]]:
     """The living corrections that share their original with other living ones."""
     shared = groups.with_several()
     if not shared:
         return []
     keys = pa.array(sorted(shared), pa.string())
-    reach = key_log.days_of(settings, contract.dataset, keys)
+    reach = key_log.days_of(lake, contract.dataset, keys)
     by_group: dict[str, list[LiveRecord]] = defaultdict(list)
     for row in _corrections(table, {"event_date": sorted(reach), "record_key": keys}).to_pylist():
         by_group[groups.of(row["record_key"])].append(LiveRecord(row["record_key"], row["event_date"]))
     return [each for each in by_group.values() if len(each) > 1]
 
 
-def _circular(settings: Settings, contract: SourceContract, table: DeltaTable, groups: _Groups) -> Iterable[list[LiveRecord]]:
+def _circular(lake: Lake, contract: SourceContract, table: DeltaTable, groups: _Groups) -> Iterable[list[LiveRecord]]:
     """The newest admitted records of keys whose newest records correct each other, except for a return to an original that
     counts.
     """
@@ -121,12 +121,12 @@ def _circular(settings: Settings, contract: SourceContract, table: DeltaTable, g
     if not closed:
         return []
     keys = pa.array(sorted(closed), pa.string())
-    log = key_log.about(settings, contract.dataset, [*winners.RANKED, "standing"], keys)
+    log = key_log.about(lake, contract.dataset, [*winners.RANKED, "standing"], keys)
     if log is None:
         return []
-    own = claims.with_decisions(log.filter(pc.not_equal(log["kind"], "retire")), decisions.in_force(settings, contract.dataset))
-    own = deliveries.ordered(own.filter(claims.are_admitted(own)), deliveries.of(settings, contract))
-    names = {(row["ingestion_id"], row["line_number"]): row["original"] for row in _naming(settings, contract.dataset, keys)}
+    own = claims.with_decisions(log.filter(pc.not_equal(log["kind"], "retire")), decisions.in_force(lake, contract.dataset))
+    own = deliveries.ordered(own.filter(claims.are_admitted(own)), deliveries.of(lake, contract))
+    names = {(row["ingestion_id"], row["line_number"]): row["original"] for row in _naming(lake, contract.dataset, keys)}
     plain = {row["record_key"] for row in own.select(["record_key", *_ROW]).to_pylist() if _row_id(row) not in names}
     newest = {row["record_key"]: row for row in winners.winners(own, by_sequence=True).to_pylist()}
     corrects = {key: names[_row_id(row)] for key, row in newest.items() if row["kind"] != "delete" and _row_id(row) in names}
@@ -163,11 +163,11 @@ def _corrections(table: DeltaTable, where: table_io.Where) -> pa.Table:
     return rows.filter(pc.fill_null(pc.not_equal(rows["corrects_key"], rows["record_key"]), False))
 
 
-def _retired(settings: Settings, contract: SourceContract, days: Collection[date]) -> set[str]:
+def _retired(lake: Lake, contract: SourceContract, days: Collection[date]) -> set[str]:
     """The keys of the rows on ``days`` that a record of another key ended."""
-    path, columns = locations.dispositions(settings, contract.dataset), ["record_key", "because"]
+    path, columns = locations.dispositions(lake, contract.dataset), ["record_key", "because"]
     keys: set[str] = set()
-    for rows in table_io.pieces(path, columns, {"event_date": days}, settings.storage_options):
+    for rows in table_io.pieces(path, columns, {"event_date": days}, lake.storage_options):
         keys.update(rows.filter(pc.equal(rows["because"], verdicts.RETIRED.because))["record_key"].to_pylist())
     return keys
 
@@ -205,12 +205,12 @@ class _Groups:
         groups = {self.of(key) for key in self._closing}
         return {key for key in self._above if groups and self.of(key) in groups}
 
-    def complete(self, settings: Settings, source: str) -> None:
+    def complete(self, lake: Lake, source: str) -> None:
         """Add all corrections that are connected with the keys, from the key log."""
         seen: set[str] = set()
         while new := self._above.keys() - seen:
             seen |= new
-            named = _naming(settings, source, pa.array(sorted(new), pa.string()))
+            named = _naming(lake, source, pa.array(sorted(new), pa.string()))
             self._connect((row["record_key"], row["original"]) for row in named)
 
     def _connect(self, named: Iterable[tuple[str, str]]) -> None:
@@ -225,13 +225,13 @@ class _Groups:
             self._above[self.of(key)] = self.of(original)
 
 
-def _naming(settings: Settings, source: str, keys: pa.Array) -> list[dict[str, Any]]:
+def _naming(lake: Lake, source: str, keys: pa.Array) -> list[dict[str, Any]]:
     """The corrections by or of ``keys``: ``record_key``, the id of the row, and ``original``, the key that it names."""
-    about = key_log.about(settings, source, ["record_key", "kind", "arrival_date", *_ROW], keys)
+    about = key_log.about(lake, source, ["record_key", "kind", "arrival_date", *_ROW], keys)
     if about is None or not len(about):
         return []
     where = {name: pc.unique(about[name]).to_pylist() for name in ("arrival_date", "ingestion_id")}
-    log = table_io.read(locations.key_log(settings, source), ["record_key", "kind", *_ROW], where, settings.storage_options)
+    log = table_io.read(locations.key_log(lake, source), ["record_key", "kind", *_ROW], where, lake.storage_options)
     if log is None:
         return []
     is_retired = pc.equal(log["kind"], "retire")

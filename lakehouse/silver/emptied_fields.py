@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 WHOLE_CORRECTION = "whole_correction"
 DESCRIPTION = "No correction empties a field that it does not name in its column for corrected fields."
@@ -49,7 +49,7 @@ class Emptied(NamedTuple):
     fields: tuple[str, ...]
 
 
-def check(settings: Settings, contract: SourceContract, table: DeltaTable | None, days: Collection[date]) -> list[CheckResult]:
+def check(lake: Lake, contract: SourceContract, table: DeltaTable | None, days: Collection[date]) -> list[CheckResult]:
     """One outcome for each event day; none for a source whose corrections name no fields.
 
     :param table: silver.
@@ -57,7 +57,7 @@ def check(settings: Settings, contract: SourceContract, table: DeltaTable | None
     if not contract.changes.corrected_field or contract.has_partial_corrections:
         return []
     by_day: dict[date, list[Emptied]] = defaultdict(list)
-    for correction in [] if table is None else emptied(settings, contract, table, days):
+    for correction in [] if table is None else emptied(lake, contract, table, days):
         by_day[correction.day].append(correction)
     outcomes = []
     for day in sorted(days):
@@ -74,12 +74,12 @@ def check(settings: Settings, contract: SourceContract, table: DeltaTable | None
     return outcomes
 
 
-def emptied(settings: Settings, contract: SourceContract, table: DeltaTable, days: Collection[date]) -> list[Emptied]:
+def emptied(lake: Lake, contract: SourceContract, table: DeltaTable, days: Collection[date]) -> list[Emptied]:
     """The corrections that live on ``days`` and empty fields that they do not name."""
     names = [spec.name for spec in contract.model.fields if spec.name not in contract.primary_key]
     columns = ["event_date", "record_key", "corrects_key", "ingestion_id", "line_number", "corrected_field", *names]
     living = table_io.read_version(table, columns, {"event_date": list(days), "is_correction": [True]})
-    hidden = redactions.keys_by_field(settings, contract.dataset)
+    hidden = redactions.keys_by_field(lake, contract.dataset)
     suspects = []
     for row in living.filter(pc.is_valid(living["corrected_field"])).to_pylist():
         by_name = named(contract, row["corrected_field"])
@@ -89,7 +89,7 @@ def emptied(settings: Settings, contract: SourceContract, table: DeltaTable, day
             suspects.append((row, empty))
     if not suspects:
         return []
-    records = _records(settings, contract, {key for row, _ in suspects for key in _keys(row)}, names)
+    records = _records(lake, contract, {key for row, _ in suspects for key in _keys(row)}, names)
     place_of = {row_id_of(record): place for place, record in enumerate(records)}
     places: dict[str, list[int]] = defaultdict(list)
     for place, record in enumerate(records):
@@ -104,16 +104,16 @@ def emptied(settings: Settings, contract: SourceContract, table: DeltaTable, day
     return result
 
 
-def _records(settings: Settings, contract: SourceContract, keys: Collection[str], names: Collection[str]) -> list[dict[str, Any]]:
+def _records(lake: Lake, contract: SourceContract, keys: Collection[str], names: Collection[str]) -> list[dict[str, Any]]:
     """The records of ``keys`` in Bronze that have content, in the total order of R2."""
     source, wanted = contract.dataset, pa.array(sorted(keys), pa.string())
-    where = {"arrival_date": sorted(key_log.arrival_days_of(settings, source, wanted)), "record_key": wanted}
+    where = {"arrival_date": sorted(key_log.arrival_days_of(lake, source, wanted)), "record_key": wanted}
     columns = ["record_key", "change_op", "is_correction", "corrected_field", "malformed_reason", *_PLACED_BY, *names]
-    rows = readings.read(settings, source, columns, where)
+    rows = readings.read(lake, source, columns, where)
     if rows is None:
         return []
     rows = rows.filter(pc.and_(pc.is_null(rows["malformed_reason"]), pc.not_equal(rows["change_op"], "delete")))
-    rows = deliveries.ordered(rows, deliveries.of(settings, contract))
+    rows = deliveries.ordered(rows, deliveries.of(lake, contract))
     in_order: pa.Table = rows.take(pa.array(np.lexsort([sortable(rows[name]) for name in reversed(ORDER)])))
     return list(in_order.to_pylist())
 

@@ -27,24 +27,24 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: delta-rs needs about a kilobyte of memory for each row that it compares: 1.9 GB for 1,500,000.
 _HELD_ROWS = 2**18
 
 
-def is_possible(settings: Settings, contract: SourceContract, days: Collection[date], row_count: int) -> bool:
+def is_possible(lake: Lake, contract: SourceContract, days: Collection[date], row_count: int) -> bool:
     """Whether few enough rows are concerned: those to merge, and those that silver holds on the days, which delta-rs reads.
 
     :param row_count: the number of rows of the pending ingestions.
     """
-    table = table_io.open_table(locations.silver_of(settings, contract), settings.storage_options)
+    table = table_io.open_table(locations.silver_of(lake, contract), lake.storage_options)
     held = 0 if table is None else table_io.rows_at_most(table, {"event_date": days})
-    return row_count <= settings.local_rows and held <= _HELD_ROWS
+    return row_count <= lake.settings.local_rows and held <= _HELD_ROWS
 
 
 def merge(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     days: Collection[date],
     ingestion_ids: Collection[str],
@@ -56,20 +56,20 @@ def merge(
     :param arrival_days: the partitions of Bronze with the rows of the ingestions.
     :raises CommitFailedError: when another writer has changed one of the days meanwhile.
     """
-    path, options = locations.silver_of(settings, contract), settings.storage_options
+    path, options = locations.silver_of(lake, contract), lake.storage_options
     while True:
-        table = spark_commits.table_of(settings, path, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
+        table = spark_commits.table_of(lake, path, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
         before = table.version()
-        rows = _merge_rows(settings, contract, days, ingestion_ids, arrival_days)
+        rows = _merge_rows(lake, contract, days, ingestion_ids, arrival_days)
         if len(rows):
-            spark_commits.merge_rows(table, settings, path, rows, silver_merge.clauses(table, contract, days), why)
+            spark_commits.merge_rows(table, lake, path, rows, silver_merge.clauses(table, contract, days), why)
         if table_io.version(path, options) <= before + 1:
             return
         # Another writer has committed since the key log was read: its rows may outrank a row written here.
 
 
 def _merge_rows(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     days: Collection[date],
     ingestion_ids: Collection[str],
@@ -77,18 +77,16 @@ def _merge_rows(
 ) -> pa.Table:
     """The rows of :func:`rows_to_merge` for the keys of the ingestions."""
     source = contract.dataset
-    keys, _ = key_log.keys_and_days(settings, source, ingestion_ids, arrival_days)
-    claimed = claims_about(settings, source, keys, ingestions.completed(settings, source))
-    claimed = deliveries.ordered(claimed, deliveries.of(settings, contract))
-    counting = claims.with_decisions(claimed, decisions.in_force(settings, source))
-    return rows_to_merge(
-        contract, days, counting, lambda won: living_rows.read_claimed_rows(settings, contract, arrival_days, won)
-    )
+    keys, _ = key_log.keys_and_days(lake, source, ingestion_ids, arrival_days)
+    claimed = claims_about(lake, source, keys, ingestions.completed(lake, source))
+    claimed = deliveries.ordered(claimed, deliveries.of(lake, contract))
+    counting = claims.with_decisions(claimed, decisions.in_force(lake, source))
+    return rows_to_merge(contract, days, counting, lambda won: living_rows.read_claimed_rows(lake, contract, arrival_days, won))
 
 
-def claims_about(settings: Settings, source: str, keys: pa.Array, ingestion_ids: Collection[str]) -> pa.Table:
+def claims_about(lake: Lake, source: str, keys: pa.Array, ingestion_ids: Collection[str]) -> pa.Table:
     """The claims of ``ingestion_ids`` about ``keys``, with the columns that a merge needs."""
-    log = key_log.about(settings, source, [*winners.RANKED, "standing"], keys)
+    log = key_log.about(lake, source, [*winners.RANKED, "standing"], keys)
     named = pa.array(sorted(ingestion_ids), pa.string())
     return key_log.SCHEMA.empty_table() if log is None else log.filter(pc.is_in(log["ingestion_id"], value_set=named))
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.dispositions.reprocess_policy import Choice
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _SORTED_ROWS = 500_000  # the approximate number of rows that a task sorts by day before it writes them
 _CLAIM_ROW = ["record_key", "event_date", "arrival_date", "ingestion_id", "line_number"]
@@ -44,12 +44,12 @@ _CLAIM_ROW = ["record_key", "event_date", "arrival_date", "ingestion_id", "line_
 
 def state(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     days: Collection[date],
     ids: Collection[str] | None = None,
     until: datetime | None = None,
-    staged: Settings | None = None,
+    staged: Lake | None = None,
     without: pa.Table | None = None,
     keys: pa.Array | None = None,
     instead: pa.Table | None = None,
@@ -68,30 +68,30 @@ def state(
     """
     source = contract.dataset
     if staged is None and not instead:
-        few = min(settings.local_rows, dataframes.FEW_ROWS)
-        rows = living_rows.computed(settings, contract, days, few, ids, until, without, keys)
+        few = min(lake.settings.local_rows, dataframes.FEW_ROWS)
+        rows = living_rows.computed(lake, contract, days, few, ids, until, without, keys)
         if rows is not None:
             return dataframes.local(spark, rows)
-    log = admitted_claims.of_inputs(spark, settings, source, ids, keys)
+    log = admitted_claims.of_inputs(spark, lake, source, ids, keys)
     if staged is not None:
-        log = admitted_claims.with_staged(spark, log, settings, staged, contract.dataset)
+        log = admitted_claims.with_staged(spark, log, lake, staged, contract.dataset)
     if instead:
         log = admitted_claims.judged_as_then(spark, log, instead)
     if until is not None:
         log = log.where(F.col("arrival_ts") <= F.lit(until))
     if without is not None:
         log = log.join(F.broadcast(dataframes.local(spark, without)), without.column_names, "left_anti")
-    counting = admitted_claims.admitted(spark, log, decisions.newest(settings, contract.dataset, ids))
-    counting = admitted_claims.ordered(spark, counting, deliveries.of(settings, contract, ids, until, staged=staged))
+    counting = admitted_claims.admitted(spark, log, decisions.newest(lake, contract.dataset, ids))
+    counting = admitted_claims.ordered(spark, counting, deliveries.of(lake, contract, ids, until, staged=staged))
     # A checkpoint instead of persist(): the next time, Spark would answer the same query from its cache and miss the rows that
     # delta-rs has added to the key log since.
-    chosen = claims.choices(settings, contract, days, ids, until, staged=staged)
+    chosen = claims.choices(lake, contract, days, ids, until, staged=staged)
     living = _living(spark, contract, counting, days, chosen).localCheckpoint()
     of_keys = living
     if contract.has_partial_corrections:
         of_keys = counting.where("kind <> 'retire'").join(living.select("record_key"), "record_key", "left_semi")
     arrivals = {row[0] for row in of_keys.select("arrival_date").distinct().collect()}
-    rows = reading_frames.sound_rows(spark, settings, contract, {"arrival_date": arrivals}, ids, staged)
+    rows = reading_frames.sound_rows(spark, lake, contract, {"arrival_date": arrivals}, ids, staged)
     if contract.has_partial_corrections:
         rows = reading_frames.completed(contract, of_keys, rows)
     # With the event day, in case a reading of the rows is just being applied: their claims may be others already.
@@ -115,7 +115,7 @@ def _living(
 
 def merge(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     days: Collection[date],
     ingestion_ids: Collection[str],
@@ -131,30 +131,30 @@ def merge(
     :param arrival_days: the partitions of Bronze with the rows of the ingestions.
     :param row_count: the number of rows of the ingestions.
     """
-    target = locations.silver_of(settings, contract)
+    target = locations.silver_of(lake, contract)
     while True:
-        table = spark_commits.table_of(settings, target, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
+        table = spark_commits.table_of(lake, target, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
         before = table.version()
         if not table_io.rows_at_most(table, {"event_date": days}):
-            rows = _first_rows(spark, settings, contract, days, ingestion_ids, arrival_days)
+            rows = _first_rows(spark, lake, contract, days, ingestion_ids, arrival_days)
             rows = _a_file_for_each_day(rows, row_count)
-            spark_commits.append_alone(rows, settings, target, f"silver:{contract.silver_table}", before, why)
+            spark_commits.append_alone(rows, lake, target, f"silver:{contract.silver_table}", before, why)
         else:
-            if row_count > settings.local_rows:
-                claims_of_keys = admitted_claims.about_keys_of(spark, settings, contract.dataset, ingestion_ids)
+            if row_count > lake.settings.local_rows:
+                claims_of_keys = admitted_claims.about_keys_of(spark, lake, contract.dataset, ingestion_ids)
             else:
-                keys, _ = key_log.keys_and_days(settings, contract.dataset, ingestion_ids, arrival_days)
-                claims_of_keys = admitted_claims.about(spark, settings, contract.dataset, keys)
-            source = _merge_source(spark, settings, contract, days, claims_of_keys, arrival_days)
-            spark_commits.merge(spark, settings, source, target, clauses(table, contract, days), why)
-        if table_io.version(target, settings.storage_options) <= before + 1:
+                keys, _ = key_log.keys_and_days(lake, contract.dataset, ingestion_ids, arrival_days)
+                claims_of_keys = admitted_claims.about(spark, lake, contract.dataset, keys)
+            source = _merge_source(spark, lake, contract, days, claims_of_keys, arrival_days)
+            spark_commits.merge(spark, lake, source, target, clauses(table, contract, days), why)
+        if table_io.version(target, lake.storage_options) <= before + 1:
             return
         # Another writer has committed since the key log was read: its rows may outrank a row written here.
 
 
 def rebuild(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     days: Collection[date],
     why: dict[str, Any],
@@ -166,20 +166,20 @@ def rebuild(
     :param row_count: the approximate number of rows of the days.
     :returns: the days that were written.
     """
-    target = locations.silver_of(settings, contract)
+    target = locations.silver_of(lake, contract)
     written: set[date] = set()
     while True:
-        before = table_io.version(target, settings.storage_options)
-        wanted = _a_file_for_each_day(state(spark, settings, contract, days), row_count).persist()
+        before = table_io.version(target, lake.storage_options)
+        wanted = _a_file_for_each_day(state(spark, lake, contract, days), row_count).persist()
         try:
             current = spark.read.format("delta").load(target).where(on_days(days))
             different = changed_days(current, wanted)
             if different:
-                spark_commits.replace_days(wanted.where(on_days(different)), settings, target, different, why)
+                spark_commits.replace_days(wanted.where(on_days(different)), lake, target, different, why)
         finally:
             wanted.unpersist()
         written |= different
-        if table_io.version(target, settings.storage_options) <= before + bool(different):
+        if table_io.version(target, lake.storage_options) <= before + bool(different):
             return written
         # Another writer has committed since Bronze was read. Delta reports no conflict, because its transaction began later.
 
@@ -211,7 +211,7 @@ def _a_file_for_each_day(rows: DataFrame, row_count: int) -> DataFrame:
 
 def _first_rows(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     days: Collection[date],
     ingestion_ids: Collection[str],
@@ -219,16 +219,16 @@ def _first_rows(
 ) -> DataFrame:
     """The rows that the ingestions bring to days on which silver has none; only the claims about contested keys are compared."""
     source, columns = contract.dataset, [name for name, _ in silver_columns(contract)]
-    contested = admitted_claims.contested_keys(settings, source, ingestion_ids, settings.local_rows)
+    contested = admitted_claims.contested_keys(lake, source, ingestion_ids, lake.settings.local_rows)
     delivered = {"arrival_date": arrival_days, "ingestion_id": ingestion_ids}
-    rows = reading_frames.sound_rows(spark, settings, contract, delivered).where(on_days(days)).select(*columns)
+    rows = reading_frames.sound_rows(spark, lake, contract, delivered).where(on_days(days)).select(*columns)
     if contested is None:
-        weighed = admitted_claims.about_keys_of(spark, settings, source, ingestion_ids)
+        weighed = admitted_claims.about_keys_of(spark, lake, source, ingestion_ids)
     elif len(contested):
-        weighed = admitted_claims.about(spark, settings, source, contested)
+        weighed = admitted_claims.about(spark, lake, source, contested)
     else:
         return rows
-    won = _merge_source(spark, settings, contract, days, weighed, arrival_days).where("_lives AND _present").select(*columns)
+    won = _merge_source(spark, lake, contract, days, weighed, arrival_days).where("_lives AND _present").select(*columns)
     if contested is None:
         return won
     keys = dataframes.local(spark, pa.table({"record_key": contested}))
@@ -237,7 +237,7 @@ def _first_rows(
 
 def _merge_source(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     days: Collection[date],
     claims_of_keys: DataFrame,
@@ -245,14 +245,12 @@ def _merge_source(
 ) -> DataFrame:
     """One row per key of ``claims_of_keys`` and day on which silver may hold it; see ``local_merge``."""
     places = claims_of_keys.where(on_days(days)).select("record_key", F.col("event_date").alias("_day")).distinct()
-    counting = admitted_claims.admitted(spark, claims_of_keys, decisions.newest(settings, contract.dataset))
-    counting = admitted_claims.ordered(spark, counting, deliveries.of(settings, contract))
+    counting = admitted_claims.admitted(spark, claims_of_keys, decisions.newest(lake, contract.dataset))
+    counting = admitted_claims.ordered(spark, counting, deliveries.of(lake, contract))
     won = admitted_claims.winners(counting, by_sequence=contract.by_sequence).join(places, "record_key")
     won = won.withColumn("_lives", _lives(days) & (F.col("event_date") == F.col("_day")))
     rest = won.select("record_key", "_day", "_lives", *(F.col(name).alias(f"_{name}") for name in ROW_ID))
-    rows = reading_frames.sound_rows(spark, settings, contract, {"arrival_date": arrival_days}).withColumn(
-        "_present", F.lit(True)
-    )
+    rows = reading_frames.sound_rows(spark, lake, contract, {"arrival_date": arrival_days}).withColumn("_present", F.lit(True))
     same_row = [
         rows.record_key == rest.record_key,
         rows.ingestion_id == rest["_ingestion_id"],

@@ -18,7 +18,6 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse import locations
 from lakehouse.delta import provenance, row_writer, table_io
 from lakehouse.delta.columns import bronze_columns, content_columns
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions import account_tables, claims, judgement_history, row_rules
 from lakehouse.ledger import applied_inputs, key_log, rebuild_requests
 from lakehouse.ledger.rebuild_requests import RebuildRequest
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class PlannedRebuild:
 
 
 def plan_rebuild(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     session: Callable[[], SparkSession],
     first: date,
@@ -65,11 +64,11 @@ def plan_rebuild(
     :param keys: judge only the rows of these keys again, and rebuild only the days on which they have rows.
     :param operation: its name in the audit and in the numbers: a bug replay, or a backfill.
     """
-    settings = with_table_cache(settings)
+    lake = lake.cached()
     source = contract.dataset
-    spark_commits.add_missing_columns(session, settings, locations.bronze(settings, source), bronze_columns(contract))
-    days, otherwise, judged = days_to_rebuild(settings, contract, session, first, last, keys)
-    before, now = provenance.newest_in_silver(settings, source), provenance.stamp(contract)
+    spark_commits.add_missing_columns(session, lake, locations.bronze(lake, source), bronze_columns(contract))
+    days, otherwise, judged = days_to_rebuild(lake, contract, session, first, last, keys)
+    before, now = provenance.newest_in_silver(lake, source), provenance.stamp(contract)
     entry = RebuildRequest(
         source=source,
         operation=operation,
@@ -81,30 +80,28 @@ def plan_rebuild(
         code_after=now["code"],
         contract_before=before["contract"],
         contract_after=now["contract"],
-        recorded_at=settings.clock(),
+        recorded_at=lake.now(),
         rows_judged_otherwise=judged,
         touched_days=sorted(days),
     )
-    stopped = _unfinished_repeats(settings, entry)
+    stopped = _unfinished_repeats(lake, entry)
     if stopped:
         entry = stopped[-1]
     elif days:
-        entry = replace(entry, operation_id=rebuild_requests.record(settings, entry))
+        entry = replace(entry, operation_id=rebuild_requests.record(lake, entry))
     if len(otherwise):
-        judgement_history.record(settings, source, entry.operation_id, otherwise, settings.clock())
-        row_writer.upsert(
-            locations.key_log(settings, source), otherwise, judgement_history.CLAIM, options=settings.storage_options
-        )
+        judgement_history.record(lake, source, entry.operation_id, otherwise, lake.now())
+        row_writer.upsert(locations.key_log(lake, source), otherwise, judgement_history.CLAIM, options=lake.storage_options)
         # Recorded again: a run of silver may have applied the first record before the rows were judged.
-        rebuild_requests.record(settings, replace(entry, attempt=entry.attempt + 1))
+        rebuild_requests.record(lake, replace(entry, attempt=entry.attempt + 1))
     planned = days.union(*(request.touched_days for request in stopped))
     if planned:
-        account_tables.after_rebuild(settings, contract, planned)
+        account_tables.after_rebuild(lake, contract, planned)
     return PlannedRebuild(sorted(planned), judged, before)
 
 
 def days_to_rebuild(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     session: Callable[[], SparkSession],
     first: date | None,
@@ -118,26 +115,26 @@ def days_to_rebuild(
     :returns: the days, the claims of rows that are now judged differently, and the number of these rows.
     """
     source = contract.dataset
-    existing = key_log.days(settings, source) | _days_of_silver(settings, source)
+    existing = key_log.days(lake, source) | _days_of_silver(lake, source)
     in_range = {day for day in existing if (first is None or first <= day) and (last is None or day <= last)}
     if keys is not None:
-        in_range &= set(pc.unique(_claims_about(settings, source, ["event_date"], keys)["event_date"]).to_pylist())
-    otherwise = _judged_otherwise(settings, contract, session, in_range, keys)
+        in_range &= set(pc.unique(_claims_about(lake, source, ["event_date"], keys)["event_date"]).to_pylist())
+    otherwise = _judged_otherwise(lake, contract, session, in_range, keys)
     judged = pc.sum(pc.not_equal(otherwise["kind"], "retire")).as_py() or 0
     if not len(otherwise):
         return in_range, otherwise, judged
     changed_keys = pc.unique(otherwise["record_key"])
     row_days = set(pc.unique(otherwise["event_date"].drop_null()).to_pylist())
-    return in_range | claims.affected_event_days(settings, contract, row_days, changed_keys), otherwise, judged
+    return in_range | claims.affected_event_days(lake, contract, row_days, changed_keys), otherwise, judged
 
 
-def _unfinished_repeats(settings: Settings, entry: RebuildRequest) -> list[RebuildRequest]:
+def _unfinished_repeats(lake: Lake, entry: RebuildRequest) -> list[RebuildRequest]:
     """The records of the same request that cover its days and still have pending days."""
-    waiting = applied_inputs.pending_manual_inputs(settings, entry.source)
+    waiting = applied_inputs.pending_manual_inputs(lake, entry.source)
     unfinished: set[str] = set().union(*waiting.values())
     return [
         request
-        for request in rebuild_requests.all_of(settings, entry.source)
+        for request in rebuild_requests.all_of(lake, entry.source)
         if request.identity == entry.identity
         and request.operation_id in unfinished
         and set(entry.touched_days) <= set(request.touched_days)
@@ -145,34 +142,34 @@ def _unfinished_repeats(settings: Settings, entry: RebuildRequest) -> list[Rebui
 
 
 def _judged_otherwise(
-    settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], days: set[date], keys: pa.Array | None
+    lake: Lake, contract: SourceContract, session: Callable[[], SparkSession], days: set[date], keys: pa.Array | None
 ) -> pa.Table:
     """The claims of rows on ``days`` whose judgement has changed, as the key log should hold them.
 
     :param keys: only the claims about these keys; None for all.
     """
     columns = ["ingestion_id", "line_number", "arrival_date", "kind", *key_log.JUDGED]
-    path, options = locations.key_log(settings, contract.dataset), settings.storage_options
+    path, options = locations.key_log(lake, contract.dataset), lake.storage_options
     if days and keys is not None:
-        about = _claims_about(settings, contract.dataset, [*columns, "event_date"], keys)
+        about = _claims_about(lake, contract.dataset, [*columns, "event_date"], keys)
         log = table_io.meeting(about, {"event_date": days}).select(columns)
     else:
         log = table_io.read(path, columns, {"event_date": days}, options) if days else None
     if log is None or not len(log):
         return key_log.SCHEMA.empty_table()
     where = {name: pc.unique(log[name]).to_pylist() for name in ("arrival_date", "ingestion_id")}
-    judged = pa.concat_tables(map(key_log.claims, row_rules.judged(settings, contract, session, where)))
+    judged = pa.concat_tables(map(key_log.claims, row_rules.judged(lake, contract, session, where)))
     return judgement_history.judged_otherwise(log, judged)
 
 
-def _claims_about(settings: Settings, source: str, columns: Sequence[str], keys: pa.Array) -> pa.Table:
-    found = key_log.about(settings, source, columns, keys)
+def _claims_about(lake: Lake, source: str, columns: Sequence[str], keys: pa.Array) -> pa.Table:
+    found = key_log.about(lake, source, columns, keys)
     return key_log.SCHEMA.empty_table().select(columns) if found is None else found
 
 
-def _days_of_silver(settings: Settings, source: str) -> set[date]:
+def _days_of_silver(lake: Lake, source: str) -> set[date]:
     """The event days for which silver has files."""
-    rows = table_io.read(locations.silver(settings, source), ["event_date"], None, settings.storage_options)
+    rows = table_io.read(locations.silver(lake, source), ["event_date"], None, lake.storage_options)
     return set() if rows is None else set(pc.unique(rows["event_date"]).to_pylist())
 
 
@@ -204,7 +201,7 @@ class RebuildPreview:
 
 
 def preview(
-    session: SparkSession, settings: Settings, contract: SourceContract, first: date | None = None, last: date | None = None
+    session: SparkSession, lake: Lake, contract: SourceContract, first: date | None = None, last: date | None = None
 ) -> RebuildPreview:
     """Compare silver with the result of a rebuild of the event days from ``first`` through ``last``.
 
@@ -212,13 +209,13 @@ def preview(
 
     :param first: the first event day; by default the source's first one. ``last`` likewise.
     """
-    settings = with_table_cache(settings)
-    days, otherwise, judged = days_to_rebuild(settings, contract, lambda: session, first, last)
+    lake = lake.cached()
+    days, otherwise, judged = days_to_rebuild(lake, contract, lambda: session, first, last)
     if not days:
         return RebuildPreview(0, judged, [])
-    with sized_for(session, settings, many=True):
-        wanted = silver_merge.state(session, settings, contract, days, instead=otherwise)
-        held = session.read.format("delta").load(locations.silver(settings, contract.dataset))
+    with sized_for(session, lake, many=True):
+        wanted = silver_merge.state(session, lake, contract, days, instead=otherwise)
+        held = session.read.format("delta").load(locations.silver(lake, contract.dataset))
         content = dict(content_columns(contract))
         current = dataframes.select_known(held.where(silver_merge.on_days(days)), content, held.columns)
         return RebuildPreview(len(days), judged, _differing(current, wanted.select(*content)))

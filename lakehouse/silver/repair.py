@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
-def repair(settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], run_id: str) -> list[date]:
+def repair(lake: Lake, contract: SourceContract, session: Callable[[], SparkSession], run_id: str) -> list[date]:
     """Write the damaged days of a source's silver tables again, each in one commit; repeat it if it was stopped.
 
     :returns: the days.
@@ -33,26 +33,26 @@ def repair(settings: Settings, contract: SourceContract, session: Callable[[], S
     """
     repaired: set[date] = set()
     for table in contract.silver_tables:
-        repaired.update(_repair_table(settings, table, session, run_id))
+        repaired.update(_repair_table(lake, table, session, run_id))
     return sorted(repaired)
 
 
 @spark_commits.recomputed_on_conflict
-def _repair_table(settings: Settings, contract: SourceContract, session: Callable[[], SparkSession], run_id: str) -> list[date]:
-    path, options = locations.silver_of(settings, contract), settings.storage_options
+def _repair_table(lake: Lake, contract: SourceContract, session: Callable[[], SparkSession], run_id: str) -> list[date]:
+    path, options = locations.silver_of(lake, contract), lake.storage_options
     table = table_io.open_snapshot(path, options)
     files = [] if table is None else damaged_files.of_table(table)
     if table is None or not files:
         return []
-    lost_rows.require_none(settings, contract.dataset)
+    lost_rows.require_none(lake, contract.dataset)
     damaged_files.set_aside(table, files)
     rows_by_day: dict[date, int] = {}
     for file in files:
         rows_by_day[file.partition] = rows_by_day.get(file.partition, 0) + file.rows
     for day, count in sorted(rows_by_day.items()):
         why = {"run_id": run_id, "method": "repair", "days": [f"{day}"], **provenance.stamp(contract)}
-        with sized_for(session(), settings, many=count > settings.local_rows):
-            rows = silver_merge.state(session(), settings, contract, [day]).toArrow()
+        with sized_for(session(), lake, many=count > lake.settings.local_rows):
+            rows = silver_merge.state(session(), lake, contract, [day]).toArrow()
         partition_writer.replace(table, rows, [day], why=why)
         table.update_incremental()
     return sorted(rows_by_day)

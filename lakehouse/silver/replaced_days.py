@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
 
 _SHOWN = 20
 
@@ -39,11 +39,11 @@ class Replaced:
     absent: Sequence[date] = ()
 
 
-def rows_by_day(settings: Settings, contract: SourceContract) -> dict[date, int]:
+def rows_by_day(lake: Lake, contract: SourceContract) -> dict[date, int]:
     """How many rows silver has, per event day; empty under ``merge`` and ``append``, where a delivery replaces nothing."""
     if not policy_of(contract).chooses_deliveries:
         return {}
-    table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
+    table = table_io.open_table(locations.silver(lake, contract.dataset), lake.storage_options)
     return {} if table is None else data_files.rows_by_partition(table)
 
 
@@ -62,14 +62,14 @@ def replaced_by(
     return Replaced(rows, len(others), tuple(day for day in others if days and days[0] < day < days[-1]))
 
 
-def absent_from(settings: Settings, contract: SourceContract, deliveries: Sequence[Collection[Ingestion]]) -> list[list[date]]:
+def absent_from(lake: Lake, contract: SourceContract, deliveries: Sequence[Collection[Ingestion]]) -> list[list[date]]:
     """For each of some deliveries, the oldest first, the absent days; silver need not have them yet.
 
     :param deliveries: their files.
     """
     if not policy_of(contract).chooses_deliveries:
         return [[] for _ in deliveries]
-    held, absent = rows_by_day(settings, contract), []
+    held, absent = rows_by_day(lake, contract), []
     for entries in deliveries:
         replaced = replaced_by(contract, entries, held, held)
         absent.append([] if replaced is None else [*replaced.absent])

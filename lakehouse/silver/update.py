@@ -16,7 +16,6 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fi
 from lakehouse import locations
 from lakehouse.delta import change_feed, lost_commits, partition_writer, provenance, table_io
 from lakehouse.delta.columns import bronze_columns, silver_columns
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dimensions import fact_index, interval_table
 from lakehouse.dispositions import readings
 from lakehouse.dispositions.reprocess_policy import policy_of
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class SilverUpdate:
 
 
 def update(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     session: Callable[[], SparkSession],
     days: Collection[date],
@@ -79,56 +78,56 @@ def update(
     :raises LostRowsError: when Bronze lacks rows of files that were ingested.
     :raises LostRecordsError: when inputs that silver contains are recorded nowhere any more.
     """
-    settings = with_table_cache(settings)
+    lake = lake.cached()
     source = contract.dataset
-    target = locations.silver(settings, source)
-    _ensure_tables(session, settings, contract)
-    _make_up_for_lost_commits(settings, source)
-    lost_rows.require_none(settings, source)
-    lost_records.require_none(settings, source)
-    pending = applied_inputs.pending(settings, source)
+    target = locations.silver(lake, source)
+    _ensure_tables(session, lake, contract)
+    _make_up_for_lost_commits(lake, source)
+    lost_rows.require_none(lake, source)
+    lost_records.require_none(lake, source)
+    pending = applied_inputs.pending(lake, source)
     newest_tables = contract.silver_tables[1:]
-    builds = bool(newest_tables) and applied_inputs.lacks_newest(settings, source)
+    builds = bool(newest_tables) and applied_inputs.lacks_newest(lake, source)
     days = {*days, *pending} if builds else set(days)
     waiting = {day: ids for day, ids in pending.items() if day in days}
     merged = _mergeable(contract, waiting)
     if in_one_commit and merged != frozenset(days):
         merged = frozenset()
     rebuilt = frozenset(days) - merged
-    before = table_io.version(target, settings.storage_options)
-    if before > 0 and not applied_inputs.has_any(settings, source):
-        _check_key_log(settings, source)  # the record of silver's inputs is lost: merging some of them would undo the others
+    before = table_io.version(target, lake.storage_options)
+    if before > 0 and not applied_inputs.has_any(lake, source):
+        _check_key_log(lake, source)  # the record of silver's inputs is lost: merging some of them would undo the others
     run = {"run_id": run_id, **(because or {})}
     for newest in newest_tables:
-        _update_newest(settings, newest, session, days, waiting, run, builds=builds)
+        _update_newest(lake, newest, session, days, waiting, run, builds=builds)
     if merged:
         ids = set().union(*(waiting[day] for day in merged))
-        _merge(settings, contract, session, merged, ids, run)
-        _follow(settings, contract, metrics, merged, ids, "merge", run_id)
-    if rebuilt and table_io.version(locations.bronze(settings, source), settings.storage_options) >= 0:
+        _merge(lake, contract, session, merged, ids, run)
+        _follow(lake, contract, metrics, merged, ids, "merge", run_id)
+    if rebuilt and table_io.version(locations.bronze(lake, source), lake.storage_options) >= 0:
         ids = set().union(*(waiting.get(day, set()) for day in rebuilt))
-        concerned = _with_rows(settings, contract, rebuilt, waiting)
+        concerned = _with_rows(lake, contract, rebuilt, waiting)
         if concerned:
-            _rebuild(settings, contract, session, concerned, ids, run)
-        _follow(settings, contract, metrics, rebuilt, ids, "rebuild", run_id)
-    fact_index.follow(settings, metrics)
-    table = table_io.open_table(target, settings.storage_options)
+            _rebuild(lake, contract, session, concerned, ids, run)
+        _follow(lake, contract, metrics, rebuilt, ids, "rebuild", run_id)
+    fact_index.follow(lake, metrics)
+    table = table_io.open_table(target, lake.storage_options)
     after = before if table is None else table.version()
     changed = {} if table is None else change_feed.describe(table, before + 1, after)
-    keys = None if rebuilt else _few_keys(settings, source, set().union(*(waiting[day] for day in merged)))
+    keys = None if rebuilt else _few_keys(lake, source, set().union(*(waiting[day] for day in merged)))
     return SilverUpdate(merged, rebuilt, {day: what for day, what in changed.items() if day in days}, after, keys)
 
 
-def _make_up_for_lost_commits(settings: Settings, source: str) -> None:
+def _make_up_for_lost_commits(lake: Lake, source: str) -> None:
     """Give silver another lineage if it has lost commits: their inputs wait again, and its followers start over."""
-    lost = applied_inputs.lost_versions(settings, source)
+    lost = applied_inputs.lost_versions(lake, source)
     if lost is None:
         return
-    path = locations.silver(settings, source)
-    silver = lost_commits.close_gap(path, settings.storage_options, f"silver/{source}", lost.followed, lost.kept)
+    path = locations.silver(lake, source)
+    silver = lost_commits.close_gap(path, lake.storage_options, f"silver/{source}", lost.followed, lost.kept)
     if silver is not None:  # what it holds was audited when it came
         identity = lost_commits.identity(silver)
-        audit_log.append(settings, source, identity, silver.version(), audit_log.SCHEMA.empty_table())
+        audit_log.append(lake, source, identity, silver.version(), audit_log.SCHEMA.empty_table())
 
 
 def _mergeable(contract: SourceContract, waiting: Mapping[date, Collection[str]]) -> frozenset[date]:
@@ -139,18 +138,18 @@ def _mergeable(contract: SourceContract, waiting: Mapping[date, Collection[str]]
 
 
 def _with_rows(
-    settings: Settings, contract: SourceContract, days: Collection[date], waiting: Mapping[date, Collection[str]]
+    lake: Lake, contract: SourceContract, days: Collection[date], waiting: Mapping[date, Collection[str]]
 ) -> frozenset[date]:
     """The days without those that wait only for files without rows on them, where no key contends with another row."""
     if policy_of(contract).keys_contend:
         return frozenset(days)
-    known = ingestions.inputs(ingestions.all_of(settings, contract.dataset))
+    known = ingestions.inputs(ingestions.all_of(lake, contract.dataset))
     brings = {day for day, ids in waiting.items() if any(one not in known or known[one].rows_by_day.get(day) for one in ids)}
     return frozenset(days) - (waiting.keys() - brings)
 
 
 def _update_newest(
-    settings: Settings,
+    lake: Lake,
     newest: SourceContract,
     session: Callable[[], SparkSession],
     days: set[date],
@@ -165,31 +164,31 @@ def _update_newest(
     :param builds: whether the table is built from Bronze, for all days.
     """
     merged = _mergeable(newest, {} if builds else waiting)
-    rebuilt = frozenset(days | key_log.days(settings, newest.dataset) if builds else days) - merged
+    rebuilt = frozenset(days | key_log.days(lake, newest.dataset) if builds else days) - merged
     if merged:
-        _merge(settings, newest, session, merged, set().union(*(waiting[day] for day in merged)), run)
-    if rebuilt and table_io.version(locations.bronze(settings, newest.dataset), settings.storage_options) >= 0:
-        _rebuild(settings, newest, session, rebuilt, set().union(*(waiting.get(day, ()) for day in rebuilt)), run)
-    table = table_io.open_table(locations.silver_of(settings, newest), settings.storage_options)
+        _merge(lake, newest, session, merged, set().union(*(waiting[day] for day in merged)), run)
+    if rebuilt and table_io.version(locations.bronze(lake, newest.dataset), lake.storage_options) >= 0:
+        _rebuild(lake, newest, session, rebuilt, set().union(*(waiting.get(day, ()) for day in rebuilt)), run)
+    table = table_io.open_table(locations.silver_of(lake, newest), lake.storage_options)
     is_empty = table is not None and not table_io.rows_at_most(table, {})
     if table is not None and is_empty and table.transaction_version(applied_inputs.BUILT_EMPTY) is None:
         partition_writer.commit_without_rows(table, why=run, transaction=(applied_inputs.BUILT_EMPTY, 1))
 
 
-def _ensure_tables(session: Callable[[], SparkSession], settings: Settings, contract: SourceContract) -> None:
+def _ensure_tables(session: Callable[[], SparkSession], lake: Lake, contract: SourceContract) -> None:
     """Create silver's tables if they do not exist; add columns that are new in the contract to silver and Bronze.
 
     :raises SchemaChangeError: when a column has different types in the contract and in the table.
     """
-    spark_commits.add_missing_columns(session, settings, locations.bronze(settings, contract.dataset), bronze_columns(contract))
-    for path in (locations.silver_of(settings, table) for table in contract.silver_tables):
-        spark_commits.add_missing_columns(session, settings, path, silver_columns(contract))
-        spark_commits.table_of(settings, path, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
+    spark_commits.add_missing_columns(session, lake, locations.bronze(lake, contract.dataset), bronze_columns(contract))
+    for path in (locations.silver_of(lake, table) for table in contract.silver_tables):
+        spark_commits.add_missing_columns(session, lake, path, silver_columns(contract))
+        spark_commits.table_of(lake, path, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
 
 
 @spark_commits.recomputed_on_conflict
 def _merge(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     session: Callable[[], SparkSession],
     days: frozenset[date],
@@ -198,40 +197,40 @@ def _merge(
 ) -> None:
     """Merge ingestions into days: in this process where few rows are concerned, else by Spark."""
     source = contract.dataset
-    contents = _contents(settings, source, ids)
+    contents = _contents(lake, source, ids)
     arrivals = {entry.arrival_date for entry in contents.values()}
-    arrivals |= key_log.retired_arrival_days(settings, source, set(contents))
+    arrivals |= key_log.retired_arrival_days(lake, source, set(contents))
     why = {**run, "method": "merge", "days": _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
     row_count = sum(entry.rows for entry in contents.values())
-    if local_merge.is_possible(settings, contract, days, row_count):
-        local_merge.merge(settings, contract, days, contents, arrivals, why)
+    if local_merge.is_possible(lake, contract, days, row_count):
+        local_merge.merge(lake, contract, days, contents, arrivals, why)
         return
-    with sized_for(session(), settings, many=True):
-        silver_merge.merge(session(), settings, contract, days, contents, arrivals, why, row_count=row_count)
+    with sized_for(session(), lake, many=True):
+        silver_merge.merge(session(), lake, contract, days, contents, arrivals, why, row_count=row_count)
 
 
 @spark_commits.recomputed_on_conflict
 def _rebuild(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     session: Callable[[], SparkSession],
     days: frozenset[date],
     ids: set[str],
     run: Mapping[str, str],
 ) -> None:
-    _check_key_log(settings, contract.dataset)
-    known = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
+    _check_key_log(lake, contract.dataset)
+    known = ingestions.ingested(ingestions.all_of(lake, contract.dataset))
     why = {**run, "method": "rebuild", "days": _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
-    asked = [entry for entry in rebuild_requests.all_of(settings, contract.dataset) if entry.operation_id in ids]
+    asked = [entry for entry in rebuild_requests.all_of(lake, contract.dataset) if entry.operation_id in ids]
     if asked:
         why |= {"operation": asked[-1].operation, "reason": asked[-1].reason, "by": asked[-1].runner_id}
     row_count = sum(rows for entry in known.values() for day, rows in entry.rows_by_day.items() if day in days)
-    with sized_for(session(), settings, many=sum(entry.rows for entry in known.values()) > settings.local_rows):
-        silver_merge.rebuild(session(), settings, contract, days, why, row_count=row_count)
+    with sized_for(session(), lake, many=sum(entry.rows for entry in known.values()) > lake.settings.local_rows):
+        silver_merge.rebuild(session(), lake, contract, days, why, row_count=row_count)
 
 
 def _follow(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     metrics: Collection[MetricContract],
     days: frozenset[date],
@@ -243,54 +242,54 @@ def _follow(
 
     If the process stops in between, the inputs are still waiting, and the repeated run completes the work.
     """
-    audit.follow(settings, contract, metrics)
-    late_events.follow(settings, contract, metrics)
-    interval_table.follow(settings, contract)
+    audit.follow(lake, contract, metrics)
+    late_events.follow(lake, contract, metrics)
+    interval_table.follow(lake, contract)
     if not ids:
         return
     applied_inputs.record(
-        settings,
+        lake,
         contract.dataset,
         run_id=run_id,
         days=days,
         ingestion_ids=ids,
         method=method,
-        silver=table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options),
-        now=settings.clock(),
+        silver=table_io.open_table(locations.silver(lake, contract.dataset), lake.storage_options),
+        now=lake.now(),
     )
 
 
-def _few_keys(settings: Settings, source: str, ids: set[str]) -> pa.Array | None:
+def _few_keys(lake: Lake, source: str, ids: set[str]) -> pa.Array | None:
     """The keys of the ingestions; None if there are many."""
-    contents = _contents(settings, source, ids)
+    contents = _contents(lake, source, ids)
     if sum(entry.rows for entry in contents.values()) > key_log.FEW_KEYS:
         return None
-    return key_log.keys_and_days(settings, source, contents, {entry.arrival_date for entry in contents.values()})[0]
+    return key_log.keys_and_days(lake, source, contents, {entry.arrival_date for entry in contents.values()})[0]
 
 
-def _contents(settings: Settings, source: str, ids: set[str]) -> dict[str, Ingestion]:
+def _contents(lake: Lake, source: str, ids: set[str]) -> dict[str, Ingestion]:
     """The ingestions whose rows the inputs bring, by their ids: for content that was delivered again, its first ingestion."""
-    entries = ingestions.all_of(settings, source)
+    entries = ingestions.all_of(lake, source)
     known, first = ingestions.inputs(entries), ingestions.ingested(entries)
     return {known[one].ingestion_id: first[known[one].ingestion_id] for one in ids}
 
 
 @retry(retry=retry_if_exception_type(key_log.IncompleteKeyLogError), stop=stop_after_attempt(3), wait=wait_fixed(1), reraise=True)
-def _check_key_log(settings: Settings, source: str) -> None:
+def _check_key_log(lake: Lake, source: str) -> None:
     """Check that the operational tables cover Bronze; retried, because a run of bronze may complete meanwhile.
 
     :raises IncompleteKeyLogError: when Bronze holds well-formed rows that are missing from the ledger or the key log.
     """
-    table = table_io.open_table(locations.bronze(settings, source), settings.storage_options)
-    log = table_io.open_table(locations.key_log(settings, source), settings.storage_options)
-    known = ingestions.ingested(ingestions.all_of(settings, source))
+    table = table_io.open_table(locations.bronze(lake, source), lake.storage_options)
+    log = table_io.open_table(locations.key_log(lake, source), lake.storage_options)
+    known = ingestions.ingested(ingestions.all_of(lake, source))
     read = sum(entry.rows for entry in known.values())
     malformed = sum(entry.malformed for entry in known.values())
-    malformed += sum(entry.malformed_more for entry in rebuild_requests.all_of(settings, source))
+    malformed += sum(entry.malformed_more for entry in rebuild_requests.all_of(lake, source))
     claims = 0 if log is None else table_io.rows_at_most(log, {})
     if table is None or (table_io.rows_at_most(table, {}) == read and claims >= read - malformed):
         return  # counted from Delta's logs, so that the rebuild of a day does not read all of Bronze
-    held = readings.read(settings, source, ["ingestion_id", "arrival_date", "malformed_reason"])
+    held = readings.read(lake, source, ["ingestion_id", "arrival_date", "malformed_reason"])
     if held is None:
         return
     sound = held.filter(pc.is_null(held["malformed_reason"])).group_by(["ingestion_id", "arrival_date"]).aggregate([])

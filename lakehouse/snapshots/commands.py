@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse.snapshots.comparison import RowsComparison
     from lakehouse.snapshots.named import NamedSnapshot
 
@@ -118,7 +118,7 @@ def rows(
         raise typer.BadParameter(msg)
     from lakehouse.snapshots import export, local_rows, named  # noqa: PLC0415 (Arrow loads in a second)
 
-    settings, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source)
     contract = catalog.sources[source]
     if as_of_event is not None and not contract.is_dimension:
         msg = f"--as-of-event: {source} is no dimension; its rows have an event time each (--date shows those of a day)"
@@ -127,23 +127,23 @@ def rows(
         export.check(to)
     first, last = (day.date() if day else None for day in (date or start_date, date or end_date))
     if malformed:
-        _show(_malformed(settings, source, first, last), to, limit, None if as_json else ["raw_payload"], _unread)
+        _show(_malformed(lake, source, first, last), to, limit, None if as_json else ["raw_payload"], _unread)
         return
-    named_snapshot = named.find(settings, source, snapshot) if snapshot else None
+    named_snapshot = named.find(lake, source, snapshot) if snapshot else None
     of_rows = contract.model.fields if as_of_event is None else contract.typed_fields
     fields = None if as_json else [field.name for field in of_rows]
     if as_of_event is not None:
-        valid = _valid(settings, contract, as_of_event, named_snapshot or known_at)
+        valid = _valid(lake, contract, as_of_event, named_snapshot or known_at)
         _show(valid, to, limit, fields, _interval)
         return
-    days = local_rows.days_of(settings, contract, first, last)
+    days = local_rows.days_of(lake, contract, first, last)
     if not days:
         errors.print(f"No row of {source} has ever been on these days.", style="yellow")
         raise typer.Exit(1)
-    _show(_rows(settings, contract, days, named_snapshot or known_at), to, limit, fields, _event)
+    _show(_rows(lake, contract, days, named_snapshot or known_at), to, limit, fields, _event)
 
 
-def _malformed(settings: Settings, source: str, first: day_type | None, last: day_type | None) -> Iterator[pa.Table]:
+def _malformed(lake: Lake, source: str, first: day_type | None, last: day_type | None) -> Iterator[pa.Table]:
     """The rows that could not be read: all, or the rows that may belong to a range of days.
 
     A row without an event day is listed by its arrival day.
@@ -153,7 +153,7 @@ def _malformed(settings: Settings, source: str, first: day_type | None, last: da
 
     from lakehouse.dispositions import malformed_rows  # noqa: PLC0415
 
-    for rows in malformed_rows.tables(settings, source):
+    for rows in malformed_rows.tables(lake, source):
         day = pc.coalesce(rows["event_date"], rows["arrival_date"])
         for bound, compare in ((first, pc.greater_equal), (last, pc.less_equal)):
             if bound is not None:
@@ -185,14 +185,12 @@ def _show(
     out.print(f"{counted(written)} written to {to}.", soft_wrap=True)
 
 
-def _valid(
-    settings: Settings, contract: SourceContract, moment: datetime, as_of: NamedSnapshot | datetime | None
-) -> Iterator[pa.Table]:
+def _valid(lake: Lake, contract: SourceContract, moment: datetime, as_of: NamedSnapshot | datetime | None) -> Iterator[pa.Table]:
     """The intervals of a dimension that contain ``moment``."""
     if as_of is None:
         from lakehouse.dimensions import interval_reads  # noqa: PLC0415
 
-        return interval_reads.current(settings, contract, moment)
+        return interval_reads.current(lake, contract, moment)
     from lakehouse.snapshots import dimension_rows  # noqa: PLC0415
 
     def session() -> SparkSession:
@@ -200,7 +198,7 @@ def _valid(
 
         return LakeSpark().session()
 
-    return dimension_rows.valid_as_of(settings, contract, moment, as_of, session)
+    return dimension_rows.valid_as_of(lake, contract, moment, as_of, session)
 
 
 def _event(row: dict[str, Any]) -> str:
@@ -213,13 +211,13 @@ def _interval(row: dict[str, Any]) -> str:
 
 
 def _rows(
-    settings: Settings, contract: SourceContract, days: Sequence[day_type], as_of: NamedSnapshot | datetime | None
+    lake: Lake, contract: SourceContract, days: Sequence[day_type], as_of: NamedSnapshot | datetime | None
 ) -> Iterator[pa.Table]:
     from lakehouse.snapshots import local_rows  # noqa: PLC0415
 
     if as_of is None:
-        return local_rows.current(settings, contract, days)
-    few = local_rows.computed(settings, contract, days, as_of, settings.local_rows)
+        return local_rows.current(lake, contract, days)
+    few = local_rows.computed(lake, contract, days, as_of, lake.settings.local_rows)
     if few is not None:
         return iter([few])
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
@@ -227,8 +225,8 @@ def _rows(
 
     spark = LakeSpark().session()
     if isinstance(as_of, datetime):
-        return snapshot_rows.as_known_at(spark, settings, contract, days, as_of)
-    return snapshot_rows.of_snapshot(spark, settings, contract, days, as_of)
+        return snapshot_rows.as_known_at(spark, lake, contract, days, as_of)
+    return snapshot_rows.of_snapshot(spark, lake, contract, days, as_of)
 
 
 def _print(
@@ -281,16 +279,16 @@ def create(
         raise typer.BadParameter(msg)
     from lakehouse.snapshots import input_sets, named  # noqa: PLC0415 (Arrow loads in a second)
 
-    settings, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source)
     if through is not None:
-        ids, described = named.through(settings, source, through.date()), f"arrival days through {through:%Y-%m-%d}"
+        ids, described = named.through(lake, source, through.date()), f"arrival days through {through:%Y-%m-%d}"
     elif known_at is not None:
-        ids, described = input_sets.known_at(settings, source, known_at), f"known at {known_at:%Y-%m-%d %H:%M}"
+        ids, described = input_sets.known_at(lake, source, known_at), f"known at {known_at:%Y-%m-%d %H:%M}"
     elif files:
-        ids, described = named.of_files(settings, source, files), f"{len(files):,} named files"
+        ids, described = named.of_files(lake, source, files), f"{len(files):,} named files"
     else:
-        ids, described = named.everything(settings, source), "all inputs"
-    made = named.create(settings, catalog.sources[source], name, ids, described, by=by, reason=reason, until=known_at)
+        ids, described = named.everything(lake, source), "all inputs"
+    made = named.create(lake, catalog.sources[source], name, ids, described, by=by, reason=reason, until=known_at)
     out.print(_line(made), soft_wrap=True, highlight=False)
 
 
@@ -299,8 +297,8 @@ def list_(source: _Source, as_json: arguments.AsJson = False) -> None:  # noqa: 
     """List the snapshots of a source, oldest first."""
     from lakehouse.snapshots import named  # noqa: PLC0415
 
-    settings, _ = catalog_with(source)
-    known = named.all_of(settings, source)
+    lake, _ = catalog_with(source)
+    known = named.all_of(lake, source)
     for snapshot in known:
         out.print(_as_json(snapshot) if as_json else _line(snapshot), soft_wrap=True, highlight=False)
     if not known and not as_json:
@@ -314,10 +312,10 @@ def show(source: _Source, name: _Name, as_json: arguments.AsJson = False) -> Non
     from lakehouse.ledger import ingestions  # noqa: PLC0415
     from lakehouse.snapshots import input_sets, named  # noqa: PLC0415
 
-    settings, catalog = catalog_with(source)
-    snapshot = named.find(settings, source, name)
-    ids = input_sets.ids_of(settings, source, snapshot.inputs)
-    delivered = {one: entry for one, entry in ingestions.inputs(ingestions.all_of(settings, source)).items() if one in ids}
+    lake, catalog = catalog_with(source)
+    snapshot = named.find(lake, source, name)
+    ids = input_sets.ids_of(lake, source, snapshot.inputs)
+    delivered = {one: entry for one, entry in ingestions.inputs(ingestions.all_of(lake, source)).items() if one in ids}
     days = sorted(entry.arrival_date for entry in delivered.values())
     files, rows = len(delivered), sum(entry.rows for entry in delivered.values() if entry.status == "ingested")
     if as_json:
@@ -345,10 +343,10 @@ def compare(
     from lakehouse.snapshots import named  # noqa: PLC0415
     from lakehouse.snapshots import rows as snapshot_rows  # noqa: PLC0415
 
-    settings, catalog = catalog_with(source)
-    sides = [named.find(settings, source, name) for name in (before, after)]
+    lake, catalog = catalog_with(source)
+    sides = [named.find(lake, source, name) for name in (before, after)]
     with errors.status("computing the rows of both from Bronze"):
-        compared = snapshot_rows.compare_snapshots(LakeSpark().session(), settings, catalog.sources[source], *sides)
+        compared = snapshot_rows.compare_snapshots(LakeSpark().session(), lake, catalog.sources[source], *sides)
     if as_json:
         out.print(as_json_text(compared), soft_wrap=True)
     else:
@@ -360,8 +358,8 @@ def drop(source: _Source, name: _Name, by: arguments.DoneBy, reason: arguments.W
     """Retire a snapshot name. It can never be used again; no row of any table changes."""
     from lakehouse.snapshots import named  # noqa: PLC0415
 
-    settings, _ = catalog_with(source)
-    named.drop(settings, source, name, by=by, reason=reason)
+    lake, _ = catalog_with(source)
+    named.drop(lake, source, name, by=by, reason=reason)
     out.print(f"{name} of {source} is dropped.", soft_wrap=True, highlight=False)
 
 

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse.snapshots.named import NamedSnapshot
 
 
 def valid_as_of(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     moment: datetime,
     as_of: datetime | NamedSnapshot,
@@ -38,24 +38,24 @@ def valid_as_of(
     :param session: called only if more changes are concerned than this process computes.
     :returns: ``tables.interval_columns``, in pieces, each in the order of keys.
     """
-    days = local_rows.days_of(settings, contract)
-    changes = local_rows.computed(settings, contract, days, as_of, settings.local_rows) if days else None
+    days = local_rows.days_of(lake, contract)
+    changes = local_rows.computed(lake, contract, days, as_of, lake.settings.local_rows) if days else None
     if changes is not None:
         of_keys = tables.as_changes(contract, tables.by_key(contract, changes))
         yield interval_reads.valid(intervals(contract, of_keys), moment)
     elif days:
-        yield from _by_spark(settings, contract, moment, as_of, session())
+        yield from _by_spark(lake, contract, moment, as_of, session())
     else:
         yield arrow_schema(tables.interval_columns(contract)).empty_table()
 
 
 def _by_spark(
-    settings: Settings, contract: SourceContract, moment: datetime, as_of: datetime | NamedSnapshot, spark: SparkSession
+    lake: Lake, contract: SourceContract, moment: datetime, as_of: datetime | NamedSnapshot, spark: SparkSession
 ) -> Iterator[pa.Table]:
     from lakehouse.dimensions import as_then  # noqa: PLC0415 (Spark loads in seconds)
 
-    ids, until = local_rows.inputs(settings, contract.dataset, as_of)
-    every = as_then.intervals(spark, settings, contract, ids, until).persist()
+    ids, until = local_rows.inputs(lake, contract.dataset, as_of)
+    every = as_then.intervals(spark, lake, contract, ids, until).persist()
     try:
         for bucket in range(contract.dimension.buckets):
             of_bucket = every.where(every.bucket == bucket).orderBy("dimension_key", "valid_from")

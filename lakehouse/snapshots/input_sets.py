@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 class UnknownInputsError(LakehouseError):
@@ -39,9 +39,9 @@ class InputSet:
     recorded_at: datetime
 
 
-def log(settings: Settings) -> LogTable[InputSet]:
+def log(lake: Lake) -> LogTable[InputSet]:
     """The table."""
-    return LogTable(InputSet, settings, locations.input_sets(settings), partition_by="source")
+    return LogTable(InputSet, lake, locations.input_sets(lake), partition_by="source")
 
 
 def name_of(ids: Collection[str]) -> str:
@@ -49,13 +49,13 @@ def name_of(ids: Collection[str]) -> str:
     return hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()[:16]
 
 
-def record(settings: Settings, source: str, ids: Collection[str], now: datetime) -> str:
+def record(lake: Lake, source: str, ids: Collection[str], now: datetime) -> str:
     """Store a set, once.
 
     :returns: its name.
     """
     name = name_of(ids)
-    sets = _recorded(settings, source)
+    sets = _recorded(lake, source)
     if name in sets:
         return name
     wanted = set(ids)
@@ -65,28 +65,28 @@ def record(settings: Settings, source: str, ids: Collection[str], now: datetime)
     bases = {other: _resolved(sets, other) for one in latest for other in (one, sets[one].adds_to) if other is not None}
     base = max((other for other, held in bases.items() if held <= wanted), key=lambda other: len(bases[other]), default=None)
     added = sorted(wanted - (bases[base] if base is not None else set()))
-    log(settings).append([InputSet(source, name, base, added, now)], app_id=f"inputs:{source}:{name}")
+    log(lake).append([InputSet(source, name, base, added, now)], app_id=f"inputs:{source}:{name}")
     return name
 
 
-def ids_of(settings: Settings, source: str, name: str) -> set[str]:
+def ids_of(lake: Lake, source: str, name: str) -> set[str]:
     """The ids in the set ``name``.
 
     :raises UnknownInputsError: if it was never recorded.
     """
-    sets = _recorded(settings, source)
+    sets = _recorded(lake, source)
     if name not in sets:
         msg = (
             f"the inputs {name} of {source} are not recorded: their row in "
-            f"{locations.input_sets(settings)} is missing, and only the "
+            f"{locations.input_sets(lake)} is missing, and only the "
             "newest state can be computed again (materialize the period)"
         )
         raise UnknownInputsError(msg)
     return _resolved(sets, name)
 
 
-def _recorded(settings: Settings, source: str) -> dict[str, InputSet]:
-    return {entry.inputs: entry for entry in log(settings).read({"source": [source]})}
+def _recorded(lake: Lake, source: str) -> dict[str, InputSet]:
+    return {entry.inputs: entry for entry in log(lake).read({"source": [source]})}
 
 
 def _resolved(sets: dict[str, InputSet], name: str) -> set[str]:
@@ -98,13 +98,13 @@ def _resolved(sets: dict[str, InputSet], name: str) -> set[str]:
     return ids
 
 
-def known_at(settings: Settings, source: str, when: datetime) -> set[str]:
+def known_at(lake: Lake, source: str, when: datetime) -> set[str]:
     """The ids of all files, and of everything that had been decided and requested by ``when``.
 
     Files are always included; their rows are filtered by arrival time (``until`` of ``silver.merge.state``), because a file may
     have been ingested later than its rows arrived.
     """
-    ids = set(ingestions.inputs(ingestions.all_of(settings, source)))
-    ids |= {one.decision_id for one in decisions.all_of(settings, source) if one.decided_at <= when}
-    ids |= late_decisions.ids(settings, source, when)
-    return ids | {one.operation_id for one in rebuild_requests.all_of(settings, source) if one.recorded_at <= when}
+    ids = set(ingestions.inputs(ingestions.all_of(lake, source)))
+    ids |= {one.decision_id for one in decisions.all_of(lake, source) if one.decided_at <= when}
+    ids |= late_decisions.ids(lake, source, when)
+    return ids | {one.operation_id for one in rebuild_requests.all_of(lake, source) if one.recorded_at <= when}

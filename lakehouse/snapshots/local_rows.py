@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _ORDER = ("event_date", "record_key", "ingestion_id", "line_number")
 
 
 def days_of(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     first: date | None = None,
     last: date | None = None,
@@ -42,12 +42,12 @@ def days_of(
     :param keys: only days on which one of these keys has ever had a row.
     """
     source = contract.dataset
-    known = key_log.days(settings, source) if keys is None else key_log.days_of(settings, source, pa.array(keys, pa.string()))
+    known = key_log.days(lake, source) if keys is None else key_log.days_of(lake, source, pa.array(keys, pa.string()))
     return sorted(day for day in known if (first is None or first <= day) and (last is None or day <= last))
 
 
 def current(
-    settings: Settings, contract: SourceContract, days: Collection[date], keys: Collection[str] | None = None
+    lake: Lake, contract: SourceContract, days: Collection[date], keys: Collection[str] | None = None
 ) -> Iterator[pa.Table]:
     """The rows that silver holds on ``days``, in pieces, with the columns of the contract.
 
@@ -55,13 +55,13 @@ def current(
     """
     columns = [name for name, _ in silver_columns(contract)]
     where = {"event_date": days} | ({} if keys is None else {"record_key": keys})
-    hidden = redactions.keys_by_field(settings, contract.dataset)  # silver follows a redaction later
-    for piece in table_io.pieces(locations.silver(settings, contract.dataset), columns, where, settings.storage_options):
+    hidden = redactions.keys_by_field(lake, contract.dataset)  # silver follows a redaction later
+    for piece in table_io.pieces(locations.silver(lake, contract.dataset), columns, where, lake.storage_options):
         yield redactions.applied(piece, hidden)
 
 
 def first_rows(
-    settings: Settings, contract: SourceContract, days: Collection[date], count: int, keys: Collection[str] | None = None
+    lake: Lake, contract: SourceContract, days: Collection[date], count: int, keys: Collection[str] | None = None
 ) -> pa.Table:
     """The first rows that silver holds on ``days``, at most ``count``, by event day and key.
 
@@ -70,7 +70,7 @@ def first_rows(
     :param keys: only the rows of these keys.
     """
     schema = arrow_schema(silver_columns(contract))
-    table = table_io.open_table(locations.silver(settings, contract.dataset), settings.storage_options)
+    table = table_io.open_table(locations.silver(lake, contract.dataset), lake.storage_options)
     held = {} if table is None else data_files.rows_by_partition(table)
     in_order = sorted(held.keys() & set(days))
     read = schema.empty_table()
@@ -78,7 +78,7 @@ def first_rows(
         some = _filling(in_order, held, count - len(read))
         in_order = in_order[len(some) :]
         parts = [read]
-        for piece in current(settings, contract, some, keys):
+        for piece in current(lake, contract, some, keys):
             parts.append(piece.cast(schema))
             if sum(map(len, parts)) >= count and len(some) == 1:
                 break
@@ -87,7 +87,7 @@ def first_rows(
 
 
 def computed(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     days: Collection[date],
     as_of: datetime | NamedSnapshot,
@@ -103,16 +103,16 @@ def computed(
     :param keys: only the rows of these keys.
     :returns: None if more are concerned than this process computes.
     """
-    ids, until = inputs(settings, contract.dataset, as_of)
-    rows = living_rows.computed(settings, contract, days, at_most, ids, until, keys=keys)
+    ids, until = inputs(lake, contract.dataset, as_of)
+    rows = living_rows.computed(lake, contract, days, at_most, ids, until, keys=keys)
     return None if rows is None else _in_order(rows)
 
 
-def inputs(settings: Settings, source: str, as_of: datetime | NamedSnapshot) -> tuple[set[str], datetime | None]:
+def inputs(lake: Lake, source: str, as_of: datetime | NamedSnapshot) -> tuple[set[str], datetime | None]:
     """The ids of the inputs, and the time by which their rows must have arrived."""
     if isinstance(as_of, NamedSnapshot):
-        return input_sets.ids_of(settings, source, as_of.inputs), as_of.until
-    return known_at(settings, source, as_of), as_of
+        return input_sets.ids_of(lake, source, as_of.inputs), as_of.until
+    return known_at(lake, source, as_of), as_of
 
 
 def _filling(days: list[date], held: Mapping[date, int], count: int) -> list[date]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: The form of a name.
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
@@ -60,13 +60,13 @@ class NamedSnapshot:
     recorded_at: datetime
 
 
-def log(settings: Settings) -> LogTable[NamedSnapshot]:
+def log(lake: Lake) -> LogTable[NamedSnapshot]:
     """The table."""
-    return LogTable(NamedSnapshot, settings, locations.snapshots(settings), partition_by="source", journaled=True)
+    return LogTable(NamedSnapshot, lake, locations.snapshots(lake), partition_by="source", journaled=True)
 
 
 def create(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     name: str,
     ids: Collection[str],
@@ -85,23 +85,23 @@ def create(
         msg = f"{name!r} is no name of a snapshot: write letters, digits, '.', '_' and '-', such as feed_v1.3_2024-11-10"
         raise SnapshotError(msg)
     source = contract.dataset
-    if not ids & ingestions.inputs(ingestions.all_of(settings, source)).keys():
+    if not ids & ingestions.inputs(ingestions.all_of(lake, source)).keys():
         msg = f"no file of {source} is in it ({described}): nothing is named"
         raise SnapshotError(msg)
     entry = NamedSnapshot(
         source=source,
         name=name,
         event=SnapshotEvent.CREATED,
-        inputs=input_sets.record(settings, source, ids, settings.clock()),
+        inputs=input_sets.record(lake, source, ids, lake.now()),
         until=until,
         described=described,
         contract_version=provenance.of_contract(contract),
         by=by,
         reason=reason,
-        recorded_at=settings.clock(),
+        recorded_at=lake.now(),
     )
-    log(settings).append([entry], app_id=f"snapshot:{source}:{name}")
-    recorded = _entries(settings, source, name)
+    log(lake).append([entry], app_id=f"snapshot:{source}:{name}")
+    recorded = _entries(lake, source, name)
     first = recorded[0]
     if (first.inputs, first.until) != (entry.inputs, entry.until) or len(recorded) > 1:
         state = "was dropped" if len(recorded) > 1 else f"holds other inputs ({first.described}, by {first.by})"
@@ -110,68 +110,68 @@ def create(
     return first
 
 
-def drop(settings: Settings, source: str, name: str, *, by: str, reason: str) -> NamedSnapshot:
+def drop(lake: Lake, source: str, name: str, *, by: str, reason: str) -> NamedSnapshot:
     """Take a name out of use; the author and the reason stay recorded, and no row of any table changes.
 
     :raises SnapshotError: for an unknown name.
     """
-    known = find(settings, source, name)
+    known = find(lake, source, name)
     entry = NamedSnapshot(
-        **{**vars(known), "event": SnapshotEvent.DROPPED, "by": by, "reason": reason, "recorded_at": settings.clock()}
+        **{**vars(known), "event": SnapshotEvent.DROPPED, "by": by, "reason": reason, "recorded_at": lake.now()}
     )
-    log(settings).append([entry], app_id=f"snapshot:{source}:{name}:dropped")
+    log(lake).append([entry], app_id=f"snapshot:{source}:{name}:dropped")
     return entry
 
 
-def find(settings: Settings, source: str, name: str) -> NamedSnapshot:
+def find(lake: Lake, source: str, name: str) -> NamedSnapshot:
     """The snapshot ``name``.
 
     :raises SnapshotError: for an unknown or dropped name; the message lists the known ones.
     """
-    known = {snapshot.name: snapshot for snapshot in all_of(settings, source)}
+    known = {snapshot.name: snapshot for snapshot in all_of(lake, source)}
     if name in known:
         return known[name]
-    dropped = [entry for entry in _entries(settings, source, name) if entry.event is SnapshotEvent.DROPPED]
+    dropped = [entry for entry in _entries(lake, source, name) if entry.event is SnapshotEvent.DROPPED]
     state = f"was dropped by {dropped[0].by}: {dropped[0].reason}" if dropped else "does not exist"
     msg = f"the snapshot {name} of {source} {state}; known are {', '.join(sorted(known)) or 'none'}"
     raise SnapshotError(msg)
 
 
-def all_of(settings: Settings, source: str) -> list[NamedSnapshot]:
+def all_of(lake: Lake, source: str) -> list[NamedSnapshot]:
     """The snapshots of a source that are in use, oldest first."""
-    entries = log(settings).read({"source": [source]})
+    entries = log(lake).read({"source": [source]})
     dropped = {entry.name for entry in entries if entry.event is SnapshotEvent.DROPPED}
     return sorted((entry for entry in entries if entry.name not in dropped), key=lambda entry: (entry.recorded_at, entry.name))
 
 
-def everything(settings: Settings, source: str) -> set[str]:
+def everything(lake: Lake, source: str) -> set[str]:
     """The ids of all inputs that are recorded."""
-    return ingestions.inputs(ingestions.all_of(settings, source)).keys() | _by_people(settings, source)
+    return ingestions.inputs(ingestions.all_of(lake, source)).keys() | _by_people(lake, source)
 
 
-def through(settings: Settings, source: str, last: date) -> set[str]:
+def through(lake: Lake, source: str, last: date) -> set[str]:
     """The files of arrival days through ``last``, and every decision and request."""
-    delivered = ingestions.inputs(ingestions.all_of(settings, source))
-    return {one for one, entry in delivered.items() if entry.arrival_date <= last} | _by_people(settings, source)
+    delivered = ingestions.inputs(ingestions.all_of(lake, source))
+    return {one for one, entry in delivered.items() if entry.arrival_date <= last} | _by_people(lake, source)
 
 
-def of_files(settings: Settings, source: str, files: Sequence[str]) -> set[str]:
+def of_files(lake: Lake, source: str, files: Sequence[str]) -> set[str]:
     """The ``files``, by the names under which they were delivered, and every decision and request.
 
     :raises SnapshotError: for a name under which no file was ingested.
     """
-    delivered = ingestions.inputs(ingestions.all_of(settings, source))
+    delivered = ingestions.inputs(ingestions.all_of(lake, source))
     missing = sorted(set(files) - {entry.source_file for entry in delivered.values()})
     if missing:
         msg = f"no file {missing[0]} of {source} was ingested: 'lakehouse account {source}' lists the arrival days"
         raise SnapshotError(msg)
-    return {one for one, entry in delivered.items() if entry.source_file in set(files)} | _by_people(settings, source)
+    return {one for one, entry in delivered.items() if entry.source_file in set(files)} | _by_people(lake, source)
 
 
-def _by_people(settings: Settings, source: str) -> set[str]:
-    return decisions.touched(settings, source).keys() | rebuild_requests.touched(settings, source).keys()
+def _by_people(lake: Lake, source: str) -> set[str]:
+    return decisions.touched(lake, source).keys() | rebuild_requests.touched(lake, source).keys()
 
 
-def _entries(settings: Settings, source: str, name: str) -> list[NamedSnapshot]:
-    found = log(settings).read({"source": [source], "name": [name]})
+def _entries(lake: Lake, source: str, name: str) -> list[NamedSnapshot]:
+    found = log(lake).read({"source": [source], "name": [name]})
     return sorted(found, key=lambda entry: entry.event is SnapshotEvent.DROPPED)

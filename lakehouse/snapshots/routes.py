@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.serving.http.published_cache import PublishedCache
-    from lakehouse.settings import Settings
     from lakehouse.snapshots.named import NamedSnapshot
 
 
@@ -111,7 +111,7 @@ def routes(cache: PublishedCache, steward: Callable[..., Any]) -> APIRouter:
         contract = cache.source(source)
         span = _span(wanted)
         async with at_once:
-            body = await run_in_threadpool(_body, cache.settings, contract, wanted, span)
+            body = await run_in_threadpool(_body, cache.lake, contract, wanted, span)
         return responses.respond(request, body)
 
     return router
@@ -132,17 +132,15 @@ def _span(wanted: RowsParameters) -> tuple[date | None, date | None]:
     return first, last
 
 
-def _body(
-    settings: Settings, contract: SourceContract, wanted: RowsParameters, span: tuple[date | None, date | None]
-) -> dict[str, Any]:
-    as_of, keys = _as_of(settings, contract.dataset, wanted), [wanted.key] if wanted.key else None
+def _body(lake: Lake, contract: SourceContract, wanted: RowsParameters, span: tuple[date | None, date | None]) -> dict[str, Any]:
+    as_of, keys = _as_of(lake, contract.dataset, wanted), [wanted.key] if wanted.key else None
     command = _command(contract.dataset, wanted)
-    days = local_rows.days_of(settings, contract, *span, keys)
+    days = local_rows.days_of(lake, contract, *span, keys)
     answer: pa.Table | None
     if as_of is None:
-        answer = local_rows.first_rows(settings, contract, days, wanted.limit + 1, keys)
+        answer = local_rows.first_rows(lake, contract, days, wanted.limit + 1, keys)
     else:
-        answer = local_rows.computed(settings, contract, days, as_of, _COMPUTED, keys)
+        answer = local_rows.computed(lake, contract, days, as_of, _COMPUTED, keys)
     if answer is None:
         detail = f"more than {_COMPUTED:,} rows have to be computed: ask for fewer days or a key, or run: {command}"
         raise Problem(400, "too-many-rows", detail)
@@ -157,11 +155,11 @@ def _body(
     }
 
 
-def _as_of(settings: Settings, source: str, wanted: RowsParameters) -> datetime | NamedSnapshot | None:
+def _as_of(lake: Lake, source: str, wanted: RowsParameters) -> datetime | NamedSnapshot | None:
     """:raises Problem: if the snapshot is unknown, or a text is not a time."""
     try:
         if wanted.snapshot:
-            return named.find(settings, source, wanted.snapshot)
+            return named.find(lake, source, wanted.snapshot)
         return version_selector.parse_moment(parameters.with_plus(wanted.known_at)) if wanted.known_at else None
     except named.SnapshotError as problem:
         raise Problem(404, "unknown-snapshot", f"{problem}") from None

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse.delta.columns import silver_columns
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.ledger import ingestions
 from lakehouse.silver import merge as silver_merge
 from lakehouse.snapshots import comparison, input_sets, local_rows
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse.snapshots.comparison import RowsComparison
     from lakehouse.snapshots.named import NamedSnapshot
 
@@ -32,31 +31,31 @@ _DAYS_AT_ONCE = 31
 
 
 def as_known_at(
-    spark: SparkSession, settings: Settings, contract: SourceContract, days: Collection[date], when: datetime
+    spark: SparkSession, lake: Lake, contract: SourceContract, days: Collection[date], when: datetime
 ) -> Iterator[pa.Table]:
     """The rows that silver would hold on ``days`` with everything arrived and decided by ``when``; see :func:`computed`."""
-    settings = with_table_cache(settings)
-    return computed(spark, settings, contract, days, known_at(settings, contract.dataset, when), when)
+    lake = lake.cached()
+    return computed(spark, lake, contract, days, known_at(lake, contract.dataset, when), when)
 
 
 def of_snapshot(
-    spark: SparkSession, settings: Settings, contract: SourceContract, days: Collection[date], snapshot: NamedSnapshot
+    spark: SparkSession, lake: Lake, contract: SourceContract, days: Collection[date], snapshot: NamedSnapshot
 ) -> Iterator[pa.Table]:
     """The rows that silver would hold on ``days`` with the inputs of a snapshot; see :func:`computed`."""
-    settings = with_table_cache(settings)
-    ids = input_sets.ids_of(settings, contract.dataset, snapshot.inputs)
-    return computed(spark, settings, contract, days, ids, snapshot.until)
+    lake = lake.cached()
+    ids = input_sets.ids_of(lake, contract.dataset, snapshot.inputs)
+    return computed(spark, lake, contract, days, ids, snapshot.until)
 
 
 def compare_snapshots(
-    spark: SparkSession, settings: Settings, contract: SourceContract, before: NamedSnapshot, after: NamedSnapshot
+    spark: SparkSession, lake: Lake, contract: SourceContract, before: NamedSnapshot, after: NamedSnapshot
 ) -> RowsComparison:
     """Compare the rows that silver would hold with the inputs of two snapshots, on every day, under today's contract."""
-    settings = with_table_cache(settings)
-    days, source = local_rows.days_of(settings, contract), contract.dataset
-    with sized_for(spark, settings, many=_is_large(settings, contract)):
+    lake = lake.cached()
+    days, source = local_rows.days_of(lake, contract), contract.dataset
+    with sized_for(spark, lake, many=_is_large(lake, contract)):
         states = [
-            silver_merge.state(spark, settings, contract, days, input_sets.ids_of(settings, source, one.inputs), one.until)
+            silver_merge.state(spark, lake, contract, days, input_sets.ids_of(lake, source, one.inputs), one.until)
             for one in (before, after)
         ]
         return comparison.compare(states[0], states[1], contract)
@@ -64,7 +63,7 @@ def compare_snapshots(
 
 def computed(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     days: Collection[date],
     ids: Collection[str],
@@ -78,8 +77,8 @@ def computed(
     :param until: only rows that had arrived by this time.
     """
     in_order, columns = sorted(days), [name for name, _ in silver_columns(contract)]
-    with sized_for(spark, settings, many=_is_large(settings, contract)):
-        rows = silver_merge.state(spark, settings, contract, in_order, ids, until).select(*columns).persist()
+    with sized_for(spark, lake, many=_is_large(lake, contract)):
+        rows = silver_merge.state(spark, lake, contract, in_order, ids, until).select(*columns).persist()
         try:
             for start in range(0, len(in_order), _DAYS_AT_ONCE):
                 some = rows.where(rows.event_date.isin(in_order[start : start + _DAYS_AT_ONCE]))
@@ -88,6 +87,6 @@ def computed(
             rows.unpersist()
 
 
-def _is_large(settings: Settings, contract: SourceContract) -> bool:
+def _is_large(lake: Lake, contract: SourceContract) -> bool:
     """Whether Bronze is large enough for Spark to plan for many rows."""
-    return ingestions.row_count(settings, contract.dataset) > settings.local_rows
+    return ingestions.row_count(lake, contract.dataset) > lake.settings.local_rows

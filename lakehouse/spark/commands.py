@@ -23,13 +23,13 @@ def start(
     wait: Annotated[float, typer.Option(min=1, help="Seconds to wait until it answers.")] = 120,
 ) -> None:
     """Start the server, wait until it answers, and print the setting with which commands and Dagster use it."""
-    from lakehouse.settings import Settings  # noqa: PLC0415 (`--help` need not wait for it)
+    from lakehouse.lake import Lake  # noqa: PLC0415
     from lakehouse.spark import connect  # noqa: PLC0415
     from lakehouse.spark.session import local_options  # noqa: PLC0415
 
     connect.check_installed()
-    settings = Settings(spark_long_lived=True, spark_memory=memory) if memory else Settings(spark_long_lived=True)
-    found, new = connect.start(connect.state_folder(), local_options(settings), port, wait)
+    lake = Lake.open(spark_long_lived=True, spark_memory=memory) if memory else Lake.open(spark_long_lived=True)
+    found, new = connect.start(connect.state_folder(), local_options(lake), port, wait)
     if not new:
         errors.print(f"It runs already, since {found.started_at}; other options take effect after 'lakehouse spark stop'.")
     out.print(f"export LAKEHOUSE_SPARK_REMOTE={found.address}", soft_wrap=True)

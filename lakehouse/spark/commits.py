@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.delta.columns import Columns
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 WORK = leases.Work("_commit_lease", timedelta(minutes=2))
@@ -48,14 +48,14 @@ _RENEWED, _WAITS = 30.0, 0.5
 
 
 @contextmanager
-def held(settings: Settings, path: str) -> Iterator[None]:
+def held(lake: Lake, path: str) -> Iterator[None]:
     """Hold the lease of a table within the context; wait for it while another process holds it. No effect outside S3."""
     if not object_store.is_s3(path):
         yield
         return
-    while (number := leases.take(path, WORK, settings.storage_options)) is None:
+    while (number := leases.take(path, WORK, lake.storage_options)) is None:
         time.sleep(_WAITS)
-    renewal = _Renewal(path, number, settings.storage_options)
+    renewal = _Renewal(path, number, lake.storage_options)
     renewal.start()
     try:
         yield
@@ -139,29 +139,27 @@ class MergeClauses(NamedTuple):
     emptied: Sequence[str]
 
 
-def table_of(settings: Settings, path: str, columns: Columns, partition_by: str, properties: Mapping[str, str]) -> DeltaTable:
+def table_of(lake: Lake, path: str, columns: Columns, partition_by: str, properties: Mapping[str, str]) -> DeltaTable:
     """The table at its newest version, created if it does not exist; columns get the wider types of the contract.
 
     :param properties: the properties of a new table; a table of an earlier release gets missing ones.
     """
-    table = table_io.open_table(path, settings.storage_options)
+    table = table_io.open_table(path, lake.storage_options)
     if table is None:
-        return partition_writer.create(
-            path, arrow_schema(columns), [partition_by], settings.storage_options, properties=properties
-        )
+        return partition_writer.create(path, arrow_schema(columns), [partition_by], lake.storage_options, properties=properties)
     lacking = properties.items() - table.metadata().configuration.items()
     if lacking:
-        with held(settings, path):
+        with held(lake, path):
             table.alter.set_table_properties(dict(lacking))
-    return _widened(settings, path, columns, table)
+    return _widened(lake, path, columns, table)
 
 
-def _widened(settings: Settings, path: str, columns: Columns, table: DeltaTable) -> DeltaTable:
+def _widened(lake: Lake, path: str, columns: Columns, table: DeltaTable) -> DeltaTable:
     """A table whose columns have the wider types of a contract."""
     if not _other_types(table, columns):
         return table
-    with held(settings, path):
-        newest = table_io.open_snapshot(path, settings.storage_options)
+    with held(lake, path):
+        newest = table_io.open_snapshot(path, lake.storage_options)
         if newest is not None and wider_types.widen(newest, arrow_schema(columns)):
             return newest
     return table
@@ -178,7 +176,7 @@ class SchemaChangeError(LakehouseError):
     """A table's columns and its contract's cannot be reconciled. The message names them and the remedy."""
 
 
-def add_missing_columns(spark: Callable[[], SparkSession], settings: Settings, path: str, columns: Columns) -> None:
+def add_missing_columns(spark: Callable[[], SparkSession], lake: Lake, path: str, columns: Columns) -> None:
     """Add the columns of a contract that a table lacks, and give others their wider types.
 
     Columns that the contract no longer has stay, and stay empty.
@@ -186,21 +184,21 @@ def add_missing_columns(spark: Callable[[], SparkSession], settings: Settings, p
     :param spark: called only when there is a column to add.
     :raises SchemaChangeError: when a column has another type that is not only wider.
     """
-    new = missing_columns(settings, path, columns)
-    table = table_io.open_table(path, settings.storage_options)
+    new = missing_columns(lake, path, columns)
+    table = table_io.open_table(path, lake.storage_options)
     if table is not None:
-        _widened(settings, path, columns, table)
+        _widened(lake, path, columns, table)
     if new:
-        with held(settings, path):
+        with held(lake, path):
             spark().sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS ({ddl(new)})")
 
 
-def missing_columns(settings: Settings, path: str, columns: Columns) -> Columns:
+def missing_columns(lake: Lake, path: str, columns: Columns) -> Columns:
     """The columns of a contract that a table lacks; none if there is no table.
 
     :raises SchemaChangeError: when a column has another type that is not only wider.
     """
-    table = table_io.open_table(path, settings.storage_options)
+    table = table_io.open_table(path, lake.storage_options)
     if table is None:
         return ()
     changed = [(name, before, now) for name, before, now in _other_types(table, columns) if not wider_types.is_wider(before, now)]
@@ -216,7 +214,7 @@ def missing_columns(settings: Settings, path: str, columns: Columns) -> Columns:
     return tuple((name, kind) for name, kind in columns if name not in actual)
 
 
-def append_alone(frame: DataFrame, settings: Settings, path: str, app_id: str, since: int, metadata: Mapping[str, Any]) -> None:
+def append_alone(frame: DataFrame, lake: Lake, path: str, app_id: str, since: int, metadata: Mapping[str, Any]) -> None:
     """Append rows in one commit, unless another writer has appended under the same ``app_id`` since version ``since``.
 
     If two such appends run at once, Delta fails one of them; an append that begins later is dropped by Spark without an error. So
@@ -228,9 +226,9 @@ def append_alone(frame: DataFrame, settings: Settings, path: str, app_id: str, s
     commit_id = uuid.uuid4().hex
     named = json.dumps({**metadata, _COMMIT_ID: commit_id}, default=str)
     options = {"txnAppId": app_id, "txnVersion": f"{since + 1}", "userMetadata": named}
-    with held(settings, path), stages.watched(frame.sparkSession, f"append to {path}"):
+    with held(lake, path), stages.watched(frame.sparkSession, f"append to {path}"):
         frame.write.format("delta").mode("append").options(**options).save(path)
-    table = table_io.open_table(path, settings.storage_options)
+    table = table_io.open_table(path, lake.storage_options)
     commits = [] if table is None else commit_log.history(table, since)
     if not any(commit_log.commit_metadata(commit).get(_COMMIT_ID) == commit_id for commit in commits):
         msg = f"another writer has appended to {path} since version {since}"
@@ -239,7 +237,7 @@ def append_alone(frame: DataFrame, settings: Settings, path: str, app_id: str, s
 
 def append_rows_alone(
     rows: Iterable[pa.Table],
-    settings: Settings,
+    lake: Lake,
     path: str,
     app_id: str,
     since: int,
@@ -251,8 +249,8 @@ def append_rows_alone(
     :param also: further Delta transactions that the commit records, as id to version.
     :raises CommitFailedError: if another writer has appended at the same moment.
     """
-    with held(settings, path):
-        table = table_io.open_snapshot(path, settings.storage_options)
+    with held(lake, path):
+        table = table_io.open_snapshot(path, lake.storage_options)
         if table is None or (table.transaction_version(app_id) or -1) > since:
             msg = f"another writer has appended to {path} since version {since}"
             raise AppendedMeanwhileError(msg)
@@ -267,17 +265,17 @@ def append_rows_alone(
         in_one_commit(rows, write)
 
 
-def replace_days(frame: DataFrame, settings: Settings, path: str, days: Collection[date], metadata: Mapping[str, Any]) -> None:
+def replace_days(frame: DataFrame, lake: Lake, path: str, days: Collection[date], metadata: Mapping[str, Any]) -> None:
     """Replace the content of event days in one commit; a day for which ``frame`` has no rows becomes empty."""
     replaced = day_conditions.among("event_date", days)
     options = {"replaceWhere": replaced, "userMetadata": json.dumps(metadata, default=str)}
     what = f"replacement of {len(days)} days of {path}"
-    with held(settings, path), stages.watched(frame.sparkSession, what):
+    with held(lake, path), stages.watched(frame.sparkSession, what):
         frame.write.format("delta").mode("overwrite").options(**options).save(path)
 
 
 def merge(
-    spark: SparkSession, settings: Settings, source: DataFrame, path: str, clauses: MergeClauses, metadata: Mapping[str, Any]
+    spark: SparkSession, lake: Lake, source: DataFrame, path: str, clauses: MergeClauses, metadata: Mapping[str, Any]
 ) -> None:
     """Merge rows into a table in one commit.
 
@@ -288,7 +286,7 @@ def merge(
     view = f"merge_source_{uuid.uuid4().hex}"
     source.createOrReplaceTempView(view)
     try:
-        with held(settings, path), _commit_metadata(spark, metadata), stages.watched(spark, f"MERGE into {path}"):
+        with held(lake, path), _commit_metadata(spark, metadata), stages.watched(spark, f"MERGE into {path}"):
             spark.sql(f"""
                 MERGE INTO delta.`{path}` t USING {view} s ON {clauses.on}
                 WHEN MATCHED AND {clauses.delete} THEN DELETE
@@ -301,7 +299,7 @@ def merge(
 
 def merge_rows(
     table: DeltaTable,
-    settings: Settings,
+    lake: Lake,
     path: str,
     rows: pa.Table,
     clauses: MergeClauses,
@@ -325,7 +323,7 @@ def merge_rows(
     )
     merging = merging.when_matched_delete(clauses.delete)
     merging = merging.when_matched_update(values | dict.fromkeys(clauses.emptied, "NULL"), predicate=clauses.update)
-    with held(settings, path):
+    with held(lake, path):
         merging.when_not_matched_insert(values, predicate=clauses.insert).execute()
 
 

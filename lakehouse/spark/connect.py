@@ -28,7 +28,7 @@ from lakehouse.spark.jars import SetupProblem
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 _PORT = 15002
@@ -141,21 +141,21 @@ def recorded_server(folder: Path) -> ConnectServer | None:
         return None
 
 
-def remote_address(settings: Settings) -> str | None:
+def remote_address(lake: Lake) -> str | None:
     """The address of the server that sessions use; None if they start their own Spark.
 
     :raises SetupProblem: if the settings name a server that cannot be reached.
     """
-    if not settings.spark_remote:
+    if not lake.settings.spark_remote:
         return None
-    if settings.spark_remote == AUTO:
+    if lake.settings.spark_remote == AUTO:
         server = recorded_server(platformdirs.user_state_path("lakehouse", appauthor=False))
         if server is None or not server.is_running() or missing_packages():
             return None
         return server.address if version(server.address) else None
     check_installed()
-    check_reachable(settings.spark_remote)
-    return settings.spark_remote
+    check_reachable(lake.settings.spark_remote)
+    return lake.settings.spark_remote
 
 
 def start(folder: Path, options: Mapping[str, str], port: int, seconds: float) -> tuple[ConnectServer, bool]:

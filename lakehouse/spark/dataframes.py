@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakehouse.delta.table_io import Where
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: For more rows, passing them to Spark costs more than reading them by its tasks, and interpreting more than generated code.
 FEW_ROWS = 10_000
@@ -69,20 +69,20 @@ def select_known(frame: DataFrame, kinds: Mapping[str, str], known: Collection[s
     return frame.select(*(name if name in known else F.lit(None).cast(kind).alias(name) for name, kind in kinds.items()))
 
 
-def scan(spark: SparkSession, settings: Settings, path: str, columns: Sequence[str], where: Where) -> DataFrame:
+def scan(spark: SparkSession, lake: Lake, path: str, columns: Sequence[str], where: Where) -> DataFrame:
     """The rows of a table whose columns have one of the values given for them in ``where``.
 
     A column that is newer than the table is empty.
 
     :raises FileNotFoundError: if the table does not exist.
     """
-    table = table_io.open_table(path, settings.storage_options)
+    table = table_io.open_table(path, lake.storage_options)
     if table is None:
         msg = f"there is no table at {path}; materialize the layer below it first"
         raise FileNotFoundError(msg)
     files = table_io.files_with(table, where)
     row_count = table_io.rows_of(files)
-    is_listed_here = row_count <= settings.local_rows
+    is_listed_here = row_count <= lake.settings.local_rows
     if row_count <= FEW_ROWS or (is_listed_here and len(files) > _FEW_FILES):
         return local(spark, table_io.read_version(table, columns, where))
     is_plain = table.protocol().min_reader_version == 1  # otherwise the files alone do not define the rows

@@ -21,7 +21,7 @@ import platformdirs
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 JAVA_VERSIONS = (17, 21)
 #: The Hadoop version of PySpark 4.2, and the AWS SDK for which its connector is built.
@@ -51,38 +51,38 @@ def delta_modules() -> list[tuple[str, str]]:
     return [(f"delta-spark_{spark_line}_2.13", "4.4.0"), ("delta-storage", "4.4.0")]
 
 
-def _folder(settings: Settings) -> Path:
-    return settings.jars or Path(platformdirs.user_cache_dir("lakehouse")) / "jars"
+def _folder(lake: Lake) -> Path:
+    return lake.settings.jars or Path(platformdirs.user_cache_dir("lakehouse")) / "jars"
 
 
-def delta_jars(settings: Settings) -> list[Path]:
+def delta_jars(lake: Lake) -> list[Path]:
     """The paths of the JARs; missing ones are downloaded first.
 
     :raises SetupProblem: if Java is missing or the repository cannot be reached.
     """
-    folder = _folder(settings)
+    folder = _folder(lake)
     paths = [folder / f"{name}-{release}.jar" for name, release in delta_modules()]
     for (name, release), path in zip(delta_modules(), paths):
         if not path.is_file():
-            _fetch(settings, name, release, path)
+            _fetch(lake, name, release, path)
     return paths
 
 
-def s3_jars(settings: Settings) -> list[Path]:
+def s3_jars(lake: Lake) -> list[Path]:
     """The JARs for reading and writing S3: Hadoop's connector and the parts of the AWS SDK that it uses.
 
     The SDK is also published as a bundle, but the bundle is fifty times as large.
 
     :raises SetupProblem: if Java is missing or the repository cannot be reached.
     """
-    folder = _folder(settings) / f"s3-{_HADOOP}"
+    folder = _folder(lake) / f"s3-{_HADOOP}"
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
             modules = Path(scratch, "ivy.xml")
             modules.write_text(_S3_MODULES)
             fetched = Path(scratch, "fetched")
-            printed = _ivy(settings, scratch, "-ivy", f"{modules}", "-retrieve", f"{fetched}/[artifact]-[revision].[ext]")
+            printed = _ivy(lake, scratch, "-ivy", f"{modules}", "-retrieve", f"{fetched}/[artifact]-[revision].[ext]")
             if not any(fetched.glob("hadoop-aws-*.jar")):
                 raise _unfetched("the JARs for S3", printed, folder)
             with suppress(OSError):  # another process was faster
@@ -112,16 +112,16 @@ def java() -> str:
     return path
 
 
-def require_java(settings: Settings) -> None:
+def require_java(lake: Lake) -> None:
     """Check that the Java for a session is available, so that a command can fail before it has written anything.
 
     :raises SetupProblem: if Java is missing and the settings name no Spark Connect server, which has its own Java.
     """
-    if settings.spark_remote is None:
+    if lake.settings.spark_remote is None:
         java()
 
 
-def _fetch(settings: Settings, name: str, release: str, path: Path) -> None:
+def _fetch(lake: Lake, name: str, release: str, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
         retrieve = [
@@ -133,14 +133,14 @@ def _fetch(settings: Settings, name: str, release: str, path: Path) -> None:
             "-retrieve",
             f"{scratch}/[artifact]-[revision].[ext]",
         ]
-        printed = _ivy(settings, scratch, *retrieve)
+        printed = _ivy(lake, scratch, *retrieve)
         fetched = Path(scratch, path.name)
         if not fetched.is_file():
             raise _unfetched(path.name, printed, path.parent)
         fetched.replace(path)
 
 
-def _ivy(settings: Settings, scratch: str, *arguments: str) -> str:
+def _ivy(lake: Lake, scratch: str, *arguments: str) -> str:
     """Run PySpark's Ivy and return its output."""
     spark = find_spec("pyspark")
     if spark is None or spark.origin is None:
@@ -148,7 +148,7 @@ def _ivy(settings: Settings, scratch: str, *arguments: str) -> str:
         raise SetupProblem(msg)
     ivy = next(Path(spark.origin).parent.glob("jars/ivy-*.jar"))
     command = [java(), "-jar", str(ivy), "-cache", f"{scratch}/cache", "-types", "jar"]
-    command += ["-settings", str(settings.ivy_settings)] if settings.ivy_settings else []
+    command += ["-settings", str(lake.settings.ivy_settings)] if lake.settings.ivy_settings else []
     process = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
     return process.stdout + process.stderr
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -67,42 +67,42 @@ _LOCAL = {
 }
 
 
-def spark_options(settings: Settings) -> dict[str, str]:
+def spark_options(lake: Lake) -> dict[str, str]:
     """The options of a session, for dagster-pyspark's resource and for Spark's own builder.
 
     :raises SetupProblem: if Java or a JAR is missing, or the Connect server named in the settings cannot be reached.
     """
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "pyspark.sql.connect.logging"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # they print the stack trace of an error that is raised anyway
-    remote = connect.remote_address(settings)
+    remote = connect.remote_address(lake)
     if remote is None:
-        return private_options.hidden(local_options(settings))
-    return {"spark.remote": remote, **_of_any_session(settings), **settings.spark_conf}
+        return private_options.hidden(local_options(lake))
+    return {"spark.remote": remote, **_of_any_session(lake), **lake.settings.spark_conf}
 
 
-def local_options(settings: Settings) -> dict[str, str]:
+def local_options(lake: Lake) -> dict[str, str]:
     """The options of a local Spark, whether or not the settings name a Connect server.
 
     :raises SetupProblem: if Java or a JAR is missing.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers use the system's Python
-    options = {"spark.master": settings.spark_master, **_DELTA, **_of_any_session(settings), **_DRIVER}
-    options["spark.driver.memory"] = settings.spark_memory
-    java_path, jars = java(), delta_jars(settings)
-    if object_store.is_used(settings):
-        options |= S3.of(settings).spark_options()
-        jars += s3_jars(settings)
+    options = {"spark.master": lake.settings.spark_master, **_DELTA, **_of_any_session(lake), **_DRIVER}
+    options["spark.driver.memory"] = lake.settings.spark_memory
+    java_path, jars = java(), delta_jars(lake)
+    if object_store.is_used(lake):
+        options |= S3.of(lake).spark_options()
+        jars += s3_jars(lake)
     options["spark.driver.extraClassPath"] = os.pathsep.join(str(jar) for jar in jars)
-    if settings.spark_master.startswith("local"):
+    if lake.settings.spark_master.startswith("local"):
         options |= _LOCAL
-        options["spark.driver.extraJavaOptions"] = " ".join(_java_options(settings, java_path, jars))
+        options["spark.driver.extraJavaOptions"] = " ".join(_java_options(lake, java_path, jars))
     else:
         options["spark.jars"] = ",".join(str(jar) for jar in jars)
-    return options | settings.spark_conf
+    return options | lake.settings.spark_conf
 
 
-def _of_any_session(settings: Settings) -> dict[str, str]:
-    return _SESSION | (_SMALL if settings.spark_profile == "small" else {})
+def _of_any_session(lake: Lake) -> dict[str, str]:
+    return _SESSION | (_SMALL if lake.settings.spark_profile == "small" else {})
 
 
 def without_ansi(spark: SparkSession) -> AbstractContextManager[None]:
@@ -132,9 +132,9 @@ def _with_option(spark: SparkSession, option: str, value: str) -> Iterator[None]
 
 
 @contextmanager
-def sized_for(spark: SparkSession, settings: Settings, *, many: bool) -> Iterator[None]:
+def sized_for(spark: SparkSession, lake: Lake, *, many: bool) -> Iterator[None]:
     """Within the context, plan queries for many rows if ``many``: generated code pays off then."""
-    if settings.spark_profile == "large" or not many:
+    if lake.settings.spark_profile == "large" or not many:
         yield
         return
     for name in _SMALL:
@@ -146,13 +146,13 @@ def sized_for(spark: SparkSession, settings: Settings, *, many: bool) -> Iterato
             spark.conf.set(name, value)
 
 
-def _java_options(settings: Settings, java_path: str, jars: list[Path]) -> list[str]:
+def _java_options(lake: Lake, java_path: str, jars: list[Path]) -> list[str]:
     quiet = Path(__file__).with_name("log4j2.properties").as_uri()
     options = ["-Duser.timezone=UTC", f"-Dlog4j2.configurationFile={quiet}"]
-    options += class_archive.java_options(java_path, jars, ends_soon=not settings.spark_long_lived)
-    if settings.spark_profile == "small":
+    options += class_archive.java_options(java_path, jars, ends_soon=not lake.settings.spark_long_lived)
+    if lake.settings.spark_profile == "small":
         options += ["-XX:+UseSerialGC"]
-        if not settings.spark_long_lived:
+        if not lake.settings.spark_long_lived:
             # With C1 alone, a single run ends 3 s earlier, but a process of many runs is a fifth slower from the fourth run on.
             # C1's default code cache of 48 MB fills within minutes, which stops compilation for good.
             options += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m"]

@@ -61,7 +61,7 @@ def create(
     if sum(map(bool, (files, reparse, contract))) != 1:
         msg = "--file, --reparse and --contract each say what is staged: use one of them"
         raise typer.BadParameter(msg)
-    settings, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source)
     request = staging.StageRequest(
         name=name,
         source=source,
@@ -77,7 +77,7 @@ def create(
         seed=seed,
     )
     with errors.status("computing the stage in copies of the tables"):
-        made = staging.create(settings, catalog, _session, request, f"cli:{by}")
+        made = staging.create(lake, catalog, _session, request, f"cli:{by}")
     print_report(made)
 
 
@@ -90,8 +90,8 @@ def list_(
     from lakehouse.cli.stage_report import as_json_text, line  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.stages import stage_log  # noqa: PLC0415
 
-    settings, _ = deployment()
-    stages = stage_log.all_of(settings, source or None)
+    lake, _ = deployment()
+    stages = stage_log.all_of(lake, source or None)
     for stage in stages:
         out.print(as_json_text(stage) if as_json else line(stage), soft_wrap=True)
     if not stages and not as_json:
@@ -105,13 +105,13 @@ def show(name: _Name, as_json: arguments.AsJson = False) -> None:  # noqa: FBT00
     from lakehouse.stages import promotion_rules, stage_log  # noqa: PLC0415
     from lakehouse.stages.stage_log import StageEventKind  # noqa: PLC0415
 
-    settings, _ = deployment()
-    stage = stage_log.find(settings, name)
+    lake, _ = deployment()
+    stage = stage_log.find(lake, name)
     if as_json:
         out.print(as_json_text(stage, whole=True), soft_wrap=True)
         return
     print_report(stage)
-    if stage.state is StageEventKind.CREATED and promotion_rules.is_outdated(settings, stage):
+    if stage.state is StageEventKind.CREATED and promotion_rules.is_outdated(lake, stage):
         text = (
             f"silver/{stage.source} has changed since: 'lakehouse stage refresh {name}' computes it again; a promotion does too."
         )
@@ -124,9 +124,9 @@ def refresh(name: _Name, by: arguments.DoneBy) -> None:
     from lakehouse.cli.stage_report import print_report  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.stages import staging  # noqa: PLC0415
 
-    settings, catalog = deployment()
+    lake, catalog = deployment()
     with errors.status("computing the stage in copies of the tables"):
-        stage = staging.refresh(settings, catalog, _session, name, by, f"cli:{by}")
+        stage = staging.refresh(lake, catalog, _session, name, by, f"cli:{by}")
     print_report(stage)
 
 
@@ -138,14 +138,13 @@ def promote(
     sign_off: Annotated[str | None, typer.Option(help="Why exceeded thresholds and failed checks are accepted.")] = None,
 ) -> None:
     """Promote a stage to readers, in one step per table. The same command continues a stopped promotion."""
-    from lakehouse.delta.table_cache import with_table_cache  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415
     from lakehouse.orchestration.execution.stage_promotion import StagePromotion  # noqa: PLC0415
 
-    settings, catalog = deployment()
-    settings = with_table_cache(settings.model_copy(update={"spark_long_lived": True}))
+    lake, catalog = deployment()
+    lake = lake.with_settings(spark_long_lived=True).cached()
     with errors.status(f"promoting {name}"), local_instance() as instance:
-        done = StagePromotion(settings, catalog, instance, _session).promote(name, by, reason, sign_off)
+        done = StagePromotion(lake, catalog, instance, _session).promote(name, by, reason, sign_off)
     out.print(f"The stage {name} is promoted by {by}: {reason}", soft_wrap=True)
     out.print(f"silver/{done.stage.source}: {_listed(done.silver_days) or 'no day'} brought up to date.", soft_wrap=True)
     for series, starts in done.restated.items():
@@ -165,10 +164,10 @@ def undo(
     from lakehouse.gold.publication.write_audit_publish import Run  # noqa: PLC0415
     from lakehouse.stages import promotion_rules, stage_log  # noqa: PLC0415
 
-    settings, catalog = deployment()
-    stage = stage_log.find(settings, name)
-    done = promotion_rules.undo(settings, catalog, stage, Run(f"cli:{by}", "lakehouse stage undo", by=by), reason)
-    print_undone(settings, catalog, done, "the stage", restate=restate)
+    lake, catalog = deployment()
+    stage = stage_log.find(lake, name)
+    done = promotion_rules.undo(lake, catalog, stage, Run(f"cli:{by}", "lakehouse stage undo", by=by), reason)
+    print_undone(lake, catalog, done, "the stage", restate=restate)
 
 
 @app.command()
@@ -176,8 +175,8 @@ def drop(name: _Name, by: arguments.DoneBy, reason: arguments.WhyForReaders) -> 
     """Remove a stage; only its record remains."""
     from lakehouse.stages import staging  # noqa: PLC0415
 
-    settings, _ = deployment()
-    staging.drop(settings, name, by, reason)
+    lake, _ = deployment()
+    staging.drop(lake, name, by, reason)
     out.print(f"The stage {name} is dropped.", soft_wrap=True)
 
 

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.gold.publication.write_audit_publish import Run
     from lakehouse.gold.restatement.revert import UndoneSeries
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _SHOWN = 10
 
 
-def is_outdated(settings: Settings, stage: Stage) -> bool:
+def is_outdated(lake: Lake, stage: Stage) -> bool:
     """Whether silver has changed since the stage was computed."""
-    now = table_io.version(locations.silver(settings, stage.source), settings.storage_options)
+    now = table_io.version(locations.silver(lake, stage.source), lake.storage_options)
     return now != stage.report.silver_version
 
 
@@ -53,7 +53,7 @@ def check(catalog: Catalog, stage: Stage, by: str, sign_off: str | None) -> None
     _check_approvals(catalog, stage, by)
 
 
-def undo(settings: Settings, catalog: Catalog, stage: Stage, run: Run, reason: str) -> list[UndoneSeries]:
+def undo(lake: Lake, catalog: Catalog, stage: Stage, run: Run, reason: str) -> list[UndoneSeries]:
     """Restore the numbers that a stage restated to their previous values, as new revisions; calling it again changes nothing.
 
     :param run: names the person.
@@ -63,10 +63,10 @@ def undo(settings: Settings, catalog: Catalog, stage: Stage, run: Run, reason: s
     if stage.state not in {StageEventKind.PROMOTED, StageEventKind.UNDONE}:
         msg = f"the stage {stage.name} is {stage.state.value}: only a promoted stage can be undone"
         raise StageError(msg)
-    dailies = [served_version.daily(settings, catalog, metric) for metric in catalog.metrics_of(stage.source)]
-    done = restatement_revert.undo(settings, catalog.sources[stage.source], dailies, stage.run_name, run, reason)
+    dailies = [served_version.daily(lake, catalog, metric) for metric in catalog.metrics_of(stage.source)]
+    done = restatement_revert.undo(lake, catalog.sources[stage.source], dailies, stage.run_name, run, reason)
     if stage.state is StageEventKind.PROMOTED:
-        stage_log.record(settings, staging.next_event(settings, stage, StageEventKind.UNDONE, run.by or "", reason))
+        stage_log.record(lake, staging.next_event(lake, stage, StageEventKind.UNDONE, run.by or "", reason))
     return done
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.lifecycle import PublishedState
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Thresholds:
 
 def changes(
     spark: SparkSession,
-    settings: Settings,
-    stage: Settings,
+    lake: Lake,
+    stage: Lake,
     daily: Series,
     silver: str,
     staged_rows: DataFrame,
@@ -65,34 +65,34 @@ def changes(
     :param silver: the name of the silver table that the stage changes; live rows are used for other sources of the metric.
     :param staged_rows: its rows in the stage on ``changed_days``.
     """
-    today = lifecycle.today(settings.clock(), daily.metric.publication)
+    today = lifecycle.today(lake.now(), daily.metric.publication)
     reached = sorted(days_reached(daily.metric, changed_days))
     days = [day for day in reached if lifecycle.may_be_published(day, today, daily.metric.publication)]
-    before = write_audit_publish.read(settings, daily, days, to_publish=False)
+    before = write_audit_publish.read(lake, daily, days, to_publish=False)
 
     def compute(metric: MetricContract | None, part: Sequence[date]) -> dict[date, pa.Table]:
         metric = metric or daily.metric
-        numbers = _computed(spark, settings, metric, silver, staged_rows, changed_days, part)
+        numbers = _computed(spark, lake, metric, silver, staged_rows, changed_days, part)
         emptied = before.published_states.keys() & set(part) - numbers.keys()
-        return numbers | (dict.fromkeys(emptied, metric_query.nothing(spark, settings, metric)) if emptied else {})
+        return numbers | (dict.fromkeys(emptied, metric_query.nothing(spark, lake, metric)) if emptied else {})
 
-    computed = isolation.numbers_of(settings, daily, days, compute, lambda day: day)
+    computed = isolation.numbers_of(lake, daily, days, compute, lambda day: day)
     differing = {
         day: rows
         for day, rows in sorted(computed.numbers.items())
         if not published_table.is_content(rows, _content(before.published_states.get(day)))
     }
-    kept = sorted(reverted_periods.kept(settings, daily.name, differing))
+    kept = sorted(reverted_periods.kept(lake, daily.name, differing))
     changing = {day: rows for day, rows in differing.items() if day not in kept}
     _write(stage, daily, changing)
     uncomputed = {day: {COMPUTED: explanation} for day, (_, explanation) in computed.failed.items()}
-    changed = _changed(settings, daily, before, changing, kept, thresholds)
+    changed = _changed(lake, daily, before, changing, kept, thresholds)
     return changed.model_copy(update={"held": dict(sorted({**changed.held, **uncomputed}.items()))})
 
 
 def _computed(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     metric: MetricContract,
     silver: str,
     staged_rows: DataFrame,
@@ -105,9 +105,9 @@ def _computed(
     entry = next(entry for entry in metric.read if entry.silver == silver)
     rows = staged_rows.select(*rows_read.columns_of(metric, entry, staged_rows.columns))
     if set(source_days(metric, days)) - set(changed_days):
-        live = rows_read.rows_held(spark, settings, metric, entry, days)
+        live = rows_read.rows_held(spark, lake, metric, entry, days)
         rows = rows.unionByName(live.where(~live.event_date.isin(sorted(changed_days))), allowMissingColumns=True)
-    rows = rows_read.silver_rows(spark, settings, metric, days, {silver: rows})
+    rows = rows_read.silver_rows(spark, lake, metric, days, {silver: rows})
     return metric_query.of_days(rows, metric, days)
 
 
@@ -117,7 +117,7 @@ def _content(published: PublishedState | None) -> str | None:
 
 
 def _changed(
-    settings: Settings,
+    lake: Lake,
     daily: Series,
     before: write_audit_publish.SeriesSnapshot,
     changing: Mapping[date, pa.Table],
@@ -140,7 +140,7 @@ def _changed(
         totals=_plain(totals),
         rollups={rollup.name: [period.name for period in rollup.periods(list(changing))] for rollup in daily.rollups},
         consumers=list(daily.metric.consumers),
-        held=_held(settings, daily, before, changing),
+        held=_held(lake, daily, before, changing),
         kept=kept,
         exceeded=stage_report.exceeded(daily.name, sides, totals, thresholds.day, thresholds.whole_set),
         final_days=sum(state is State.FINAL for state in states.values()),
@@ -155,10 +155,10 @@ def _sides(daily: Series, before: pa.Table | None, after: pa.Table) -> dict[str,
 
 
 def _held(
-    settings: Settings, daily: Series, before: write_audit_publish.SeriesSnapshot, changing: Mapping[date, pa.Table]
+    lake: Lake, daily: Series, before: write_audit_publish.SeriesSnapshot, changing: Mapping[date, pa.Table]
 ) -> dict[date, dict[str, str]]:
     """The blocking checks that the number of each day fails, with their explanations."""
-    trailing = write_audit_publish.trailing(settings, daily, changing)
+    trailing = write_audit_publish.trailing(lake, daily, changing)
     held = {}
     for day, rows in changing.items():
         published = before.published_states.get(day)
@@ -181,7 +181,7 @@ def _plain(sides: Mapping[str, Sides]) -> dict[str, tuple[Any, Any]]:
     return {name: (json_value(one.before), json_value(one.after)) for name, one in sides.items()}
 
 
-def _write(stage: Settings, daily: Series, numbers: Mapping[date, pa.Table]) -> None:
+def _write(stage: Lake, daily: Series, numbers: Mapping[date, pa.Table]) -> None:
     """Replace the content of the stage's table of the series by ``numbers``."""
     tables = [
         rows.add_column(0, daily.by, pa.repeat(pa.scalar(day, pa.date32()), len(rows))) for day, rows in sorted(numbers.items())

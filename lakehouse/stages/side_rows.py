@@ -42,19 +42,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse.snapshots.comparison import RowsComparison
 
 
-def can_be_merged(settings: Settings, stage: Settings, contract: SourceContract, days: Collection[date]) -> bool:
+def can_be_merged(lake: Lake, stage: Lake, contract: SourceContract, days: Collection[date]) -> bool:
     """Whether staged files are merged, and few enough rows are concerned."""
     staged = ingestions.ingested(ingestions.all_of(stage, contract.dataset))
     rows = sum(entry.rows for entry in staged.values())
-    return bool(staged) and policy_of(contract).merges_pending and local_merge.is_possible(settings, contract, days, rows)
+    return bool(staged) and policy_of(contract).merges_pending and local_merge.is_possible(lake, contract, days, rows)
 
 
 def merge_side_rows(
-    settings: Settings, stage: Settings, contract: SourceContract, days: Collection[date]
+    lake: Lake, stage: Lake, contract: SourceContract, days: Collection[date]
 ) -> tuple[set[date], pa.Table, pa.Table]:
     """Write the stage's silver table: on the days that change, the live rows with the staged ones merged into them.
 
@@ -63,7 +63,7 @@ def merge_side_rows(
     """
     source, columns = contract.dataset, [name for name, _ in silver_columns(contract)]
     where = {"event_date": days}
-    live = table_io.read(locations.silver_of(settings, contract), columns, where, settings.storage_options)
+    live = table_io.read(locations.silver_of(lake, contract), columns, where, lake.storage_options)
     schema = arrow_schema(silver_columns(contract))
     live = schema.empty_table() if live is None else live.cast(schema)
     path = locations.silver_of(stage, contract)
@@ -73,7 +73,7 @@ def merge_side_rows(
         spark_commits.append_rows_alone([live], stage, path, f"silver:{source}", table.version(), {"method": "live rows"})
     table = spark_commits.table_of(stage, path, silver_columns(contract), "event_date", properties)
     before = table.version()
-    rows = _rows_to_merge(settings, stage, contract, days)
+    rows = _rows_to_merge(lake, stage, contract, days)
     if len(rows):
         clauses = silver_merge.clauses(table, contract, days)
         spark_commits.merge_rows(table, stage, path, rows, clauses, {"method": "merge"})
@@ -87,14 +87,14 @@ def merge_side_rows(
     return changed, live.filter(on_changed), table_io.read_version(table, columns)
 
 
-def _rows_to_merge(settings: Settings, stage: Settings, contract: SourceContract, days: Collection[date]) -> pa.Table:
+def _rows_to_merge(lake: Lake, stage: Lake, contract: SourceContract, days: Collection[date]) -> pa.Table:
     source = contract.dataset
-    new = ingestions.only_in(stage, settings, source)
+    new = ingestions.only_in(stage, lake, source)
     path, columns = locations.key_log(stage, source), ["record_key", "arrival_date"]
     staged = table_io.read(path, columns, {"ingestion_id": new}, stage.storage_options)
     keys = pa.array([], pa.string()) if staged is None else pc.unique(staged["record_key"])
     logs = [
-        local_merge.claims_about(settings, source, keys, ingestions.completed(settings, source)),
+        local_merge.claims_about(lake, source, keys, ingestions.completed(lake, source)),
         local_merge.claims_about(stage, source, keys, new),
     ]
     claimed = pa.concat_tables(log.select(logs[1].column_names) for log in logs)
@@ -104,12 +104,12 @@ def _rows_to_merge(settings: Settings, stage: Settings, contract: SourceContract
     # A retirement can revive an older row of its key, which Bronze has.
     older = {day for day in pc.unique(claimed.filter(retired)["arrival_date"]).to_pylist() if day is not None}
     arrivals = set() if staged is None else set(pc.unique(staged["arrival_date"]).to_pylist())
-    claimed = deliveries.ordered(claimed, deliveries.of(settings, contract, staged=stage))
-    counting = claims.with_decisions(claimed, decisions.in_force(settings, source))
+    claimed = deliveries.ordered(claimed, deliveries.of(lake, contract, staged=stage))
+    counting = claims.with_decisions(claimed, decisions.in_force(lake, source))
 
     def rows_of(won: pa.Table) -> pa.Table:
         found = [living_rows.read_claimed_rows(stage, contract, arrivals, won)]
-        found += [living_rows.read_claimed_rows(settings, contract, older, won)] if older else []
+        found += [living_rows.read_claimed_rows(lake, contract, older, won)] if older else []
         return pa.concat_tables(found)
 
     return local_merge.rows_to_merge(contract, days, counting, rows_of)
@@ -132,40 +132,40 @@ class SideRows:
     samples: list[SampledRow]
 
 
-def reached_days(settings: Settings, stage: Settings, contract: SourceContract) -> set[date]:
+def reached_days(lake: Lake, stage: Lake, contract: SourceContract) -> set[date]:
     """The event days whose rows the staged files or the staged reading may change.
 
     :param stage: the settings of the stage's lake.
     """
     if table_io.open_table(locations.readings(stage, contract.dataset), stage.storage_options) is not None:
-        return set(changed_claims.changes(settings, stage, contract).days)
+        return set(changed_claims.changes(lake, stage, contract).days)
     path, options = locations.key_log(stage, contract.dataset), stage.storage_options
     staged = table_io.distinct(path, ["record_key", "event_date"], None, options)
     if staged is None:
         return set()
     row_days = {day for day in pc.unique(staged["event_date"]).to_pylist() if day is not None}
-    return row_days | claims.affected_event_days(settings, contract, row_days, pc.unique(staged["record_key"]))
+    return row_days | claims.affected_event_days(lake, contract, row_days, pc.unique(staged["record_key"]))
 
 
 def compute(
-    spark: SparkSession, settings: Settings, stage: Settings, contract: SourceContract, days: Collection[date], seed: int
+    spark: SparkSession, lake: Lake, stage: Lake, contract: SourceContract, days: Collection[date], seed: int
 ) -> SideRows:
     """Compute the rows that silver would hold on ``days`` with the staged input, and write those of the days that differ.
 
     :param seed: chooses the sampled keys.
     :raises StageError: if the source has no silver rows yet.
     """
-    live = locations.silver_of(settings, contract)
-    if table_io.open_table(live, settings.storage_options) is None:
+    live = locations.silver_of(lake, contract)
+    if table_io.open_table(live, lake.storage_options) is None:
         msg = f"silver/{contract.silver_table} has no rows yet, so there is nothing to compare with: deliver the files as usual"
         raise StageError(msg)
-    if can_be_merged(settings, stage, contract, days):
-        return _merged(settings, stage, contract, days, seed)
+    if can_be_merged(lake, stage, contract, days):
+        return _merged(lake, stage, contract, days, seed)
     kinds = dict(silver_columns(contract))
     columns = list(kinds)
-    row_count = sum(ingestions.row_count(lake, contract.dataset) for lake in (settings, stage))
-    with sized_for(spark, settings, many=row_count > settings.local_rows):
-        wanted = silver_merge.state(spark, settings, contract, days, staged=stage).select(*columns).persist()
+    row_count = sum(ingestions.row_count(lake, contract.dataset) for lake in (lake, stage))
+    with sized_for(spark, lake, many=row_count > lake.settings.local_rows):
+        wanted = silver_merge.state(spark, lake, contract, days, staged=stage).select(*columns).persist()
         try:
             current = spark.read.format("delta").load(live).where(_on(days))
             held = set(current.columns)  # a field that is new in the contract is empty in it
@@ -182,9 +182,9 @@ def compute(
     return SideRows(sorted(changed), compared, samples)
 
 
-def _merged(settings: Settings, stage: Settings, contract: SourceContract, days: Collection[date], seed: int) -> SideRows:
+def _merged(lake: Lake, stage: Lake, contract: SourceContract, days: Collection[date], seed: int) -> SideRows:
     """The result of :func:`compute` for few rows, merged and compared in this process."""
-    changed, live, staged = merge_side_rows(settings, stage, contract, days)
+    changed, live, staged = merge_side_rows(lake, stage, contract, days)
     compared, differing = comparison.compare_here(live, staged, contract)
     columns, keys = [name for name, _ in content_columns(contract)], _chosen(differing.to_pylist(), seed)
     sides = (
@@ -194,13 +194,13 @@ def _merged(settings: Settings, stage: Settings, contract: SourceContract, days:
     return SideRows(sorted(changed), compared, _samples(keys, *sides))
 
 
-def read(spark: SparkSession, stage: Settings, contract: SourceContract, days: Collection[date]) -> DataFrame:
+def read(spark: SparkSession, stage: Lake, contract: SourceContract, days: Collection[date]) -> DataFrame:
     """The silver rows of a stage on ``days``."""
     columns = [name for name, _ in silver_columns(contract)]
     return dataframes.scan(spark, stage, locations.silver_of(stage, contract), columns, {"event_date": days})
 
 
-def _write(rows: DataFrame, stage: Settings, contract: SourceContract) -> None:
+def _write(rows: DataFrame, stage: Lake, contract: SourceContract) -> None:
     """Replace the content of the stage's silver table by ``rows``."""
     path = locations.silver_of(stage, contract)
     table = spark_commits.table_of(stage, path, silver_columns(contract), "event_date", partition_writer.ALL_STATISTICS)

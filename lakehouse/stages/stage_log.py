@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -124,50 +124,50 @@ def run_name(name: str) -> str:
     return f"stage {name}"
 
 
-def log(settings: Settings) -> LogTable[StageEvent]:
+def log(lake: Lake) -> LogTable[StageEvent]:
     """The table."""
-    return LogTable(StageEvent, settings, locations.stages(settings), journaled=True)
+    return LogTable(StageEvent, lake, locations.stages(lake), journaled=True)
 
 
-def all_of(settings: Settings, source: str | None = None) -> list[Stage]:
+def all_of(lake: Lake, source: str | None = None) -> list[Stage]:
     """Every stage, or those of a source, by time of creation."""
     by_name: dict[str, list[StageEvent]] = {}
-    for event in sorted(log(settings).read(), key=lambda event: event.number):
+    for event in sorted(log(lake).read(), key=lambda event: event.number):
         by_name.setdefault(event.name, []).append(event)
     stages = [Stage(events) for events in by_name.values() if source in {None, events[0].source}]
     return sorted(stages, key=lambda stage: (stage.created.recorded_at, stage.name))
 
 
-def find(settings: Settings, name: str) -> Stage:
+def find(lake: Lake, name: str) -> Stage:
     """The stage named ``name``.
 
     :raises StageError: if there is none.
     """
-    stages = {stage.name: stage for stage in all_of(settings)}
+    stages = {stage.name: stage for stage in all_of(lake)}
     if name not in stages:
         msg = f"there is no stage {name}; known are {', '.join(stages) or 'none'}"
         raise StageError(msg)
     return stages[name]
 
 
-def check_free(settings: Settings, name: str) -> None:
+def check_free(lake: Lake, name: str) -> None:
     """:raises StageError: for a name that is no file name, or that is already in use or was used before: names are never
     reused.
     """
     if not _NAME.fullmatch(name):
         msg = f"{name!r} is no name of a stage: write letters, digits, '.', '_' and '-', such as feed_v1.3_2024-11-10"
         raise StageError(msg)
-    taken = next((stage for stage in all_of(settings) if stage.name == name), None)
+    taken = next((stage for stage in all_of(lake) if stage.name == name), None)
     if taken is not None:
         msg = f"the name {name} is taken by a stage of {taken.source} ({taken.state.value}): a name is never given again"
         raise StageError(msg)
 
 
-def record(settings: Settings, event: StageEvent) -> None:
+def record(lake: Lake, event: StageEvent) -> None:
     """Append an event.
 
     :raises StageError: if another command has recorded an event of the same stage meanwhile.
     """
-    if not log(settings).append([event], app_id=f"stage:{event.name}", app_version=event.number):
+    if not log(lake).append([event], app_id=f"stage:{event.name}", app_version=event.number):
         msg = f"another command has changed the stage {event.name} meanwhile: look at it with 'lakehouse stage show {event.name}'"
         raise StageError(msg)

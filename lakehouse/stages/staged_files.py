@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _SHOWN = 5
 
 
-def copy_files(stage: Settings, contract: SourceContract, paths: Sequence[Path], today: date) -> None:
+def copy_files(stage: Lake, contract: SourceContract, paths: Sequence[Path], today: date) -> None:
     """Copy files to the landing folder of a stage.
 
     A file in a folder keeps its name below that folder, including its arrival day, where that is a name in the contract's landing
@@ -58,14 +58,14 @@ def copy_files(stage: Settings, contract: SourceContract, paths: Sequence[Path],
         delivery.deliver(stage, contract, others, today)
 
 
-def _named(stage: Settings, contract: SourceContract, folder: Path) -> list[str]:
+def _named(stage: Lake, contract: SourceContract, folder: Path) -> list[str]:
     """The names in a folder that are valid names in the contract's landing folder."""
-    listed = bronze_landing.listing(stage.model_copy(update={"landing": str(folder.absolute())}), contract)
+    listed = bronze_landing.listing(stage.with_settings(landing=str(folder.absolute())), contract)
     markers = [file for of_day in listed.completion_markers.values() for file in of_day]
     return [file.name for file in (*listed.files, *markers)] if listed.files else []
 
 
-def ingest(stage: Settings, contract: SourceContract, session: Callable[[], SparkSession], run_id: str) -> None:
+def ingest(stage: Lake, contract: SourceContract, session: Callable[[], SparkSession], run_id: str) -> None:
     """Ingest the files of a stage into its own lake.
 
     :raises StageError: if a file cannot be read, or waits for others; the message names it.
@@ -80,6 +80,6 @@ def ingest(stage: Settings, contract: SourceContract, session: Callable[[], Spar
         raise StageError(msg)
 
 
-def arrival_days(stage: Settings, contract: SourceContract) -> list[date]:
+def arrival_days(stage: Lake, contract: SourceContract) -> list[date]:
     """The arrival days of the files of a stage."""
     return sorted({file.arrival_date for file in bronze_landing.landing_files(stage, contract)[0]})

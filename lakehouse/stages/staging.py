@@ -13,7 +13,6 @@ from lakehouse import object_store
 from lakehouse.contracts import Catalog, MetricContract, SourceContract
 from lakehouse.contracts.loader import completed
 from lakehouse.delta import provenance
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.stages import stage_log, staged_files, validation
 from lakehouse.stages.stage_log import Stage, StageError, StageEvent, StageEventKind, StageKind
 from lakehouse.stages.stage_report import DAY_THRESHOLD, SET_THRESHOLD
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: The folders of a stage with its tables; its files are in another folder of the stage.
 TABLES = ("bronze", "silver", "gold", "ops")
@@ -83,23 +82,21 @@ class StageRequest:
         return f"Bronze read again, arrival days {self.first or 'the first'} to {self.last or 'the last'}"
 
 
-def create(
-    settings: Settings, catalog: Catalog, session: Callable[[], SparkSession], request: StageRequest, run_id: str
-) -> Stage:
+def create(lake: Lake, catalog: Catalog, session: Callable[[], SparkSession], request: StageRequest, run_id: str) -> Stage:
     """Stage a changed input: compute its side version of silver and gold, and the report of the changes.
 
     :raises StageError: for a name that is taken, files that cannot be staged, or a stage that changes nothing.
     """
-    settings = with_table_cache(settings)
-    stage_log.check_free(settings, request.name)
-    staged = _staged(settings, catalog, request.source, request.name, request.kind, request.about)
-    object_store.remove_folder(settings, staged.lake.root)  # what a stopped creation has left
+    lake = lake.cached()
+    stage_log.check_free(lake, request.name)
+    staged = _staged(lake, catalog, request.source, request.name, request.kind, request.about)
+    object_store.remove_folder(lake, staged.lake.root)  # what a stopped creation has left
     try:
         if request.kind is StageKind.FILES:
-            staged_files.copy_files(staged.lake, staged.source, request.files, settings.clock().date())
-        report = validation.validated(settings, staged, session, run_id)
+            staged_files.copy_files(staged.lake, staged.source, request.files, lake.now().date())
+        report = validation.validated(lake, staged, session, run_id)
     except Exception:
-        object_store.remove_folder(settings, staged.lake.root)
+        object_store.remove_folder(lake, staged.lake.root)
         raise
     event = StageEvent(
         name=request.name,
@@ -110,43 +107,43 @@ def create(
         described=request.described,
         by=request.by,
         reason=request.reason,
-        recorded_at=settings.clock(),
+        recorded_at=lake.now(),
         about=request.about,
         contracts=provenance.of_contracts(staged.catalog, request.source),
         report=report.model_dump_json(),
     )
-    stage_log.record(settings, event)
+    stage_log.record(lake, event)
     return Stage([event])
 
 
-def refresh(settings: Settings, catalog: Catalog, session: Callable[[], SparkSession], name: str, by: str, run_id: str) -> Stage:
+def refresh(lake: Lake, catalog: Catalog, session: Callable[[], SparkSession], name: str, by: str, run_id: str) -> Stage:
     """Compute a stage again, against the tables and under the contracts as they are now.
 
     :raises StageError: if it is no longer waiting, or as :func:`create`.
     """
-    settings = with_table_cache(settings)
-    stage = stage_log.find(settings, name)
+    lake = lake.cached()
+    stage = stage_log.find(lake, name)
     if stage.state is not StageEventKind.CREATED:
         msg = f"the stage {name} is {stage.state.value}: there is nothing to compute again"
         raise StageError(msg)
-    staged = _staged(settings, catalog, stage.source, name, stage.created.kind, stage.created.about)
+    staged = _staged(lake, catalog, stage.source, name, stage.created.kind, stage.created.about)
     for layer in TABLES:
-        object_store.remove_folder(settings, f"{staged.lake.root}/{layer}")
-    report = validation.validated(settings, staged, session, run_id)
+        object_store.remove_folder(lake, f"{staged.lake.root}/{layer}")
+    report = validation.validated(lake, staged, session, run_id)
     changes = {
         "report": report.model_dump_json(),
         "contracts": provenance.of_contracts(staged.catalog, stage.source),
     }
-    stage_log.record(settings, next_event(settings, stage, StageEventKind.VALIDATED, by, "computed again", **changes))
-    return stage_log.find(settings, name)
+    stage_log.record(lake, next_event(lake, stage, StageEventKind.VALIDATED, by, "computed again", **changes))
+    return stage_log.find(lake, name)
 
 
-def drop(settings: Settings, name: str, by: str, reason: str) -> Stage:
+def drop(lake: Lake, name: str, by: str, reason: str) -> Stage:
     """Remove a stage: only its record is left. Calling it again changes nothing.
 
     :raises StageError: if it is being promoted, or was promoted.
     """
-    stage = stage_log.find(settings, name)
+    stage = stage_log.find(lake, name)
     if stage.state in {StageEventKind.PROMOTING, StageEventKind.PROMOTED, StageEventKind.UNDONE}:
         ways = {
             StageEventKind.PROMOTING: f"run 'lakehouse stage promote {name}' again, it was stopped or is running",
@@ -156,12 +153,12 @@ def drop(settings: Settings, name: str, by: str, reason: str) -> Stage:
         msg = f"the stage {name} is {stage.state.value}: {ways[stage.state]}"
         raise StageError(msg)
     if stage.state is not StageEventKind.DROPPED:
-        stage_log.record(settings, next_event(settings, stage, StageEventKind.DROPPED, by, reason))
-    object_store.remove_folder(settings, settings.stage(name).root)
-    return stage_log.find(settings, name)
+        stage_log.record(lake, next_event(lake, stage, StageEventKind.DROPPED, by, reason))
+    object_store.remove_folder(lake, lake.stage(name).root)
+    return stage_log.find(lake, name)
 
 
-def next_event(settings: Settings, stage: Stage, event: StageEventKind, by: str, reason: str, **changes: object) -> StageEvent:
+def next_event(lake: Lake, stage: Stage, event: StageEventKind, by: str, reason: str, **changes: object) -> StageEvent:
     """The next event of a stage."""
     first, last = stage.created, stage.events[-1]
     values = {
@@ -170,7 +167,7 @@ def next_event(settings: Settings, stage: Stage, event: StageEventKind, by: str,
         "event": event,
         "by": by,
         "reason": reason,
-        "recorded_at": settings.clock(),
+        "recorded_at": lake.now(),
         "about": {},
         "contracts": {},
         "report": None,
@@ -179,9 +176,7 @@ def next_event(settings: Settings, stage: Stage, event: StageEventKind, by: str,
     return StageEvent(**{**values, **changes})
 
 
-def _staged(
-    settings: Settings, catalog: Catalog, source: str, name: str, kind: StageKind, about: Mapping[str, str]
-) -> StagedChange:
+def _staged(lake: Lake, catalog: Catalog, source: str, name: str, kind: StageKind, about: Mapping[str, str]) -> StagedChange:
     """The input of a stage; a staged contract takes the place of the deployed one."""
     sources, metrics = dict(catalog.sources), dict(catalog.metrics)
     text, changed = about.get("contract"), about.get("metric")
@@ -190,7 +185,7 @@ def _staged(
     elif text:
         sources[source] = SourceContract.model_validate_json(text)
         metrics = {name: metric.with_contracts(sources) for name, metric in metrics.items()}
-    return StagedChange(settings.stage(name), Catalog(sources, metrics), sources[source], kind, about)
+    return StagedChange(lake.stage(name), Catalog(sources, metrics), sources[source], kind, about)
 
 
 def _name_of(contract: SourceContract | MetricContract) -> str:

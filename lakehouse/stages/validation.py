@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse.snapshots.comparison import FieldTotals
 
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 class StagedChange:
     """The input of a stage: the settings of its own lake, and the contracts as staged."""
 
-    lake: Settings
+    lake: Lake
     catalog: Catalog
     source: SourceContract
     kind: StageKind
@@ -54,7 +54,7 @@ class StagedChange:
         return self.about.get("metric")
 
 
-def validated(settings: Settings, staged: StagedChange, session: Callable[[], SparkSession], run_id: str) -> StageReport:
+def validated(lake: Lake, staged: StagedChange, session: Callable[[], SparkSession], run_id: str) -> StageReport:
     """Compute the side version of silver and gold, and report on it.
 
     :raises StageError: if nothing would change.
@@ -64,15 +64,15 @@ def validated(settings: Settings, staged: StagedChange, session: Callable[[], Sp
     thresholds = Thresholds(
         Decimal(staged.about.get("day_threshold", DAY_THRESHOLD)), Decimal(staged.about.get("set_threshold", SET_THRESHOLD))
     )
-    version = table_io.version(locations.silver(settings, source), settings.storage_options)
-    counts = _take_input(settings, staged, session, run_id)
+    version = table_io.version(locations.silver(lake, source), lake.storage_options)
+    counts = _take_input(lake, staged, session, run_id)
     tables: dict[str, SideRows] = {}
     if staged.changed_metric is None:
         for table in contract.silver_tables:
-            days = side_rows.reached_days(settings, lake, table)
-            tables[table.silver_table] = side_rows.compute(session(), settings, lake, table, days, seed)
+            days = side_rows.reached_days(lake, lake, table)
+            tables[table.silver_table] = side_rows.compute(session(), lake, lake, table, days, seed)
     changed = [
-        _changed_series(settings, staged, session, metric, tables, thresholds)
+        _changed_series(lake, staged, session, metric, tables, thresholds)
         for metric in staged.catalog.metrics_of(source)
         if staged.changed_metric in {None, metric.name}
     ]
@@ -94,7 +94,7 @@ def validated(settings: Settings, staged: StagedChange, session: Callable[[], Sp
     )
 
 
-def _take_input(settings: Settings, staged: StagedChange, session: Callable[[], SparkSession], run_id: str) -> dict[str, int]:
+def _take_input(lake: Lake, staged: StagedChange, session: Callable[[], SparkSession], run_id: str) -> dict[str, int]:
     """Bring the staged input into the lake of the stage; returns the numbers of its rows, of malformed rows, and of rows that
     wait.
     """
@@ -105,7 +105,7 @@ def _take_input(settings: Settings, staged: StagedChange, session: Callable[[], 
     if staged.changed_metric is not None:
         return {"rows_staged": 0, "rows_malformed": 0, "rows_waiting": 0}
     first, last = (date.fromisoformat(staged.about[name]) if name in staged.about else None for name in ("first", "last"))
-    read = read_again(settings, contract, session, first, last, lake)
+    read = read_again(lake, contract, session, first, last, lake)
     if not read.rows_otherwise:
         msg = (
             f"no record of {contract.dataset} reads otherwise under this contract ({read.rows_read:,} read), and nothing is "
@@ -116,7 +116,7 @@ def _take_input(settings: Settings, staged: StagedChange, session: Callable[[], 
 
 
 def _changed_series(
-    settings: Settings,
+    lake: Lake,
     staged: StagedChange,
     session: Callable[[], SparkSession],
     metric: MetricContract,
@@ -124,19 +124,19 @@ def _changed_series(
     thresholds: Thresholds,
 ) -> ChangedSeries:
     """The changes of a metric's numbers; if its own contract is staged, on all of its days."""
-    daily = served_version.daily(settings, staged.catalog, metric)
+    daily = served_version.daily(lake, staged.catalog, metric)
     read = source_read(daily.metric, staged.source)
     if staged.changed_metric is None:
         days = tables[read.silver_table].days
         rows = side_rows.read(session(), staged.lake, read, days)
     else:
-        live = locations.silver_of(settings, read)
+        live = locations.silver_of(lake, read)
         rows = session().read.format("delta").load(live)
-        days = sorted(published_table.known_days(settings, daily))
-    return side_numbers.changes(session(), settings, staged.lake, daily, read.silver_table, rows, days, thresholds)
+        days = sorted(published_table.known_days(lake, daily))
+    return side_numbers.changes(session(), lake, staged.lake, daily, read.silver_table, rows, days, thresholds)
 
 
-def _staged_counts(lake: Settings, contract: SourceContract) -> dict[str, int]:
+def _staged_counts(lake: Lake, contract: SourceContract) -> dict[str, int]:
     entries = ingestions.ingested(ingestions.all_of(lake, contract.dataset)).values()
     log = table_io.read(locations.key_log(lake, contract.dataset), ["kind", "standing"], None, lake.storage_options)
     waiting = 0

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ids import RowId
-    from lakehouse.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def undecided(rows: pa.Table, *, counts: bool) -> pa.Table:
 
 
 def decide(
-    settings: Settings,
+    lake: Lake,
     metric: MetricContract,
     contract: SourceContract,
     rows: Collection[RowId],
@@ -60,8 +60,8 @@ def decide(
         name or a reason.
     """
     require_signature(by, reason)
-    known = late_rows.read(settings, metric.source, {"metric": [metric.name]})
-    existing = late_decisions.newest(late_decisions.of_metric(settings, metric.source, metric.name))
+    known = late_rows.read(lake, metric.source, {"metric": [metric.name]})
+    existing = late_decisions.newest(late_decisions.of_metric(lake, metric.source, metric.name))
     same = {row for row in rows if row in existing and existing[row].counts == counts}
     about = {row_id_of(row): row for row in undecided(known, counts=counts).to_pylist()}
     if wrong := sorted(set(rows) - about.keys() - same):
@@ -71,7 +71,7 @@ def decide(
         raise StewardError(msg)
     new = {row: about[row] for row in sorted(set(rows) - same)}
     keys = {key for row in new.values() for key in (row["record_key"], row["corrects_key"]) if key is not None}
-    days = key_log.days_by_key(settings, metric.source, keys) if keys else {}
+    days = key_log.days_by_key(lake, metric.source, keys) if keys else {}
     decided = [
         LateDecision(
             decision_id="",
@@ -82,12 +82,12 @@ def decide(
             counts=counts,
             by=by,
             reason=reason,
-            decided_at=settings.clock(),
+            decided_at=lake.now(),
             touched_days=sorted({day for key in (late["record_key"], late["corrects_key"]) for day in days.get(key, ())}),
         )
         for row, late in new.items()
     ]
     if decided:
-        late_decisions.record(settings, metric.source, decided)
-    follow.follow(settings, contract, [metric])
+        late_decisions.record(lake, metric.source, decided)
+    follow.follow(lake, contract, [metric])
     return LateDecisionResult(len(decided), len(same))

@@ -56,16 +56,14 @@ def list_(
     """List the waiting rows, each with id, reason and review deadline."""
     from lakehouse.stewardship import quarantine  # noqa: PLC0415 (Arrow loads in a second)
 
-    settings, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source)
     statuses = [word.value for word in quarantine.StatusFilter]
     if status not in statuses:
         msg = f"--status is one of {', '.join(statuses)}"
         raise typer.BadParameter(msg)
     selected = quarantine.StatusFilter(status).status
     wanted = _wanted(cause, arrival_date, event_date, key, overdue=overdue, status=selected)
-    entries = quarantine.entries(
-        settings, catalog.sources[source], wanted, None if as_json else [*quarantine.KEY_COLUMNS, *_LISTED]
-    )
+    entries = quarantine.entries(lake, catalog.sources[source], wanted, None if as_json else [*quarantine.KEY_COLUMNS, *_LISTED])
     if as_json:
         for entry in entries:
             out.print(json.dumps({"row": format_row_id(row_id_of(entry)), **entry}, default=str), soft_wrap=True)
@@ -76,7 +74,7 @@ def list_(
     out.print(f"{counted(len(entries))}{f', {left:,} of them not shown (--limit)' if left > 0 else ''}.")
     if not (cause or key or overdue) and status in (QuarantineStatus.OPEN.value, "any"):
         days = {"arrival_days": arrival_date, "event_days": event_date}
-        print_malformed(settings, source, **{name: [moment.date()] for name, moment in days.items() if moment})
+        print_malformed(lake, source, **{name: [moment.date()] for name, moment in days.items() if moment})
 
 
 @app.command()
@@ -84,9 +82,9 @@ def show(source: Source, row: Annotated[str, typer.Argument(help="A row, as 'lis
     """Show a row with all its values."""
     from lakehouse.stewardship import quarantine  # noqa: PLC0415
 
-    settings, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source)
     wanted = quarantine.QuarantineFilter(status=None, rows=_parsed([row], None))
-    found = quarantine.entries(settings, catalog.sources[source], wanted)
+    found = quarantine.entries(lake, catalog.sources[source], wanted)
     if not found:
         errors.print(f"{row} is not and was not in quarantine; see 'lakehouse quarantine list {source}'.", style="yellow")
         raise typer.Exit(1)
@@ -141,29 +139,29 @@ def _decide(
     from lakehouse.orchestration.commands import restate as restate_days  # noqa: PLC0415
     from lakehouse.stewardship import quarantine  # noqa: PLC0415
 
-    settings, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source)
     contract = catalog.sources[source]
     if (named is not None) + wanted.narrows + everything > 1:
         raise typer.BadParameter("pass rows, or a filter, or --all: only one of the three")
     if named is None and not wanted.narrows and not everything:
         raise typer.BadParameter("pass rows, a file of --ids, a filter such as --event-date, or --all")
     rows = (
-        [row_id_of(entry) for entry in quarantine.entries(settings, contract, wanted, quarantine.KEY_COLUMNS)]
+        [row_id_of(entry) for entry in quarantine.entries(lake, contract, wanted, quarantine.KEY_COLUMNS)]
         if named is None
         else named
     )
     confirmed(contract, yes=yes)
     if rows:
-        taken = quarantine.decide(settings, contract, rows, verdict, by=by, reason=reason)
+        taken = quarantine.decide(lake, contract, rows, verdict, by=by, reason=reason)
         again = f" {taken.repeated:,} had been decided so before." if taken.repeated else ""
         out.print(f"{counted(taken.rows)} {verdict.participle} by {by}.{again}")
     else:
         out.print("No waiting row matches; nothing was decided.")
     # Includes decisions of an earlier command that was stopped before silver or gold was updated.
     if not restate:
-        say_waiting(source, sorted(applied_inputs.pending_manual_inputs(settings, source)))
-    elif is_behind(settings, catalog, source):
-        restate_days(settings, catalog, source)
+        say_waiting(source, sorted(applied_inputs.pending_manual_inputs(lake, source)))
+    elif is_behind(lake, catalog, source):
+        restate_days(lake, catalog, source)
 
 
 def _print_line(entry: dict[str, Any]) -> None:
@@ -236,10 +234,10 @@ def redact(
     from lakehouse.orchestration.commands import restate as restate_days  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.stewardship.redact import redact_fields  # noqa: PLC0415
 
-    settings, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source)
     names = [name.strip() for name in fields.split(",") if name.strip()]
     metrics = catalog.metrics_from(source)
-    redact_fields(settings, catalog.sources[source], key, names, by=by, reason=reason, metrics=metrics)
+    redact_fields(lake, catalog.sources[source], key, names, by=by, reason=reason, metrics=metrics)
     out.print(f"{', '.join(names)} of {key} are masked from now on.", soft_wrap=True)
     out.print(
         "Bronze keeps the file as it came, and older versions of the tables keep the value until VACUUM: see "
@@ -247,6 +245,6 @@ def redact(
         soft_wrap=True,
     )
     if not restate:
-        say_waiting(source, sorted(applied_inputs.pending_manual_inputs(settings, source)))
-    elif is_behind(settings, catalog, source):
-        restate_days(settings, catalog, source)
+        say_waiting(source, sorted(applied_inputs.pending_manual_inputs(lake, source)))
+    elif is_behind(lake, catalog, source):
+        restate_days(lake, catalog, source)

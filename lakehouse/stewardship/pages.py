@@ -11,8 +11,8 @@ from pydantic import Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.contracts.series import days_reached
-from lakehouse.delta.table_cache import TableCache
 from lakehouse.gold.numbers import page_views
+from lakehouse.lake.table_cache import TableCache
 from lakehouse.ledger import decisions
 from lakehouse.ledger.ids import format_row_id, parse_row_id, row_id_of
 from lakehouse.serving.http import parameters, pending_changes
@@ -61,7 +61,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
             "next": more if more < len(entries) else None,
         }
         about: dict[str, Any] = {"wanted": wanted, "statuses": [*StatusFilter], "sources": sorted(cache.catalog.sources)}
-        values = {"rows": page, "total": len(entries), "now": cache.settings.clock()}
+        values = {"rows": page, "total": len(entries), "now": cache.lake.now()}
         return respond(request, "quarantine", "quarantine", values | around | about)
 
     @router.get(PREFIX + "/quarantine/{row_id}")
@@ -88,11 +88,11 @@ async def _row_page(
 ) -> Response:
     source, given = _parsed(row_id)
     contract = cache.source(source)
-    entries = await run_in_threadpool(quarantine.entries, cache.settings, contract, QuarantineFilter(None, rows=[given]))
+    entries = await run_in_threadpool(quarantine.entries, cache.lake, contract, QuarantineFilter(None, rows=[given]))
     if not entries:
         raise Problem(404, "unknown-row", "no row with this id is or was in quarantine")
     entry, who = entries[0], sessions.session(request)
-    decision = (await run_in_threadpool(decisions.newest, cache.settings, source)).get(given)
+    decision = (await run_in_threadpool(decisions.newest, cache.lake, source)).get(given)
     follows = await _follows(cache, contract, given, decision) if decision else None
     fields = [(field.name, entry.get(field.name)) for field in contract.typed_fields] if who and who.decides else None
     values = {
@@ -100,7 +100,7 @@ async def _row_page(
         "fields": fields,
         "follows": follows,
         "problem": problem,
-        "now": cache.settings.clock(),
+        "now": cache.lake.now(),
     }
     return respond(request, "row", "quarantine", values, status)
 
@@ -108,7 +108,7 @@ async def _row_page(
 async def _follows(cache: PublishedCache, contract: SourceContract, row: RowId, decision: Decision) -> dict[str, Any]:
     """The progress of a decision: event days pending in silver, metrics not restated yet, and the affected numbers."""
     source, days = contract.dataset, set(decision.touched_days)
-    pending = await run_in_threadpool(pending_changes.read, cache.settings, cache.catalog, source, TableCache(), None)
+    pending = await run_in_threadpool(pending_changes.read, cache.lake, cache.catalog, source, TableCache(), None)
     metrics = cache.catalog.metrics_from(source)
     numbers, stale = [], []
     for metric in metrics:

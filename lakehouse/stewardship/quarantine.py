@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions import account_tables
 from lakehouse.dispositions.account_tables import is_overdue
 from lakehouse.dispositions.reprocess_policy import policy_of
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ids import RowId
     from lakehouse.ledger.row_states import StewardVerdict
-    from lakehouse.settings import Settings
 
 
 #: The columns by which entries are identified, filtered and sorted.
@@ -80,7 +79,7 @@ class QuarantineFilter:
 
 
 def entries(
-    settings: Settings, contract: SourceContract, selected: QuarantineFilter, columns: Sequence[str] | None = None
+    lake: Lake, contract: SourceContract, selected: QuarantineFilter, columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
     """The selected rows of the quarantine, sorted by arrival day, file and line.
 
@@ -96,14 +95,14 @@ def entries(
     where: dict[str, Collection[Any]] = {column: [value] for column, value in values.items() if value is not None}
     if selected.rows is not None:
         where["ingestion_id"] = {row[0] for row in selected.rows}
-    path = locations.quarantine(settings, contract.dataset)
-    table = table_io.read(path, columns, where, settings.storage_options)
+    path = locations.quarantine(lake, contract.dataset)
+    table = table_io.read(path, columns, where, lake.storage_options)
     rows = [] if table is None else table.to_pylist()
     if selected.rows is not None:
         row_ids = set(selected.rows)
         rows = [entry for entry in rows if row_id_of(entry) in row_ids]
     if selected.overdue:
-        now = settings.clock()
+        now = lake.now()
         rows = [entry for entry in rows if is_overdue(entry, now)]
     return sorted(rows, key=lambda entry: (entry["arrival_date"], entry["source_file"], entry["line_number"]))
 
@@ -124,30 +123,30 @@ class DecisionResult:
 
 
 def decide(
-    settings: Settings, contract: SourceContract, rows: Collection[RowId], verdict: StewardVerdict, *, by: str, reason: str
+    lake: Lake, contract: SourceContract, rows: Collection[RowId], verdict: StewardVerdict, *, by: str, reason: str
 ) -> DecisionResult:
     """Decide about rows of Bronze; the newest decision about a row applies.
 
     :raises StewardError: if Bronze does not contain a row, or the decision lacks a name or a reason.
     """
-    settings = with_table_cache(settings)
+    lake = lake.cached()
     require_signature(by, reason)
     source = contract.dataset
-    claims = _claims_of_rows(settings, contract, rows)
+    claims = _claims_of_rows(lake, contract, rows)
     missing = sorted(set(rows) - claims.keys())
     if missing:
         row = format_row_id(missing[0])
         msg = f"{row} is not a well-formed row of bronze/{source}; 'lakehouse quarantine list {source}' lists the rows"
         raise StewardError(msg)
-    existing = decisions.newest(settings, source)
+    existing = decisions.newest(lake, source)
     repeated = {
         row
         for row in rows
         if row in existing and (existing[row].verdict, existing[row].by, existing[row].reason) == (verdict, by, reason)
     }
     held = QuarantineFilter(cause=QuarantineReason.SHRUNKEN_PARTITION, rows=rows)
-    of_held_files = {row_id_of(entry) for entry in entries(settings, contract, held, KEY_COLUMNS)}
-    days = _touched_days(settings, contract, claims)
+    of_held_files = {row_id_of(entry) for entry in entries(lake, contract, held, KEY_COLUMNS)}
+    days = _touched_days(lake, contract, claims)
     decided = [
         Decision(
             ingestion_id=row[0],
@@ -156,7 +155,7 @@ def decide(
             verdict=verdict,
             by=by,
             reason=reason,
-            decided_at=settings.clock(),
+            decided_at=lake.now(),
             number=existing[row].number + 1 if row in existing else 1,
             about_file=row in of_held_files,
             touched_days=sorted(days[row]),
@@ -165,9 +164,9 @@ def decide(
         if row not in repeated
     ]
     if decided:
-        decisions.record(settings, source, decided)
+        decisions.record(lake, source, decided)
     keys = {claim["record_key"] for of_row in claims.values() for claim in of_row}
-    account_tables.after_decision(settings, contract, keys, set().union(*days.values()))
+    account_tables.after_decision(lake, contract, keys, set().union(*days.values()))
     waiting = {day for decision in decided for day in decision.touched_days}
     return DecisionResult(len(decided), len(repeated), sorted(waiting))
 
@@ -179,9 +178,9 @@ def require_signature(by: str, reason: str) -> None:
         raise StewardError(msg)
 
 
-def _claims_of_rows(settings: Settings, contract: SourceContract, rows: Collection[RowId]) -> dict[RowId, list[dict[str, Any]]]:
+def _claims_of_rows(lake: Lake, contract: SourceContract, rows: Collection[RowId]) -> dict[RowId, list[dict[str, Any]]]:
     """The claims that each row makes (key and event day), with the claim about its own key first."""
-    path, options = locations.key_log(settings, contract.dataset), settings.storage_options
+    path, options = locations.key_log(lake, contract.dataset), lake.storage_options
     where: dict[str, Collection[Any]] = {"ingestion_id": {row[0] for row in rows}, "line_number": {row[1] for row in rows}}
     log = table_io.read(path, ["ingestion_id", "line_number", "record_key", "event_date", "kind"], where, options)
     selected = set(rows)
@@ -192,19 +191,17 @@ def _claims_of_rows(settings: Settings, contract: SourceContract, rows: Collecti
     return dict(claims)
 
 
-def _touched_days(
-    settings: Settings, contract: SourceContract, claims: dict[RowId, list[dict[str, Any]]]
-) -> dict[RowId, set[date]]:
+def _touched_days(lake: Lake, contract: SourceContract, claims: dict[RowId, list[dict[str, Any]]]) -> dict[RowId, set[date]]:
     """The event days of each row whose content a decision may change under the source's policy."""
     keys = {claim["record_key"] for of_row in claims.values() for claim in of_row}
 
     @cache
     def days_by_key() -> dict[str, set[date]]:
-        return key_log.days_by_key(settings, contract.dataset, keys)
+        return key_log.days_by_key(lake, contract.dataset, keys)
 
     @cache
     def all_days() -> set[date]:
-        return key_log.days(settings, contract.dataset)
+        return key_log.days(lake, contract.dataset)
 
     policy = policy_of(contract)
     touched = {}

@@ -17,7 +17,6 @@ import pyarrow as pa
 from lakehouse import locations
 from lakehouse.contracts.series import Series, days_reached, source_days
 from lakehouse.delta import partition_writer, table_io
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions import account_tables, judgement_history, readings
 from lakehouse.gold.derived import inputs
 from lakehouse.gold.numbers import published_table
@@ -33,14 +32,14 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 _Values = dict[str, set[Any]]
 
 
 def mask(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     metrics: Collection[MetricContract],
     key: str,
@@ -57,13 +56,13 @@ def mask(
     fields_of: dict[str, dict[str, str]] = {}
     for metric in metrics:
         fields_of[metric.name] = hidden = _hidden(metric, contract, fields, fields_of)
-        found = _values_of(settings, contract, key, list(hidden.values())) if hidden else {}
+        found = _values_of(lake, contract, key, list(hidden.values())) if hidden else {}
         values = {name: found[field] for name, field in hidden.items()}
         if any(values.values()):
             daily = Series(metric)
             affected = days_reached(metric, days)
             for series in (daily, *daily.rollups):
-                masked += _mask_series(settings, contract, series, key, values, affected)
+                masked += _mask_series(lake, contract, series, key, values, affected)
     return masked
 
 
@@ -83,7 +82,7 @@ def _hidden(
 
 @write_audit_publish.again_on_conflict
 def _mask_series(
-    settings: Settings, contract: SourceContract, series: Series, key: str, values: Mapping[str, set[Any]], days: Collection[date]
+    lake: Lake, contract: SourceContract, series: Series, key: str, values: Mapping[str, set[Any]], days: Collection[date]
 ) -> int:
     periods = {period.start: period for period in map(series.period, days)}
 
@@ -91,15 +90,15 @@ def _mask_series(
     def gone(start: date) -> _Values:
         """The values that no other key has in the period that begins on ``start``."""
         if series.metric.is_derived:  # its inputs were masked before
-            others = _values_of_inputs(settings, series, start, list(values))
+            others = _values_of_inputs(lake, series, start, list(values))
         else:
             days_read = source_days(series.metric, periods[start].days)
-            others = _values_of_others(settings, series.metric, contract.dataset, key, list(values), days_read)
+            others = _values_of_others(lake, series.metric, contract.dataset, key, list(values), days_read)
         return {name: shown - others[name] for name, shown in values.items()}
 
     masked = 0
-    for path in (locations.gold(settings, series), locations.candidates(settings, series)):
-        table = table_io.open_snapshot(path, settings.storage_options)
+    for path in (locations.gold(lake, series), locations.candidates(lake, series)):
+        table = table_io.open_snapshot(path, lake.storage_options)
         rows = None if table is None else table_io.read_version(table, None, {series.by: list(periods)})
         if table is None or rows is None or not len(rows):
             continue
@@ -112,7 +111,7 @@ def _mask_series(
         if changed:
             partition_writer.replace(table, pa.concat_tables(changed.values()), list(changed), why={"method": "redaction"})
     # After the numbers: a report written in the meantime is made from masked numbers.
-    return masked + restatement_reports.mask(settings, series, periods, gone)
+    return masked + restatement_reports.mask(lake, series, periods, gone)
 
 
 def _masked(series: Series, rows: pa.Table, gone: Mapping[str, set[Any]]) -> tuple[pa.Table, int]:
@@ -139,23 +138,21 @@ def _masked(series: Series, rows: pa.Table, gone: Mapping[str, set[Any]]) -> tup
     return pa.Table.from_pylist(content_of_rows, schema=rows.schema), len(hit)
 
 
-def _values_of(settings: Settings, contract: SourceContract, key: str, names: list[str]) -> _Values:
+def _values_of(lake: Lake, contract: SourceContract, key: str, names: list[str]) -> _Values:
     """All values of the fields ``names`` of a key, in Bronze and in its readings."""
     source = contract.dataset
-    arrivals = key_log.arrival_days_of(settings, source, [key]) | judgement_history.arrival_days_of(settings, source, key)
-    found = readings.every_reading(settings, source, names, {"arrival_date": arrivals, "record_key": [key]})
+    arrivals = key_log.arrival_days_of(lake, source, [key]) | judgement_history.arrival_days_of(lake, source, key)
+    found = readings.every_reading(lake, source, names, {"arrival_date": arrivals, "record_key": [key]})
     return {name: set() if found is None else set(found[name].to_pylist()) - {None} for name in names}
 
 
-def _values_of_others(
-    settings: Settings, metric: MetricContract, source: str, key: str, names: list[str], days: list[date]
-) -> _Values:
+def _values_of_others(lake: Lake, metric: MetricContract, source: str, key: str, names: list[str], days: list[date]) -> _Values:
     """The values of other keys on ``days`` in a metric's silver tables; the same key in another source is another key."""
     where = {"event_date": days}
     values: _Values = {name: set() for name in names}
-    for entry, path in zip(metric.read, locations.every_silver_read(settings, metric).values()):
+    for entry, path in zip(metric.read, locations.every_silver_read(lake, metric).values()):
         columns = list(dict.fromkeys(["record_key", *(entry.column(name) for name in names)]))
-        found = table_io.read(path, columns, where, settings.storage_options)
+        found = table_io.read(path, columns, where, lake.storage_options)
         for row in [] if found is None else found.to_pylist():
             if row["record_key"] != key or entry.source != source:
                 for name in names:
@@ -163,18 +160,18 @@ def _values_of_others(
     return values
 
 
-def _values_of_inputs(settings: Settings, derived: Series, start: date, names: list[str]) -> _Values:
+def _values_of_inputs(lake: Lake, derived: Series, start: date, names: list[str]) -> _Values:
     """The values that the published numbers of the inputs have in the derived period that begins on ``start``."""
     values: _Values = {name: set() for name in names}
-    for path in inputs.paths(settings, derived).values():
-        rows = table_io.read(path, names, {derived.by: [start]}, settings.storage_options)
+    for path in inputs.paths(lake, derived).values():
+        rows = table_io.read(path, names, {derived.by: [start]}, lake.storage_options)
         for name, column in {} if rows is None else dict(zip(rows.column_names, rows.columns)).items():
             values[name].update(column.to_pylist())
     return values
 
 
 def redact_fields(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     key: str,
     fields: Collection[str],
@@ -193,24 +190,24 @@ def redact_fields(
     :returns: the event days that silver has to rebuild.
     :raises StewardError: if no row has the key, or a field is not in the contract or is part of the key.
     """
-    settings = with_table_cache(settings)
+    lake = lake.cached()
     require_signature(by, reason)
     source = contract.dataset
     _check_fields(contract, fields)
-    days = key_log.days_by_key(settings, source, [key])[key]
-    if not key_log.arrival_days_of(settings, source, [key]):
+    days = key_log.days_by_key(lake, source, [key])[key]
+    if not key_log.arrival_days_of(lake, source, [key]):
         msg = f"no row of bronze/{source} has the key {key!r}"
         raise StewardError(msg)
-    entry = Redaction(key, sorted(fields), by, reason, settings.clock(), touched_days=sorted(days))
-    redactions.record(settings, source, entry)
-    audit_erasure.erase(settings, source)
-    account_tables.after_decision(settings, contract, {key}, days)
-    mask(settings, contract, metrics, key, fields, days)
-    for former in sorted(readings.former_keys(settings, source, key)):
-        former_days = judgement_history.event_days_of(settings, source, former)
-        redactions.record(settings, source, replace(entry, record_key=former))
-        audit_erasure.erase(settings, source)
-        mask(settings, contract, metrics, former, fields, former_days)
+    entry = Redaction(key, sorted(fields), by, reason, lake.now(), touched_days=sorted(days))
+    redactions.record(lake, source, entry)
+    audit_erasure.erase(lake, source)
+    account_tables.after_decision(lake, contract, {key}, days)
+    mask(lake, contract, metrics, key, fields, days)
+    for former in sorted(readings.former_keys(lake, source, key)):
+        former_days = judgement_history.event_days_of(lake, source, former)
+        redactions.record(lake, source, replace(entry, record_key=former))
+        audit_erasure.erase(lake, source)
+        mask(lake, contract, metrics, former, fields, former_days)
     return sorted(days)
 
 

@@ -79,7 +79,7 @@ def reading(cache: PublishedCache) -> APIRouter:
         rows = [(name, row) for name in names for row in await run_in_threadpool(listed, cache, name, wanted.status)]
         if wanted.cause:
             rows = [(name, row) for name, row in rows if row["quarantine_reason"] == wanted.cause]
-        now, page = cache.settings.clock(), rows[wanted.offset : wanted.offset + wanted.limit]
+        now, page = cache.lake.now(), rows[wanted.offset : wanted.offset + wanted.limit]
         more = wanted.offset + len(page)
         following = {"total": len(rows), "next_offset": more if more < len(rows) else None}
         return responses.respond(request, {"rows": [_as_json(name, row, now) for name, row in page]} | following)
@@ -89,13 +89,13 @@ def reading(cache: PublishedCache) -> APIRouter:
 
 def listed(cache: PublishedCache, source: str, status: StatusFilter) -> list[dict[str, Any]]:
     """The rows of a source's quarantine with a given status, for the API and the pages."""
-    version = table_io.version(locations.quarantine(cache.settings, source), cache.settings.storage_options)
+    version = table_io.version(locations.quarantine(cache.lake, source), cache.lake.storage_options)
     return _listed(cache, source, status.status, version)
 
 
 @lru_cache(_LISTS)
 def _listed(cache: PublishedCache, source: str, status: QuarantineStatus | None, _version: int) -> list[dict[str, Any]]:
-    return quarantine.entries(cache.settings, cache.source(source), QuarantineFilter(status), _READ)
+    return quarantine.entries(cache.lake, cache.source(source), QuarantineFilter(status), _READ)
 
 
 def deciding(cache: PublishedCache, steward: Callable[..., Any]) -> APIRouter:
@@ -144,10 +144,10 @@ def decide(cache: PublishedCache, source: str, row: RowId, decision: DecisionMod
     :raises Problem: if the row does not exist, or no decision on it is possible.
     """
     contract = cache.source(source)
-    if not quarantine.entries(cache.settings, contract, QuarantineFilter(None, rows=[row]), [*quarantine.KEY_COLUMNS]):
+    if not quarantine.entries(cache.lake, contract, QuarantineFilter(None, rows=[row]), [*quarantine.KEY_COLUMNS]):
         raise Problem(404, "unknown-row", "no row with this id is or was in quarantine; GET /quarantine?status=any lists them")
     with _ONE_AT_A_TIME:
         try:
-            return quarantine.decide(cache.settings, contract, [row], decision.decision, by=by, reason=decision.reason.strip())
+            return quarantine.decide(cache.lake, contract, [row], decision.decision, by=by, reason=decision.reason.strip())
         except quarantine.StewardError as problem:
             raise Problem(409, "cannot-be-decided", f"{problem}") from None

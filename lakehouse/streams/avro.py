@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lakehouse.contracts.inputs import RegisteredValues
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse.streams.client import MessageColumns
     from lakehouse.streams.schema_registry import RegisteredSchema
 
@@ -50,7 +50,7 @@ _UNKNOWN: dict[tuple[str, int], float] = {}
 class AvroDecoder:
     """Decodes the values of messages that name schemas of one registry."""
 
-    def __init__(self, settings: Settings, values: RegisteredValues) -> None:
+    def __init__(self, lake: Lake, values: RegisteredValues) -> None:
         """A decoder.
 
         :raises StreamProblem: if the library that reads Avro is not installed, or the registry's options are not as documented.
@@ -60,7 +60,7 @@ class AvroDecoder:
         except ImportError:
             msg = "the library that reads Avro is not installed: pip install 'lakehouse[kafka]'"
             raise StreamProblem(msg) from None
-        self._registry = SchemaRegistry(settings, values.registry)
+        self._registry = SchemaRegistry(lake, values.registry)
 
     def decoded(self, messages: MessageColumns) -> MessageColumns:
         """The messages with JSON text as their values; messages that cannot be decoded have a problem, and base64 as their value.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from lakehouse.contracts.inputs import KafkaTopic, TopicAddress
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: The timeout, in seconds, of requests to a broker about the topic.
 _ANSWER_SECONDS = 10.0
@@ -71,7 +71,7 @@ class MessageColumns:
 class TopicReader:
     """A topic and its messages; the caller must close it."""
 
-    def __init__(self, settings: Settings, kafka: KafkaTopic, answer_seconds: float | None = None) -> None:
+    def __init__(self, lake: Lake, kafka: KafkaTopic, answer_seconds: float | None = None) -> None:
         """A reader of a topic.
 
         :param answer_seconds: how long a broker may take to answer a question about the topic; by default 10 seconds.
@@ -85,7 +85,12 @@ class TopicReader:
             raise StreamProblem(msg) from None
         self._answer_seconds = _ANSWER_SECONDS if answer_seconds is None else answer_seconds
         self._kafka, self._admin_module, self._topic = confluent_kafka, admin, kafka.topic
-        options: dict[str, Any] = {"bootstrap.servers": kafka.servers, "log_level": 2, **kafka.options, **settings.kafka_options}
+        options: dict[str, Any] = {
+            "bootstrap.servers": kafka.servers,
+            "log_level": 2,
+            **kafka.options,
+            **lake.settings.kafka_options,
+        }
         self._servers = options["bootstrap.servers"]
         reading = {
             "isolation.level": "read_committed",
@@ -222,7 +227,7 @@ class TopicReader:
 class TopicWriter:
     """Sends messages to a topic; each is written when :meth:`write` returns."""
 
-    def __init__(self, settings: Settings, address: TopicAddress, key: str) -> None:
+    def __init__(self, lake: Lake, address: TopicAddress, key: str) -> None:
         """A writer for a topic.
 
         :param key: the contract key of the address, for messages to people.
@@ -238,7 +243,7 @@ class TopicWriter:
             "bootstrap.servers": address.servers,
             "log_level": 2,
             **address.options,
-            **settings.kafka_options,
+            **lake.settings.kafka_options,
         }
         self._servers = given["bootstrap.servers"]
         of_consumers = {"isolation.level"}

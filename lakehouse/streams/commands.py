@@ -36,7 +36,7 @@ def ingest(
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Ingest the present messages of a source's topic into Bronze, and stop. It can be interrupted and repeated at any time."""
-    settings, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source)
     contract = catalog.sources[source]
     kafka = _topic(contract)
     from lakehouse.ledger import contracts_in_use  # noqa: PLC0415 (Arrow loads in a second)
@@ -44,9 +44,9 @@ def ingest(
 
     rows = 0
     gaps: list[str] = []
-    notices = contracts_in_use.notices_of_source(settings, contract)
+    notices = contracts_in_use.notices_of_source(lake, contract)
     pace = service.Pace(batch_messages, max_messages=max_messages, max_seconds=max_seconds)
-    for batch in service.take(settings, contract, kafka, _session, "cli", pace):
+    for batch in service.take(lake, contract, kafka, _session, "cli", pace):
         _print(source, batch, as_json=as_json)
         rows += batch.rows
         gaps = [entry.text for entry in batch.gaps]
@@ -69,13 +69,13 @@ def run(
     """Ingest messages or landing files of a source continuously into Bronze, until SIGTERM or Ctrl-C."""
     import signal  # noqa: PLC0415
 
-    settings, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source)
     contract = catalog.sources[source]
     from lakehouse.ledger import contracts_in_use  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.streams import service  # noqa: PLC0415
     from lakehouse.streams.client import StreamProblem  # noqa: PLC0415
 
-    notices = contracts_in_use.notices_of_source(settings, contract)
+    notices = contracts_in_use.notices_of_source(lake, contract)
     stop, pace = service.Stop(), service.Pace(batch_messages, every)
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, lambda *_: stop.now())
@@ -83,9 +83,9 @@ def run(
     kafka = contract.source.kafka
     batches: Iterator[MicroBatch | StreamProblem]
     if kafka is None:
-        batches = service.follow_files(settings, contract, _session, "cli", pace, stop)
+        batches = service.follow_files(lake, contract, _session, "cli", pace, stop)
     else:
-        batches = service.follow(settings, contract, kafka, _session, "cli", pace, stop)
+        batches = service.follow(lake, contract, kafka, _session, "cli", pace, stop)
     for batch in batches:
         if isinstance(batch, StreamProblem):
             errors.print(f"{batch}; trying again", style="yellow", soft_wrap=True)
@@ -102,12 +102,12 @@ def run(
 @app.command()
 def status(source: Source, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:  # noqa: FBT002
     """Show the progress of a source: per partition the next offset, the end of the topic, the lag, and the newest delivery."""
-    settings, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source)
     contract = catalog.sources[source]
     kafka = _topic(contract)
     from lakehouse.streams import status as stream_status  # noqa: PLC0415 (Arrow loads in a second)
 
-    known = stream_status.of_topic(settings, contract, kafka)
+    known = stream_status.of_topic(lake, contract, kafka)
     if as_json:
         out.print(json.dumps(_fields(known), default=str), soft_wrap=True)
         return
@@ -137,12 +137,12 @@ def accept_gap(
     reason: Annotated[str, typer.Option(help="Why the messages are not needed, or cannot be had.")],
 ) -> None:
     """Accept that messages were lost before they were read: reading of their partitions continues after the gap."""
-    settings, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source)
     contract = catalog.sources[source]
     _topic(contract)
     from lakehouse.streams import gap_log  # noqa: PLC0415 (Arrow loads in a second)
 
-    accepted = gap_log.accept(settings, contract, by, reason)
+    accepted = gap_log.accept(lake, contract, by, reason)
     for entry in accepted:
         out.print(f"{entry.text}: accepted by {by}.", soft_wrap=True)
     if not accepted:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class GapEntry:
         return OffsetGap(self.kind, PartitionLog(self.topic, self.topic_id, self.partition, self.resets), self.begin, self.resume)
 
 
-def log(settings: Settings) -> LogTable[GapEntry]:
+def log(lake: Lake) -> LogTable[GapEntry]:
     """The table."""
-    return LogTable(GapEntry, settings, locations.stream_gaps(settings), partition_by="source")
+    return LogTable(GapEntry, lake, locations.stream_gaps(lake), partition_by="source")
 
 
-def entries(settings: Settings, source: str) -> list[GapEntry]:
+def entries(lake: Lake, source: str) -> list[GapEntry]:
     """All entries of a source, oldest first."""
-    return sorted(log(settings).read({"source": [source]}), key=_in_time)
+    return sorted(log(lake).read({"source": [source]}), key=_in_time)
 
 
 def accepted(known: Iterable[GapEntry]) -> list[OffsetGap]:
@@ -63,9 +63,9 @@ def accepted(known: Iterable[GapEntry]) -> list[OffsetGap]:
     return [entry.gap for entry in known if entry.by is not None]
 
 
-def open_gaps(settings: Settings, source: str) -> list[GapEntry]:
+def open_gaps(lake: Lake, source: str) -> list[GapEntry]:
     """The newest entry of each partition's gap that is not accepted and that existed when the topic was last read."""
-    return open_among(entries(settings, source))
+    return open_among(entries(lake, source))
 
 
 def open_among(known: Iterable[GapEntry]) -> list[GapEntry]:
@@ -79,34 +79,32 @@ def open_among(known: Iterable[GapEntry]) -> list[GapEntry]:
     return list(newest.values())
 
 
-def record(
-    settings: Settings, contract: SourceContract, gaps: Collection[OffsetGap], known: Sequence[GapEntry]
-) -> list[GapEntry]:
+def record(lake: Lake, contract: SourceContract, gaps: Collection[OffsetGap], known: Sequence[GapEntry]) -> list[GapEntry]:
     """Record the present gaps, unless they are recorded already.
 
     :param known: the :func:`entries` of the source.
     :returns: their entries.
     """
-    source, now = contract.dataset, settings.clock()
+    source, now = contract.dataset, lake.now()
     recorded = {entry.gap for entry in open_among(known)}
     new = [_entry(source, gap, now) for gap in gaps if gap not in recorded]
     if new:
-        log(settings).append(new)
+        log(lake).append(new)
     present = [entry for entry in open_among([*known, *new]) if entry.gap in gaps]
-    _record_missing(settings, contract, present)
+    _record_missing(lake, contract, present)
     return present
 
 
-def accept(settings: Settings, contract: SourceContract, by: str, reason: str) -> list[GapEntry]:
+def accept(lake: Lake, contract: SourceContract, by: str, reason: str) -> list[GapEntry]:
     """Accept the open gaps of a source: reading continues after them.
 
     :returns: the gaps that were accepted.
     """
-    source, now = contract.dataset, settings.clock()
-    done = [_entry(source, entry.gap, now, by, reason) for entry in open_gaps(settings, source)]
+    source, now = contract.dataset, lake.now()
+    done = [_entry(source, entry.gap, now, by, reason) for entry in open_gaps(lake, source)]
     if done:
-        log(settings).append(done)
-    _record_missing(settings, contract, [])
+        log(lake).append(done)
+    _record_missing(lake, contract, [])
     return done
 
 
@@ -115,12 +113,12 @@ def _in_time(entry: GapEntry) -> tuple[datetime, bool]:
     return (entry.recorded_at, entry.by is not None)
 
 
-def _record_missing(settings: Settings, contract: SourceContract, present: Collection[GapEntry]) -> None:
+def _record_missing(lake: Lake, contract: SourceContract, present: Collection[GapEntry]) -> None:
     zone = ZoneInfo(contract.clocks.timezone)
     by_day: dict[date, list[str]] = {}
     for entry in sorted(present, key=lambda entry: entry.text):
         by_day.setdefault(business_day_of(entry.recorded_at, zone), []).append(entry.text)
-    missing_inputs.record(settings, contract.dataset, "stream_gap", {day: "; ".join(texts) for day, texts in by_day.items()})
+    missing_inputs.record(lake, contract.dataset, "stream_gap", {day: "; ".join(texts) for day, texts in by_day.items()})
 
 
 def _entry(source: str, gap: OffsetGap, now: datetime, by: str | None = None, reason: str | None = None) -> GapEntry:

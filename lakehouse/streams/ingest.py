@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
     from lakehouse.streams.client import MessageColumns, TopicReader
     from lakehouse.streams.message_ranges import MessageRange, PartitionLog
     from lakehouse.streams.reading_plan import ReadingPlan, TopicState
@@ -97,24 +97,24 @@ class StreamIngest:
 
     def __init__(
         self,
-        settings: Settings,
+        lake: Lake,
         contract: SourceContract,
         session: Callable[[], SparkSession],
         run_id: str,
         reader: TopicReader,
     ) -> None:
-        self._settings, self._contract, self._session = settings, contract, session
+        self._lake, self._contract, self._session = lake, contract, session
         self._source, self._run_id, self._reader = contract.dataset, run_id, reader
-        self._path = locations.bronze(settings, contract.dataset)
+        self._path = locations.bronze(lake, contract.dataset)
         kafka = contract.source.kafka
-        self._decoder = avro.AvroDecoder(settings, kafka.values) if kafka and kafka.values else None
+        self._decoder = avro.AvroDecoder(lake, kafka.values) if kafka and kafka.values else None
         self._is_settled = self._is_contract_recorded = False
         self._logs: set[PartitionLog] = set()
 
     @cached_property
     def _contract_problem(self) -> str | None:
         """The reason why no message may be ingested under the contract, or None; computed once for this object."""
-        return contracts_in_use.problem_of_source(self._settings, self._contract)
+        return contracts_in_use.problem_of_source(self._lake, self._contract)
 
     @_looked_at_again
     @spark_commits.recomputed_on_conflict
@@ -126,25 +126,25 @@ class StreamIngest:
         """
         limits = StreamLimits() if limits is None else limits
         was_settled, self._is_settled = self._is_settled, False  # another run's commit is the cause of a second attempt
-        if problem := self._contract_problem or ingest.schema_problem(self._settings, self._contract, self._session):
+        if problem := self._contract_problem or ingest.schema_problem(self._lake, self._contract, self._session):
             msg = f"bronze/{self._source} cannot take the messages: {problem}"
             raise StreamSchemaError(msg)
         state, remarks = self._reader.state(), list[str]()
-        entries = [] if was_settled else ingestions.all_of(self._settings, self._source)
+        entries = [] if was_settled else ingestions.all_of(self._lake, self._source)
         self._logs |= message_ranges.ends(entry.source_file for entry in entries).keys()
         if entries:
             logs = {log for log in reading_plan.newest(self._logs) if (log.topic, log.topic_id) == (state.topic, state.topic_id)}
-            lost_messages.restore(self._settings, self._contract, self._session, state, logs, self._messages_of, self._run_id)
+            lost_messages.restore(self._lake, self._contract, self._session, state, logs, self._messages_of, self._run_id)
         columns = bronze_columns(self._contract)
-        table = spark_commits.table_of(self._settings, self._path, columns, "arrival_date", partition_writer.APPEND_ONLY)
+        table = spark_commits.table_of(self._lake, self._path, columns, "arrival_date", partition_writer.APPEND_ONLY)
         version = table.version()
         known = positions.of_bronze(self._source, table, state, self._logs, remarks)
         missing = [] if was_settled else positions.unrecorded(table, known, entries, state.cluster_id)
         resumed = self._recorded([self._entry(each) for each in missing])
-        recorded = gap_log.entries(self._settings, self._source)
+        recorded = gap_log.entries(self._lake, self._source)
         waiting = [entry.gap for entry in gap_log.open_among(recorded)]
         plan = reading_plan.plan(state, known, gap_log.accepted(recorded), waiting)
-        gaps = gap_log.record(self._settings, self._contract, plan.gaps, recorded)
+        gaps = gap_log.record(self._lake, self._contract, plan.gaps, recorded)
         begin = {log.partition: offset for log, offset in plan.begin.items()}
         end = {partition: state.offsets[partition][1] for partition in begin}
         wanted = end if limits.to_end else None
@@ -177,7 +177,7 @@ class StreamIngest:
 
         :raises SchemaRegistryError: if a schema cannot be fetched; then nothing was committed.
         """
-        now, schema = self._settings.clock(), arrow_schema(bronze_columns(self._contract))
+        now, schema = self._lake.now(), arrow_schema(bronze_columns(self._contract))
         delivered: list[message_rows.DeliveredMessages] = []
         batches: list[pa.RecordBatch] = []
         for log, begin in plan.begin.items():
@@ -189,11 +189,11 @@ class StreamIngest:
         if not delivered:
             return []
         if not self._is_contract_recorded:
-            contracts_in_use.accept(self._settings, self._contract)
+            contracts_in_use.accept(self._lake, self._contract)
             self._is_contract_recorded = True
         rows = pa.Table.from_batches(batches, schema)
         why = {"run_id": self._run_id, "deliveries": [f"{each.range}" for each in delivered]}
-        spark_commits.append_rows_alone([rows], self._settings, self._path, f"bronze:{self._source}", version, why, transactions)
+        spark_commits.append_rows_alone([rows], self._lake, self._path, f"bronze:{self._source}", version, why, transactions)
         found = positions.described(rows, state.cluster_id)
         return self._recorded([self._entry(each) for each in found])
 
@@ -201,12 +201,12 @@ class StreamIngest:
         """Judge the rows of deliveries that Bronze has, and record them."""
         if not entries:
             return []
-        now = self._settings.clock()
+        now = self._lake.now()
         files = [DeliveredFile(entry.source_file, entry.ingestion_id, entry.arrival_date, now) for entry in entries]
-        judged = ingest.judge(self._settings, self._contract, self._session, files, {})
+        judged = ingest.judge(self._lake, self._contract, self._session, files, {})
         recorded = [replace(entry, **judged[entry.ingestion_id]) for entry in entries]
-        ingestions.record(self._settings, *recorded)
-        watermark_per_key.advance(self._settings, self._contract)
+        ingestions.record(self._lake, *recorded)
+        watermark_per_key.advance(self._lake, self._contract)
         return recorded
 
     def _entry(self, delivery: positions.DeliveryInBronze) -> Ingestion:
@@ -221,7 +221,7 @@ class StreamIngest:
             status="ingested",
             message=delivery.remark,
             run_id=self._run_id,
-            recorded_at=self._settings.clock(),
+            recorded_at=self._lake.now(),
         )
 
 

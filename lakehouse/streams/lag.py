@@ -15,7 +15,7 @@ from lakehouse.streams.client import OffsetGoneError, TopicReader
 if TYPE_CHECKING:
     from lakehouse.contracts.inputs import KafkaTopic
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse.streams.status import PartitionStatus
 
 #: The timeout of a broker's answer, in seconds: an evaluation of alerts must not wait for a broker that is down.
@@ -35,22 +35,22 @@ class TopicLag:
     oldest: datetime | None
 
 
-def of_topic(settings: Settings, contract: SourceContract, kafka: KafkaTopic, *, with_age: bool) -> TopicLag:
+def of_topic(lake: Lake, contract: SourceContract, kafka: KafkaTopic, *, with_age: bool) -> TopicLag:
     """The messages that wait in the topic of a source.
 
     :param with_age: whether the first waiting message of each partition is read, for at most a few seconds in total.
     :raises StreamProblem: when the topic cannot be read.
     """
-    known = status.of_topic(settings, contract, kafka, ANSWER_SECONDS)
+    known = status.of_topic(lake, contract, kafka, ANSWER_SECONDS)
     waiting = [partition for partition in known.partitions if partition.lag and partition.gap is None]
-    return TopicLag(known.lag, _oldest(settings, kafka, waiting) if with_age and waiting else None)
+    return TopicLag(known.lag, _oldest(lake, kafka, waiting) if with_age and waiting else None)
 
 
-def _oldest(settings: Settings, kafka: KafkaTopic, waiting: list[PartitionStatus]) -> datetime | None:
+def _oldest(lake: Lake, kafka: KafkaTopic, waiting: list[PartitionStatus]) -> datetime | None:
     """The oldest of the next messages of the partitions ``waiting``. Offsets without a message have no age."""
     until = time.monotonic() + ANSWER_SECONDS
     moments: list[int] = []
-    with TopicReader(settings, kafka, ANSWER_SECONDS) as reader:
+    with TopicReader(lake, kafka, ANSWER_SECONDS) as reader:
         for entry in waiting:
             left = until - time.monotonic()
             if left <= 0:

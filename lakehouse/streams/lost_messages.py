@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
     from lakehouse.streams.client import MessageColumns
     from lakehouse.streams.message_ranges import MessageRange, PartitionLog
     from lakehouse.streams.reading_plan import TopicState
@@ -37,7 +37,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def restore(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     session: Callable[[], SparkSession],
     state: TopicState,
@@ -52,20 +52,20 @@ def restore(
     :raises LostRowsError: naming the deliveries whose messages the brokers no longer have.
     """
     source = contract.dataset
-    if lost := lost_rows.lost_deliveries(settings, source):
+    if lost := lost_rows.lost_deliveries(lake, source):
         ranges = [(entry, message_ranges.range_of(entry.source_file)) for entry in lost]
         held = [(entry, place) for entry, place in ranges if place.log in logs and _is_held(state, place)]
         _LOG.warning("bronze/%s lacks %d deliveries of its topic: %d are read again", source, len(lost), len(held))
         for together in _overlapping(held):
-            _append(settings, contract, together, read, run_id)
-        if gone := lost_rows.lost_deliveries(settings, source):
+            _append(lake, contract, together, read, run_id)
+        if gone := lost_rows.lost_deliveries(lake, source):
             way_out = (
                 "the brokers do not have these messages any more, or have others in their place: restore a newer copy of bronze"
             )
             raise lost_rows.refused(f"bronze/{source}", gone, way_out)
-    if unclaimed := lost_rows.lost_claims(settings, source):
+    if unclaimed := lost_rows.lost_claims(lake, source):
         _LOG.warning("the key log of %s lacks %d deliveries: it is derived again from bronze", source, len(unclaimed))
-        ingest.judge(settings, contract, session, [_delivered(entry) for entry in unclaimed], {})
+        ingest.judge(lake, contract, session, [_delivered(entry) for entry in unclaimed], {})
 
 
 def _is_held(state: TopicState, place: MessageRange) -> bool:
@@ -87,7 +87,7 @@ def _overlapping(held: Iterable[tuple[Ingestion, MessageRange]]) -> list[list[tu
 
 
 def _append(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     together: list[tuple[Ingestion, MessageRange]],
     read: Callable[[MessageRange], MessageColumns],
@@ -105,13 +105,13 @@ def _append(
     if not again:
         return
     columns = bronze_columns(contract)
-    path = locations.bronze(settings, contract.dataset)
-    table = spark_commits.table_of(settings, path, columns, "arrival_date", partition_writer.APPEND_ONLY)
+    path = locations.bronze(lake, contract.dataset)
+    table = spark_commits.table_of(lake, path, columns, "arrival_date", partition_writer.APPEND_ONLY)
     batches = (batch for each in again for batch in message_rows.rows(contract, each, messages))
     rows = pa.Table.from_batches(batches, arrow_schema(columns))
     ends = {log.app_id: max(end, table.transaction_version(log.app_id) or 0)}
     why = {"run_id": run_id, "deliveries": [f"{each.range}" for each in again], "again": True}
-    spark_commits.append_rows_alone([rows], settings, path, f"bronze:{contract.dataset}", table.version(), why, ends)
+    spark_commits.append_rows_alone([rows], lake, path, f"bronze:{contract.dataset}", table.version(), why, ends)
 
 
 def _delivered(entry: Ingestion) -> DeliveredFile:

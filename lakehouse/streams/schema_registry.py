@@ -15,7 +15,7 @@ import requests
 from lakehouse.streams.client import StreamProblem
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 AVRO = "AVRO"
@@ -54,12 +54,12 @@ class RegisteredSchema:
 class SchemaRegistry:
     """A schema registry over HTTP."""
 
-    def __init__(self, settings: Settings, url: str) -> None:
+    def __init__(self, lake: Lake, url: str) -> None:
         """A client of a registry; it connects at the first request.
 
         :raises SchemaRegistryError: if the settings have an option that is unknown or whose value has the wrong form.
         """
-        options = settings.schema_registry_options
+        options = lake.settings.schema_registry_options
         if unknown := sorted(options.keys() - set(_OPTIONS)):
             msg = f"LAKEHOUSE_SCHEMA_REGISTRY_OPTIONS: {', '.join(unknown)} is unknown; known are {', '.join(_OPTIONS)}"
             raise SchemaRegistryError(msg)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from lakehouse.bronze import landing, pending_files
 from lakehouse.bronze.file_stability import Observations
 from lakehouse.bronze.ingest import Ingest
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.streams.client import StreamProblem, TopicReader
 from lakehouse.streams.ingest import MicroBatch, StreamIngest, StreamLimits
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.inputs import KafkaTopic
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: Seconds between two attempts to reach brokers that do not answer: the first, and the longest.
 _RETRY_SECONDS, _LONGEST_SECONDS = 1.0, 60.0
@@ -69,7 +68,7 @@ class Pace:
 
 
 def take(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     kafka: KafkaTopic,
     session: Callable[[], SparkSession],
@@ -84,8 +83,8 @@ def take(
     pace, stop = pace or Pace(), stop or Stop()
     until = None if pace.max_seconds is None else time.monotonic() + pace.max_seconds
     left = pace.max_messages
-    with TopicReader(settings, kafka) as reader:
-        ingest = StreamIngest(with_table_cache(settings), contract, session, run_id, reader)
+    with TopicReader(lake, kafka) as reader:
+        ingest = StreamIngest(lake.cached(), contract, session, run_id, reader)
         while not stop.is_requested:
             seconds = 60.0 if until is None else until - time.monotonic()
             most = pace.batch_messages if left is None else min(pace.batch_messages, left)
@@ -99,7 +98,7 @@ def take(
 
 
 def follow(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     kafka: KafkaTopic,
     session: Callable[[], SparkSession],
@@ -116,8 +115,8 @@ def follow(
     while not stop.is_requested:
         begun = time.monotonic()
         try:
-            with TopicReader(settings, kafka) as reader:
-                ingest = StreamIngest(with_table_cache(settings), contract, session, run_id, reader)
+            with TopicReader(lake, kafka) as reader:
+                ingest = StreamIngest(lake.cached(), contract, session, run_id, reader)
                 while not stop.is_requested:
                     begun = time.monotonic()
                     batch = ingest.micro_batch(StreamLimits(pace.batch_messages, 60.0, is_stopped=lambda: stop.is_requested))
@@ -134,7 +133,7 @@ def follow(
 
 
 def follow_files(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     session: Callable[[], SparkSession],
     run_id: str,
@@ -145,11 +144,11 @@ def follow_files(
 
     A file counts as stable when it has not changed for the deployment's ``settle_seconds``, as for the landing sensor.
     """
-    observations, reading = Observations(), with_table_cache(settings)
+    observations, reading = Observations(), lake.cached()
     tried: set[str] = set()
     while not stop.is_requested:
         begun = time.monotonic()
-        listed = landing.listing(settings, contract)
+        listed = landing.listing(lake, contract)
         scan = pending_files.scan_landing(reading, contract, listed, observations, datetime.now(timezone.utc))
         observations = scan.observations
         requests = {day: request for day, request in scan.requests.items() if not request.known or request.cause not in tried}

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.inputs import KafkaTopic
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
     from lakehouse.streams.reading_plan import TopicState
 
 
@@ -54,24 +54,24 @@ class TopicStatus:
         return sum(entry.lag for entry in self.partitions)
 
 
-def of_topic(settings: Settings, contract: SourceContract, kafka: KafkaTopic, answer_seconds: float | None = None) -> TopicStatus:
+def of_topic(lake: Lake, contract: SourceContract, kafka: KafkaTopic, answer_seconds: float | None = None) -> TopicStatus:
     """The progress of a source in its topic; nothing is written, also where messages are missing.
 
     :param answer_seconds: as for :class:`TopicReader`.
     :raises StreamProblem: when the topic cannot be read.
     """
     remarks: list[str] = []
-    with TopicReader(settings, kafka, answer_seconds) as reader:
+    with TopicReader(lake, kafka, answer_seconds) as reader:
         state, is_compacted = reader.state(), reader.is_compacted()
     if is_compacted:
         remarks.append(
             f"{kafka.topic} is compacted: Kafka removes older messages of a key without a trace, also such as were not read yet"
         )
-    delivered = ingestions.all_of(settings, contract.dataset)
+    delivered = ingestions.all_of(lake, contract.dataset)
     recorded = message_ranges.ends(entry.source_file for entry in delivered)
-    table = table_io.open_table(locations.bronze(settings, contract.dataset), settings.storage_options)
+    table = table_io.open_table(locations.bronze(lake, contract.dataset), lake.storage_options)
     known = {} if table is None else positions.of_bronze(contract.dataset, table, state, recorded, remarks)
-    entries = gap_log.entries(settings, contract.dataset)
+    entries = gap_log.entries(lake, contract.dataset)
     waiting = [entry.gap for entry in gap_log.open_among(entries)]
     planned = reading_plan.plan(state, known, gap_log.accepted(entries), waiting)
     newest = _newest(delivered)

@@ -5,45 +5,45 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
-def training_set(settings: Settings, name: str, version: str) -> str:
+def training_set(lake: Lake, name: str, version: str) -> str:
     """The rows of a training set version, such as ``datasets/training_data_v5.0``."""
     full_name = f"{name}_{version}"
-    return settings.table("datasets", full_name)
+    return lake.address("datasets", full_name)
 
 
-def releases(settings: Settings) -> str:
+def releases(lake: Lake) -> str:
     """The released and deprecated versions of labels, training sets and models."""
-    return settings.table("ops", "releases")
+    return lake.address("ops", "releases")
 
 
-def model_promotions(settings: Settings) -> str:
+def model_promotions(lake: Lake) -> str:
     """The promotions and rollbacks of models, with their starts and ends."""
-    return settings.table("ops", "model_promotions")
+    return lake.address("ops", "model_promotions")
 
 
-def backtests(settings: Settings) -> str:
+def backtests(lake: Lake) -> str:
     """The comparisons of model versions on the same rows."""
-    return settings.table("ops", "backtests")
+    return lake.address("ops", "backtests")
 
 
-def canaries(settings: Settings) -> str:
+def canaries(lake: Lake) -> str:
     """The canaries of models: starts, judgements, stops."""
-    return settings.table("ops", "canaries")
+    return lake.address("ops", "canaries")
 
 
-def retrainings(settings: Settings) -> str:
+def retrainings(lake: Lake) -> str:
     """The retrainings caused by corrections, step by step."""
-    return settings.table("ops", "retrainings")
+    return lake.address("ops", "retrainings")
 
 
-def scores(settings: Settings, model: str) -> str:
+def scores(lake: Lake, model: str) -> str:
     """The scores of a model, each with the version that computed it."""
-    return settings.table("scores", model)
+    return lake.address("scores", model)
 
 
-def model_reports(settings: Settings, model: str, version: str) -> str:
+def model_reports(lake: Lake, model: str, version: str) -> str:
     """The folder with the reports of a model version; not a table."""
-    return f"{settings.root}/models/{model}/{version}"
+    return f"{lake.root}/models/{model}/{version}"

@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import SourceContract
     from lakehouse.contracts.training_set import TrainingSetContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse.training_sets.releases import Release
 
 
-def label_values(settings: Settings, contract: TrainingSetContract, keys: pa.Array) -> pa.Array:
+def label_values(lake: Lake, contract: TrainingSetContract, keys: pa.Array) -> pa.Array:
     """The values of ``label.on`` in current and past records with one of ``keys``: a deleted record no longer names its event."""
-    path = locations.bronze(settings, contract.label.source)
-    rows = table_io.read(path, [contract.label.on], {"record_key": keys}, settings.storage_options)
+    path = locations.bronze(lake, contract.label.source)
+    rows = table_io.read(path, [contract.label.on], {"record_key": keys}, lake.storage_options)
     return pa.array([], pa.string()) if rows is None else pc.unique(rows[contract.label.on]).drop_null()
 
 
@@ -71,62 +71,62 @@ class AffectedSet:
         return self.rows / self.total if self.total else 0.0
 
 
-def columns_searched(settings: Settings, source: SourceContract) -> list[str]:
+def columns_searched(lake: Lake, source: SourceContract) -> list[str]:
     """The label columns of a source by whose values, besides their keys, sets are searched for its records."""
-    contracts = map(set_table.contract_of, releases.all_of(settings, ReleaseKind.TRAINING_SET))
+    contracts = map(set_table.contract_of, releases.all_of(lake, ReleaseKind.TRAINING_SET))
     columns = {contract.label.on for contract in contracts if contract.label.source == source.dataset}
     return sorted(columns & {entry.name for entry in source.model.fields})
 
 
-def labels_by_keys(settings: Settings, source: SourceContract, keys: pa.Array) -> list[str]:
+def labels_by_keys(lake: Lake, source: SourceContract, keys: pa.Array) -> list[str]:
     """The released labels of a source that contain a record with one of ``keys``, by full name."""
-    return _labels_with(settings, source, lambda columns: key_log.about(settings, source.dataset, columns, keys))
+    return _labels_with(lake, source, lambda columns: key_log.about(lake, source.dataset, columns, keys))
 
 
-def labels_by_days(settings: Settings, source: SourceContract, first: date, last: date) -> list[str]:
+def labels_by_days(lake: Lake, source: SourceContract, first: date, last: date) -> list[str]:
     """The released labels of a source that contain a record of the event days ``first`` to ``last``, by full name."""
-    return _labels_with(settings, source, lambda columns: _claims_of_days(settings, source, columns, first, last))
+    return _labels_with(lake, source, lambda columns: _claims_of_days(lake, source, columns, first, last))
 
 
 def by_keys(
-    settings: Settings, source: SourceContract, keys: pa.Array, values: Mapping[str, pa.Array] | None = None
+    lake: Lake, source: SourceContract, keys: pa.Array, values: Mapping[str, pa.Array] | None = None
 ) -> list[AffectedSet]:
     """The sets with rows affected by a source's records with one of ``keys``.
 
     :param values: the values, by column, of records that are not in Bronze yet, see :func:`columns_searched`.
     """
-    return _sets_with(settings, source, lambda contract, rows: _concerned(settings, contract, source, rows, keys, values or {}))
+    return _sets_with(lake, source, lambda contract, rows: _concerned(lake, contract, source, rows, keys, values or {}))
 
 
-def by_days(settings: Settings, source: SourceContract, first: date, last: date) -> list[AffectedSet]:
+def by_days(lake: Lake, source: SourceContract, first: date, last: date) -> list[AffectedSet]:
     """The sets with rows affected by a source's records of the event days ``first`` to ``last``, in the source's time zone."""
-    claims = _claims_of_days(settings, source, ["record_key"], first, last)
+    claims = _claims_of_days(lake, source, ["record_key"], first, last)
     keys = pa.array([], pa.string()) if claims is None else pc.unique(claims["record_key"])
     zone = ZoneInfo(source.clocks.timezone)
     begins, ends = calendar_days.start_of_day(first, zone), calendar_days.end_of_day(last, zone)
 
     def concerned(contract: TrainingSetContract, rows: pa.Table) -> pa.ChunkedArray:
-        by_key = _concerned(settings, contract, source, rows, keys, {})
+        by_key = _concerned(lake, contract, source, rows, keys, {})
         if contract.entity.source != source.dataset:
             return by_key
         times = rows["event_ts"]
         within = pc.and_(pc.greater_equal(times, _utc(begins)), pc.less(times, _utc(ends)))
         return pc.or_(by_key, within)
 
-    return _sets_with(settings, source, concerned)
+    return _sets_with(lake, source, concerned)
 
 
-def _labels_with(settings: Settings, source: SourceContract, claims_of: Callable[[list[str]], pa.Table | None]) -> list[str]:
-    known = releases.all_of(settings, ReleaseKind.LABELS, source.dataset)
+def _labels_with(lake: Lake, source: SourceContract, claims_of: Callable[[list[str]], pa.Table | None]) -> list[str]:
+    known = releases.all_of(lake, ReleaseKind.LABELS, source.dataset)
     claims = claims_of(["ingestion_id", "arrival_ts"]) if known else None
     if claims is None or not len(claims):
         return []
-    return [entry.full_name for entry in known if _contains(settings, entry, claims)]
+    return [entry.full_name for entry in known if _contains(lake, entry, claims)]
 
 
-def _contains(settings: Settings, labels: Release, claims: pa.Table) -> bool:
+def _contains(lake: Lake, labels: Release, claims: pa.Table) -> bool:
     """Whether released labels contain one of ``claims``."""
-    ids = pa.array(sorted(input_sets.ids_of(settings, labels.name, labels.about["inputs"])), pa.string())
+    ids = pa.array(sorted(input_sets.ids_of(lake, labels.name, labels.about["inputs"])), pa.string())
     held = pc.is_in(claims["ingestion_id"], value_set=ids)
     until = labels.about["until"]
     if until is not None:
@@ -134,9 +134,9 @@ def _contains(settings: Settings, labels: Release, claims: pa.Table) -> bool:
     return bool(pc.any(held, min_count=0).as_py())
 
 
-def _claims_of_days(settings: Settings, source: SourceContract, columns: list[str], first: date, last: date) -> pa.Table | None:
-    path, days = locations.key_log(settings, source.dataset), list(span(first, last))
-    return table_io.read(path, columns, {"event_date": days}, settings.storage_options)
+def _claims_of_days(lake: Lake, source: SourceContract, columns: list[str], first: date, last: date) -> pa.Table | None:
+    path, days = locations.key_log(lake, source.dataset), list(span(first, last))
+    return table_io.read(path, columns, {"event_date": days}, lake.storage_options)
 
 
 def _utc(moment: datetime) -> pa.Scalar:
@@ -144,19 +144,19 @@ def _utc(moment: datetime) -> pa.Scalar:
 
 
 def _sets_with(
-    settings: Settings,
+    lake: Lake,
     source: SourceContract,
     concerned: Callable[[TrainingSetContract, pa.Table], pa.ChunkedArray],
 ) -> list[AffectedSet]:
     """The sets that read a source and have affected rows, or whose rows are gone."""
     sets = list[AffectedSet]()
-    for release in releases.all_of(settings, ReleaseKind.TRAINING_SET):
+    for release in releases.all_of(lake, ReleaseKind.TRAINING_SET):
         contract = set_table.contract_of(release)
         if source.dataset not in contract.sources:
             continue
         columns = ["record_key", "event_ts", *(f"{KEY_PREFIX}{name}" for name in contract.key_columns)]
         try:
-            rows = set_table.read(settings, release, columns)
+            rows = set_table.read(lake, release, columns)
         except MissingSetError:
             sets.append(AffectedSet(release.name, release.version, 0, release.about["rows"], is_gone=True))
             continue
@@ -167,7 +167,7 @@ def _sets_with(
 
 
 def _concerned(
-    settings: Settings,
+    lake: Lake,
     contract: TrainingSetContract,
     source: SourceContract,
     rows: pa.Table,
@@ -180,7 +180,7 @@ def _concerned(
         concerned = pc.or_(concerned, pc.is_in(rows["record_key"], value_set=keys))
     if contract.label.source == source.dataset:
         column = rows[f"{KEY_PREFIX}{contract.label.event_key}"]
-        named = label_values(settings, contract, keys).cast(column.type)
+        named = label_values(lake, contract, keys).cast(column.type)
         if contract.label.on in values:
             named = pa.concat_arrays([named, values[contract.label.on].cast(column.type)])
         concerned = pc.or_(concerned, pc.is_in(column, value_set=pc.unique(named)))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.training_set import TrainingSetContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse.training_sets.records import Knowledge
 
 
@@ -86,7 +86,7 @@ def _of_others(values: pa.ChunkedArray) -> dict[str, Any]:
 
 def build(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     contract: TrainingSetContract,
     version: str,
@@ -102,28 +102,26 @@ def build(
     :raises ReleaseError: if the version exists with other content, there are no released labels, the labels are deprecated, or a
         feature is.
     """
-    refuse_deprecated(settings, catalog, contract)
-    of_labels = _labels(settings, contract, labels_version)
-    recorded = {entry.version: entry for entry in releases.all_of(settings, ReleaseKind.TRAINING_SET, contract.name)}
+    refuse_deprecated(lake, catalog, contract)
+    of_labels = _labels(lake, contract, labels_version)
+    recorded = {entry.version: entry for entry in releases.all_of(lake, ReleaseKind.TRAINING_SET, contract.name)}
     if version in recorded:
         return _same(recorded[version], contract, of_labels)
     if not releases.VERSION.fullmatch(version):
         msg = f"{version!r} is no version: write v and two numbers, such as v5.0"
         raise ReleaseError(msg)
-    known = set_records.now(settings, contract.sources, known_at).with_source(
-        of_labels.name, labels.inputs_of(settings, of_labels)
-    )
+    known = set_records.now(lake, contract.sources, known_at).with_source(of_labels.name, labels.inputs_of(lake, of_labels))
     mature_by = of_labels.known_at or known.published_until
-    path = addresses.training_set(settings, contract.name, version)
-    with sized_for(spark, settings, many=set_events.is_large(settings, contract)):
-        write(rows_of(spark, settings, catalog, contract, known, mature_by), path)
+    path = addresses.training_set(lake, contract.name, version)
+    with sized_for(spark, lake, many=set_events.is_large(lake, contract)):
+        write(rows_of(spark, lake, catalog, contract, known, mature_by), path)
         written = spark.read.format("delta").load(path)
         about = {
             "labels": {"source": of_labels.name, "version": of_labels.version},
-            **known.recorded(settings),
+            **known.recorded(lake),
             "mature_by": mature_by.isoformat(),
             "content_hash": written.agg(content_hash(written)).collect()[0][0],
-            **_counted(settings, contract, path),
+            **_counted(lake, contract, path),
             "features": _definitions(catalog, contract),
             "code_version": provenance.code(),
             "contract_version": provenance.of_definition(contract),
@@ -136,16 +134,16 @@ def build(
         ReleaseEvent.RELEASED,
         notes,
         by,
-        settings.clock(),
+        lake.now(),
         known.published_until,
         about,
     )
-    return releases.release(settings, entry)
+    return releases.release(lake, entry)
 
 
 def rows_of(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     contract: TrainingSetContract,
     known: Knowledge,
@@ -155,8 +153,8 @@ def rows_of(
     """The rows of a set in the order of its columns; see ``set_table.read``."""
     until = contract.until or (mature_by.date() + set_events.DAY)
     span = Span(contract.first_day, until)
-    events = set_events.events(spark, settings, catalog, contract, known, span, contract.reading, keys)
-    rows = set_events.with_labels(spark, settings, catalog, contract, events, known, mature_by)
+    events = set_events.events(spark, lake, catalog, contract, known, span, contract.reading, keys)
+    rows = set_events.with_labels(spark, lake, catalog, contract, events, known, mature_by)
     split = F.lit(None).cast("string")
     for name, first in contract.split.items():
         split = F.when(F.col("event_date") >= F.lit(first), F.lit(name)).otherwise(split)
@@ -171,9 +169,9 @@ def write(rows: DataFrame, path: str) -> None:
     rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
 
 
-def refuse_deprecated(settings: Settings, catalog: Catalog, contract: TrainingSetContract) -> None:
+def refuse_deprecated(lake: Lake, catalog: Catalog, contract: TrainingSetContract) -> None:
     """:raises ReleaseError: if a feature, or the metric of a feature, is deprecated."""
-    today = settings.clock().date()
+    today = lake.now().date()
     for name, instead in contract.features.deprecated.items():
         msg = f"{contract.name}: the feature {name} is deprecated: {instead}; take it out of the contract to build a new version"
         raise ReleaseError(msg)
@@ -184,17 +182,17 @@ def refuse_deprecated(settings: Settings, catalog: Catalog, contract: TrainingSe
             raise ReleaseError(msg)
 
 
-def _labels(settings: Settings, contract: TrainingSetContract, version: str | None) -> Release:
+def _labels(lake: Lake, contract: TrainingSetContract, version: str | None) -> Release:
     source = contract.label.source
     if version is not None:
-        release = releases.find(settings, ReleaseKind.LABELS, source, version)
+        release = releases.find(lake, ReleaseKind.LABELS, source, version)
     else:
-        newest = releases.newest(settings, ReleaseKind.LABELS, source)
+        newest = releases.newest(lake, ReleaseKind.LABELS, source)
         if newest is None:
             msg = f"no labels of {source} are released: 'lakehouse dataset release {source} v1.0' freezes what is known of them"
             raise ReleaseError(msg)
         release = newest
-    deprecated = releases.deprecations(settings, ReleaseKind.LABELS, source).get(release.full_name)
+    deprecated = releases.deprecations(lake, ReleaseKind.LABELS, source).get(release.full_name)
     if deprecated is not None:
         msg = f"the labels {release.full_name} are deprecated: {deprecated.notes}; name another version with --labels"
         raise ReleaseError(msg)
@@ -213,9 +211,9 @@ def _same(recorded: Release, contract: TrainingSetContract, of_labels: Release) 
     return recorded
 
 
-def _counted(settings: Settings, contract: TrainingSetContract, path: str) -> dict[str, Any]:
+def _counted(lake: Lake, contract: TrainingSetContract, path: str) -> dict[str, Any]:
     """The statistics of the rows: their number, time ranges, and the distribution of each column, read one column at a time."""
-    table = DeltaTable(path, storage_options=settings.storage_options)
+    table = DeltaTable(path, storage_options=lake.storage_options)
     times = table_io.read_version(table, ["split", "event_ts"])
     parts = times.group_by("split").aggregate([("event_ts", "count"), ("event_ts", "min"), ("event_ts", "max")]).to_pylist()
     spans = {

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.training_set import TrainingSetContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse.training_sets.records import Knowledge, SourceInputs
     from lakehouse.training_sets.releases import Release
 
@@ -67,37 +67,37 @@ class SetChanges:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def since(session: Callable[[], SparkSession], settings: Settings, catalog: Catalog, release: Release) -> SetChanges:
+def since(session: Callable[[], SparkSession], lake: Lake, catalog: Catalog, release: Release) -> SetChanges:
     """Determine the rows that would differ now; starts Spark only if relevant inputs have arrived since."""
     contract = set_table.contract_of(release)
-    now = set_records.now(settings, contract.sources)
-    unchanged = new_inputs(settings, release, now)
+    now = set_records.now(lake, contract.sources)
+    unchanged = new_inputs(lake, release, now)
     if not unchanged.inputs and contract.reading == "as_known":
         return unchanged
-    keys = touched_keys(settings, contract, release, unchanged.inputs) if contract.reading == "as_known" else None
+    keys = touched_keys(lake, contract, release, unchanged.inputs) if contract.reading == "as_known" else None
     if keys is not None and not len(keys):
         return unchanged
-    return _compared(session(), settings, catalog, contract, unchanged, now, keys)
+    return _compared(session(), lake, catalog, contract, unchanged, now, keys)
 
 
-def new_inputs(settings: Settings, release: Release, now: Knowledge | None = None) -> SetChanges:
+def new_inputs(lake: Lake, release: Release, now: Knowledge | None = None) -> SetChanges:
     """The inputs that have arrived since a version was built, before any row is compared; without Spark."""
-    contract, then = set_table.contract_of(release), set_records.stored(settings, release.about)
-    now = now or set_records.now(settings, contract.sources)
-    new = {source: sorted(_since(settings, source, then.sources[source], now.sources[source])) for source in contract.sources}
+    contract, then = set_table.contract_of(release), set_records.stored(lake, release.about)
+    now = now or set_records.now(lake, contract.sources)
+    new = {source: sorted(_since(lake, source, then.sources[source], now.sources[source])) for source in contract.sources}
     return SetChanges(release, release.about["rows"], {source: ids for source, ids in new.items() if ids})
 
 
-def _since(settings: Settings, source: str, then: SourceInputs, now: SourceInputs) -> set[str]:
+def _since(lake: Lake, source: str, then: SourceInputs, now: SourceInputs) -> set[str]:
     """The new inputs, and the files with rows that may have arrived after the version's time of knowledge."""
     new = set(now.ids - then.ids)
     if then.until is not None:
-        files = ingestions.inputs(ingestions.all_of(settings, source))
+        files = ingestions.inputs(ingestions.all_of(lake, source))
         new |= {name for name in then.ids & files.keys() if files[name].arrival_date >= then.until.date()}
     return new
 
 
-def at_most(settings: Settings, news: SetChanges) -> int | None:
+def at_most(lake: Lake, news: SetChanges) -> int | None:
     """The greatest number of rows that new inputs may change, from their keys; None if it is unbounded. Without Spark.
 
     Keys that the version does not contain count only if their event may lie in its time range.
@@ -106,49 +106,47 @@ def at_most(settings: Settings, news: SetChanges) -> int | None:
     :raises MissingSetError: if the rows of the version are gone.
     """
     release, contract = news.release, set_table.contract_of(news.release)
-    keys = touched_keys(settings, contract, release, news.inputs) if contract.reading == "as_known" else None
+    keys = touched_keys(lake, contract, release, news.inputs) if contract.reading == "as_known" else None
     if keys is None or not len(keys):
         return None if keys is None else 0
-    contained = set_table.read(settings, release, ["record_key"])["record_key"].combine_chunks()
-    elsewhere = _keys_of_other_days(settings, contract, release, news.inputs.get(contract.entity.source, []))
+    contained = set_table.read(lake, release, ["record_key"])["record_key"].combine_chunks()
+    elsewhere = _keys_of_other_days(lake, contract, release, news.inputs.get(contract.entity.source, []))
     counts = pc.or_(pc.is_in(keys, value_set=contained), pc.invert(pc.is_in(keys, value_set=elsewhere)))
     return pc.sum(counts).as_py() or 0
 
 
-def touched_keys(
-    settings: Settings, contract: TrainingSetContract, release: Release, new: dict[str, list[str]]
-) -> pa.Array | None:
+def touched_keys(lake: Lake, contract: TrainingSetContract, release: Release, new: dict[str, list[str]]) -> pa.Array | None:
     """The keys of the events that ``new`` inputs concern, directly or through labels; None if any event may be concerned."""
     touched = [pa.array([], pa.string())]
     for source in {contract.entity.source, contract.label.source} & new.keys():
-        keys = keys_of(settings, source, new[source])
+        keys = keys_of(lake, source, new[source])
         if keys is None:
             return None
         if source == contract.entity.source:
             touched.append(keys)
         if source == contract.label.source:
-            values = label_values(settings, contract, keys)
+            values = label_values(lake, contract, keys)
             column = f"{KEY_PREFIX}{contract.label.event_key}"
-            rows = set_table.read(settings, release, ["record_key", column])
+            rows = set_table.read(lake, release, ["record_key", column])
             touched.append(rows.filter(pc.is_in(rows[column], value_set=values))["record_key"].combine_chunks())
     return pc.unique(pa.concat_arrays(touched))
 
 
-def keys_of(settings: Settings, source: str, ids: Collection[str]) -> pa.Array | None:
+def keys_of(lake: Lake, source: str, ids: Collection[str]) -> pa.Array | None:
     """The record keys of the files and decisions ``ids``; None if a rebuild is among them, which may concern any key."""
-    files = ingestions.inputs(ingestions.all_of(settings, source)).keys() & set(ids)
-    of_decisions = [entry for entry in decisions.all_of(settings, source) if entry.decision_id in ids]
+    files = ingestions.inputs(ingestions.all_of(lake, source)).keys() & set(ids)
+    of_decisions = [entry for entry in decisions.all_of(lake, source) if entry.decision_id in ids]
     if set(ids) - files - {entry.decision_id for entry in of_decisions}:
         return None
-    spoken = key_log.keys_of(settings, source, files) if files else pa.array([], pa.string())
+    spoken = key_log.keys_of(lake, source, files) if files else pa.array([], pa.string())
     return pc.unique(pa.concat_arrays([spoken, pa.array([entry.record_key for entry in of_decisions], pa.string())]))
 
 
-def _keys_of_other_days(settings: Settings, contract: TrainingSetContract, release: Release, ids: Collection[str]) -> pa.Array:
+def _keys_of_other_days(lake: Lake, contract: TrainingSetContract, release: Release, ids: Collection[str]) -> pa.Array:
     """The keys of events that the files ``ids`` place only outside the days of a version."""
     columns = ["record_key", "event_date"]
-    address = locations.key_log(settings, contract.entity.source)
-    claims = table_io.read(address, columns, {"ingestion_id": sorted(ids)}, settings.storage_options) if ids else None
+    address = locations.key_log(lake, contract.entity.source)
+    claims = table_io.read(address, columns, {"ingestion_id": sorted(ids)}, lake.storage_options) if ids else None
     if claims is None:
         return pa.array([], pa.string())
     mature = datetime.fromisoformat(release.about["mature_by"]) - contract.label.maturity
@@ -161,7 +159,7 @@ def _keys_of_other_days(settings: Settings, contract: TrainingSetContract, relea
 
 def _compared(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     contract: TrainingSetContract,
     unchanged: SetChanges,
@@ -176,8 +174,8 @@ def _compared(
     release = unchanged.release
     mature_by = datetime.fromisoformat(release.about["mature_by"])
     columns = ["event_ts", "split", *contract.features.names, "label"]
-    present = build.rows_of(spark, settings, catalog, contract, now, mature_by, keys)
-    before = spark.read.format("delta").load(addresses.training_set(settings, release.name, release.version))
+    present = build.rows_of(spark, lake, catalog, contract, now, mature_by, keys)
+    before = spark.read.format("delta").load(addresses.training_set(lake, release.name, release.version))
     if keys is not None:
         wanted = F.broadcast(dataframes.local(spark, pa.table({"record_key": keys})))
         before = before.join(wanted, "record_key", "left_semi")

@@ -14,7 +14,7 @@ from lakehouse.cli.console import counted, data_table, deployment, errors, numbe
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog, TrainingSetContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse.training_sets.changes import SetChanges
     from lakehouse.training_sets.releases import Release
 
@@ -43,10 +43,10 @@ def release(
     """Freeze the knowledge of a label source. Later files and decisions never belong to the version."""
     from lakehouse.training_sets import labels  # noqa: PLC0415 (Arrow loads in a second)
 
-    settings, catalog = deployment()
+    lake, catalog = deployment()
     if source not in catalog.sources:
         _unknown("dataset", source, catalog.sources)
-    made = labels.release(settings, catalog.sources[source], version, by=by or getpass.getuser(), notes=notes, known_at=known_at)
+    made = labels.release(lake, catalog.sources[source], version, by=by or getpass.getuser(), notes=notes, known_at=known_at)
     out.print(f"{made.full_name} is released: {_known(made)}.", soft_wrap=True)
 
 
@@ -63,11 +63,11 @@ def build(
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.training_sets import build as set_build  # noqa: PLC0415
 
-    settings, catalog, contract = _contract(name)
+    lake, catalog, contract = _contract(name)
     with errors.status("computing the features of each event as they were known then"):
         made = set_build.build(
             LakeSpark().session(),
-            settings,
+            lake,
             catalog,
             contract,
             version,
@@ -87,8 +87,8 @@ def list_(
     """List the released versions of labels, training sets and models, with deprecations."""
     from lakehouse.training_sets import releases  # noqa: PLC0415
 
-    settings, _ = deployment()
-    known, deprecated = releases.all_of(settings, name=name), releases.deprecations(settings, name=name)
+    lake, _ = deployment()
+    known, deprecated = releases.all_of(lake, name=name), releases.deprecations(lake, name=name)
     if as_json:
         for entry in known:
             out.print(_as_json(entry, deprecated.get(entry.full_name)), soft_wrap=True)
@@ -114,9 +114,9 @@ def show(name: _Name, version: _Version, as_json: arguments.AsJson = False) -> N
     from lakehouse.training_sets import releases  # noqa: PLC0415
     from lakehouse.training_sets.releases import ReleaseKind  # noqa: PLC0415
 
-    settings, _ = deployment()
-    version_of_set = releases.find(settings, ReleaseKind.TRAINING_SET, name, version)
-    ended = releases.deprecations(settings, ReleaseKind.TRAINING_SET, name).get(version_of_set.full_name)
+    lake, _ = deployment()
+    version_of_set = releases.find(lake, ReleaseKind.TRAINING_SET, name, version)
+    ended = releases.deprecations(lake, ReleaseKind.TRAINING_SET, name).get(version_of_set.full_name)
     if as_json:
         out.print(_as_json(version_of_set, ended), soft_wrap=True)
         return
@@ -133,10 +133,10 @@ def changes(name: _Name, version: _Version, as_json: arguments.AsJson = False) -
     from lakehouse.training_sets import releases  # noqa: PLC0415
     from lakehouse.training_sets.releases import ReleaseKind  # noqa: PLC0415
 
-    settings, catalog, _ = _contract(name)
-    version_of_set = releases.find(settings, ReleaseKind.TRAINING_SET, name, version)
+    lake, catalog, _ = _contract(name)
+    version_of_set = releases.find(lake, ReleaseKind.TRAINING_SET, name, version)
     with errors.status("comparing with what is known now"):
-        since = set_changes.since(LakeSpark().session, settings, catalog, version_of_set)
+        since = set_changes.since(LakeSpark().session, lake, catalog, version_of_set)
     if as_json:
         counts = {
             key: getattr(since, key) for key in ("total", "changed", "changed_labels", "added", "removed", "share", "inputs")
@@ -154,10 +154,10 @@ def reproduce(name: _Name, version: _Version) -> None:
     from lakehouse.training_sets import reproduce as set_reproduce  # noqa: PLC0415
     from lakehouse.training_sets.releases import ReleaseKind  # noqa: PLC0415
 
-    settings, catalog = deployment()
-    version_of_set = releases.find(settings, ReleaseKind.TRAINING_SET, name, version)
+    lake, catalog = deployment()
+    version_of_set = releases.find(lake, ReleaseKind.TRAINING_SET, name, version)
     with errors.status("computing the rows again"):
-        made = set_reproduce.reproduce(LakeSpark().session(), settings, catalog, version_of_set)
+        made = set_reproduce.reproduce(LakeSpark().session(), lake, catalog, version_of_set)
     if made.is_equal:
         written = "; its table was gone and is written again" if made.restored else ""
         out.print(
@@ -177,18 +177,18 @@ def deprecate(name: _Name, version: _Version, notes: _Notes, by: _By = "") -> No
     from lakehouse.training_sets import releases  # noqa: PLC0415
     from lakehouse.training_sets.releases import ReleaseKind  # noqa: PLC0415
 
-    settings, _ = deployment()
-    labels = {entry.name for entry in releases.all_of(settings, ReleaseKind.LABELS)}
+    lake, _ = deployment()
+    labels = {entry.name for entry in releases.all_of(lake, ReleaseKind.LABELS)}
     kind = ReleaseKind.LABELS if name in labels else ReleaseKind.TRAINING_SET
-    entry = releases.deprecate(settings, kind, name, version, by=by or getpass.getuser(), notes=notes)
+    entry = releases.deprecate(lake, kind, name, version, by=by or getpass.getuser(), notes=notes)
     out.print(f"{entry.full_name} is deprecated.", soft_wrap=True)
 
 
-def _contract(name: str) -> tuple[Settings, Catalog, TrainingSetContract]:
-    settings, catalog = deployment()
+def _contract(name: str) -> tuple[Lake, Catalog, TrainingSetContract]:
+    lake, catalog = deployment()
     if name not in catalog.training_sets:
         _unknown("training_set", name, catalog.training_sets)
-    return settings, catalog, catalog.training_sets[name]
+    return lake, catalog, catalog.training_sets[name]
 
 
 def _unknown(key: str, name: str, known: dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.training_set import Label, Reading, TrainingSetContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse.training_sets.records import Knowledge
 
 
@@ -81,7 +81,7 @@ class Span:
 
 def events(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     contract: TrainingSetContract,
     known: Knowledge,
@@ -95,16 +95,16 @@ def events(
 
     :param keys: include only the events of these keys.
     """
-    rows = _by_themselves(spark, settings, catalog, contract, known, span, reading, keys)
+    rows = _by_themselves(spark, lake, catalog, contract, known, span, reading, keys)
     for join in contract.features.joins:
         dimension = catalog.sources[join.dimension]
-        history = histories.of_dimension(spark, settings, dimension, join, known, reading)
+        history = histories.of_dimension(spark, lake, dimension, join, known, reading)
         on = {f"_of_{name}": f"{KEY_PREFIX}{column}" for name, column in zip(dimension.primary_key, join.on)}
         rows = with_last(rows, history, on, "event_ts", BEGINS)
         has_ended = F.col(ENDS) <= F.col("event_ts")
         rows = _emptied_where(rows, has_ended, join.names).drop(ENDS)
     for entry in contract.features.metrics:
-        history = histories.of_metric(spark, settings, catalog, entry, known, reading)
+        history = histories.of_metric(spark, lake, catalog, entry, known, reading)
         on = {f"_of_{name}": f"{KEY_PREFIX}{column}" for name, column in entry.on.items()}
         rows = with_last(rows, history, on, "event_ts", BEGINS)
         if entry.max_age is not None:
@@ -122,7 +122,7 @@ def events(
 
 def _by_themselves(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     contract: TrainingSetContract,
     known: Knowledge,
@@ -133,7 +133,7 @@ def _by_themselves(
     """The events with the features from their own columns, and the columns for joins."""
     source = catalog.sources[contract.entity.source]
     inputs = known.sources[source.dataset]
-    rows = records.events(spark, settings, source, inputs, span.first, span.until, reading, keys)
+    rows = records.events(spark, lake, source, inputs, span.first, span.until, reading, keys)
     if contract.entity.where:
         rows = rows.where(F.expr(contract.entity.where))
     at = F.coalesce(F.col("event_ts"), zones.start_of_day(F.col("event_date"), ZoneInfo(source.clocks.timezone)))
@@ -149,7 +149,7 @@ def _by_themselves(
 
 def with_labels(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     contract: TrainingSetContract,
     rows: DataFrame,
@@ -161,7 +161,7 @@ def with_labels(
     :param mature_by: events whose label is not mature by this time are left out.
     """
     label = contract.label
-    of_events = labels.of_events(spark, settings, catalog.sources[label.source], label, known.sources[label.source])
+    of_events = labels.of_events(spark, lake, catalog.sources[label.source], label, known.sources[label.source])
     is_mature = F.col("event_ts") + F.expr(f"interval {int(label.maturity.total_seconds())} seconds") <= F.lit(mature_by)
     key = F.col(f"{KEY_PREFIX}{label.event_key}")
     joined = rows.where(is_mature).join(of_events, key == of_events["key"], "left").drop("key")
@@ -172,7 +172,7 @@ def with_labels(
 
 def labelled(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     contract: TrainingSetContract,
     first: date,
@@ -184,47 +184,47 @@ def labelled(
 
     The rows are sorted by event time and key. They have the knowledge of now, or of ``known_at``.
     """
-    known = records.now(settings, contract.sources, known_at)
-    with sized_for(spark, settings, many=is_large(settings, contract)):
-        rows = events(spark, settings, catalog, contract, known, Span(first, until), reading)
-        mature = with_labels(spark, settings, catalog, contract, rows, known, known.published_until)
+    known = records.now(lake, contract.sources, known_at)
+    with sized_for(spark, lake, many=is_large(lake, contract)):
+        rows = events(spark, lake, catalog, contract, known, Span(first, until), reading)
+        mature = with_labels(spark, lake, catalog, contract, rows, known, known.published_until)
         return mature.orderBy("event_ts", "record_key").toArrow()
 
 
 def keys_with_label(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     contract: TrainingSetContract,
     first: date,
     until: date,
 ) -> pa.Table:
     """The keys (record_key) of events from ``first`` until before ``until`` whose label is mature now; computes no feature."""
-    known = records.now(settings, contract.sources)
-    with sized_for(spark, settings, many=is_large(settings, contract)):
-        rows = _by_themselves(spark, settings, catalog, contract, known, Span(first, until), contract.reading)
-        return with_labels(spark, settings, catalog, contract, rows, known, known.published_until).select("record_key").toArrow()
+    known = records.now(lake, contract.sources)
+    with sized_for(spark, lake, many=is_large(lake, contract)):
+        rows = _by_themselves(spark, lake, catalog, contract, known, Span(first, until), contract.reading)
+        return with_labels(spark, lake, catalog, contract, rows, known, known.published_until).select("record_key").toArrow()
 
 
 def unlabelled(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     contract: TrainingSetContract,
     days: Collection[date],
     known_at: datetime | None = None,
 ) -> pa.Table:
     """The events of ``days`` with their features as known then, for scoring; sorted by event time and key."""
-    known = records.now(settings, contract.sources, known_at)
+    known = records.now(lake, contract.sources, known_at)
     span = Span(min(days), max(days) + DAY)
-    with sized_for(spark, settings, many=is_large(settings, contract)):
-        rows = events(spark, settings, catalog, contract, known, span, "as_known")
+    with sized_for(spark, lake, many=is_large(lake, contract)):
+        rows = events(spark, lake, catalog, contract, known, span, "as_known")
         return rows.where(F.col("event_date").isin(sorted(days))).orderBy("event_ts", "record_key").toArrow()
 
 
-def is_large(settings: Settings, contract: TrainingSetContract) -> bool:
+def is_large(lake: Lake, contract: TrainingSetContract) -> bool:
     """Whether the number of events is large enough for Spark to plan for many rows."""
-    return ingestions.row_count(settings, contract.entity.source) > settings.local_rows
+    return ingestions.row_count(lake, contract.entity.source) > lake.settings.local_rows
 
 
 def _emptied_where(rows: DataFrame, condition: Column, names: Collection[str]) -> DataFrame:

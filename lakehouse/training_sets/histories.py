@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.contracts.training_set import MetricFeatures, Reading
     from lakehouse.delta.columns import Columns
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse.training_sets.records import Knowledge
 
 
@@ -44,22 +44,22 @@ BEGINS, ENDS = "_begins", "_ends"
 
 
 def of_dimension(
-    spark: SparkSession, settings: Settings, contract: SourceContract, join: Join, known: Knowledge, reading: Reading
+    spark: SparkSession, lake: Lake, contract: SourceContract, join: Join, known: Knowledge, reading: Reading
 ) -> DataFrame:
     """The attribute history of a dimension's keys: its primary key, the attributes by their names in the set, and their time.
 
     Untracked attributes also have the value of the change.
     """
-    if table_io.open_table(locations.key_log(settings, contract.dataset), settings.storage_options) is None:
+    if table_io.open_table(locations.key_log(lake, contract.dataset), lake.storage_options) is None:
         return _without_records(spark, contract, join)
     inputs = known.sources[contract.dataset]
     names = [F.col(column).alias(name) for column, name in join.attributes]
     key = [F.col(name).alias(f"_of_{name}") for name in contract.primary_key]
     if reading == "as_corrected":
-        every = as_then.intervals(spark, settings, contract, inputs.ids, inputs.until)
+        every = as_then.intervals(spark, lake, contract, inputs.ids, inputs.until)
         return every.select(*key, *names, F.col("valid_from").alias(BEGINS), F.col("valid_to").alias(ENDS))
     columns = _record_columns(contract)
-    records = set_records.records(spark, settings, contract, inputs).select(*(name for name, _ in columns[1:]))
+    records = set_records.records(spark, lake, contract, inputs).select(*(name for name, _ in columns[1:]))
     of_key = F.expr(f"substring(record_key, 1, length(record_key) - {TIME_LENGTH})")
     by_key = records.withColumn("_key", of_key).repartition("_key").sortWithinPartitions("_key")
     found = by_key.mapInArrow(partial(_known_of, contract), ddl((*columns, ("from_ts", "timestamp"))))
@@ -69,24 +69,24 @@ def of_dimension(
 
 
 def of_metric(
-    spark: SparkSession, settings: Settings, catalog: Catalog, entry: MetricFeatures, known: Knowledge, reading: Reading
+    spark: SparkSession, lake: Lake, catalog: Catalog, entry: MetricFeatures, known: Knowledge, reading: Reading
 ) -> DataFrame:
     """The measure history of a metric's cells: its grain, the measures by their names in the set, and the end of their period.
 
     The number of the newest ended period counts. A cell that a later revision of its period lacks is NULL.
     """
-    series = served_version.daily(settings, catalog, catalog.metrics[entry.metric])
+    series = served_version.daily(lake, catalog, catalog.metrics[entry.metric])
     metric, window = series.metric, series.metric.event_window
     place = [series.by, *([] if window is None else window.columns)]
     grain, measures = list(entry.on), [name for name, _ in entry.measures]
     kinds = {measure.name: measure.type for measure in metric.measures}
     named = [F.col(name).cast(kinds[name]).alias(renamed) for name, renamed in entry.measures]
-    path = locations.gold(settings, series)
-    if table_io.open_table(path, settings.storage_options) is None:
+    path = locations.gold(lake, series)
+    if table_io.open_table(path, lake.storage_options) is None:
         return _without_numbers(spark, catalog, entry)
     columns = list(dict.fromkeys([*place, *grain, *measures]))
     published = dataframes.scan(
-        spark, settings, path, [*columns, "revision", "published_at", "superseded_at", "adjustment", "row_count"], {}
+        spark, lake, path, [*columns, "revision", "published_at", "superseded_at", "adjustment", "row_count"], {}
     ).where(F.col("adjustment").isNull() & (F.col("published_at") <= F.lit(known.published_until)))
     if reading == "as_corrected":
         published = published.where(F.col("superseded_at").isNull() | (F.col("superseded_at") > F.lit(known.published_until)))

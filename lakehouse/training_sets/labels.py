@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.contracts.training_set import Label
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 def release(
-    settings: Settings, contract: SourceContract, version: str, *, by: str, notes: str, known_at: datetime | None = None
+    lake: Lake, contract: SourceContract, version: str, *, by: str, notes: str, known_at: datetime | None = None
 ) -> Release:
     """Freeze the knowledge of a label source, of now or of ``known_at``. Repeating the command changes nothing.
 
@@ -38,10 +38,10 @@ def release(
     if not releases.VERSION.fullmatch(version):
         msg = f"{version!r} is no version: write v and two numbers, such as v3.0"
         raise ReleaseError(msg)
-    recorded = {entry.version: entry for entry in releases.all_of(settings, ReleaseKind.LABELS, source)}
+    recorded = {entry.version: entry for entry in releases.all_of(lake, ReleaseKind.LABELS, source)}
     if version in recorded:
         return _same(recorded[version], known_at)
-    snapshot = _snapshot(settings, contract, version, by=by, notes=notes, known_at=known_at)
+    snapshot = _snapshot(lake, contract, version, by=by, notes=notes, known_at=known_at)
     entry = Release(
         source,
         ReleaseKind.LABELS,
@@ -49,7 +49,7 @@ def release(
         ReleaseEvent.RELEASED,
         notes,
         by,
-        settings.clock(),
+        lake.now(),
         snapshot.until or snapshot.recorded_at,
         {
             "snapshot": snapshot.name,
@@ -58,47 +58,47 @@ def release(
             "contract_version": provenance.of_contract(contract),
         },
     )
-    return releases.release(settings, entry)
+    return releases.release(lake, entry)
 
 
-def inputs_of(settings: Settings, labels: Release) -> SourceInputs:
+def inputs_of(lake: Lake, labels: Release) -> SourceInputs:
     """The inputs of released labels."""
     until = labels.about["until"]
-    ids = input_sets.ids_of(settings, labels.name, labels.about["inputs"])
+    ids = input_sets.ids_of(lake, labels.name, labels.about["inputs"])
     return SourceInputs(frozenset(ids), None if until is None else datetime.fromisoformat(until))
 
 
-def of_events(spark: SparkSession, settings: Settings, contract: SourceContract, label: Label, inputs: SourceInputs) -> DataFrame:
+def of_events(spark: SparkSession, lake: Lake, contract: SourceContract, label: Label, inputs: SourceInputs) -> DataFrame:
     """The label of each event with a record: ``key``, ``label`` and ``label_known_at``, the arrival time of its newest record."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 (a release starts no Spark)
 
     from lakehouse.silver import merge as silver_merge  # noqa: PLC0415
     from lakehouse.spark import dataframes  # noqa: PLC0415
 
-    days = key_log.days(settings, contract.dataset)
+    days = key_log.days(lake, contract.dataset)
     if not days:
         kinds = {field.name: field.type for field in contract.typed_fields}
         columns = (("key", kinds[label.on]), ("label", label.type), ("label_known_at", "timestamp"))
         return dataframes.local(spark, arrow_schema(columns).empty_table())
-    records = silver_merge.state(spark, settings, contract, days, inputs.ids, inputs.until)
+    records = silver_merge.state(spark, lake, contract, days, inputs.ids, inputs.until)
     value = F.expr(sql_expressions.cast(label.sql, label.type)).alias("label")
     return records.groupBy(F.col(label.on).alias("key")).agg(value, F.max("arrival_ts").alias("label_known_at"))
 
 
 def _snapshot(
-    settings: Settings, contract: SourceContract, version: str, *, by: str, notes: str, known_at: datetime | None
+    lake: Lake, contract: SourceContract, version: str, *, by: str, notes: str, known_at: datetime | None
 ) -> named.NamedSnapshot:
     """The snapshot of a release; a snapshot made by an earlier, stopped release is reused."""
     source = contract.dataset
     try:
-        return named.find(settings, source, version)
+        return named.find(lake, source, version)
     except SnapshotError:
         pass
     if known_at is None:
-        ids, described = named.everything(settings, source), "all inputs"
+        ids, described = named.everything(lake, source), "all inputs"
     else:
-        ids, described = input_sets.known_at(settings, source, known_at), f"known at {known_at:%Y-%m-%d %H:%M}"
-    return named.create(settings, contract, version, ids, described, by=by, reason=notes, until=known_at)
+        ids, described = input_sets.known_at(lake, source, known_at), f"known at {known_at:%Y-%m-%d %H:%M}"
+    return named.create(lake, contract, version, ids, described, by=by, reason=notes, until=known_at)
 
 
 def _same(recorded: Release, known_at: datetime | None) -> Release:

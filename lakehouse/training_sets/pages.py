@@ -88,7 +88,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
 
     @router.get(PREFIX + "/datasets/{name}/{version}")
     async def dataset(request: Request, name: DatasetName, version: ReleasedVersion, _: NoParameters) -> Response:
-        values = await run_in_threadpool(described, cache.settings, name, version)
+        values = await run_in_threadpool(described, cache.lake, name, version)
         manifest = values["manifest"]
         shown = {"it": values, "manifest": manifest, "columns": _columns(manifest), "times": in_time(manifest.get("time"))}
         return respond(request, "dataset", "overview", shown)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.contracts.training_set import Reading
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 if TYPE_CHECKING:
@@ -125,19 +125,19 @@ _DECIDED = pa.schema([("ingestion_id", pa.string()), ("line_number", pa.int64())
 
 
 def claims(
-    spark: SparkSession, settings: Settings, contract: SourceContract, inputs: SourceInputs, keys: pa.Array | None = None
+    spark: SparkSession, lake: Lake, contract: SourceContract, inputs: SourceInputs, keys: pa.Array | None = None
 ) -> DataFrame:
     """The admitted claims of a set of inputs, each with ``known_from``.
 
     :param keys: include only claims about these keys.
     """
     source = contract.dataset
-    log = admitted_claims.of_inputs(spark, settings, source, inputs.ids, keys)
+    log = admitted_claims.of_inputs(spark, lake, source, inputs.ids, keys)
     if inputs.until is not None:
         log = log.where(F.col("arrival_ts") <= F.lit(inputs.until))
-    decided = decisions.newest(settings, source, inputs.ids)
+    decided = decisions.newest(lake, source, inputs.ids)
     counting = admitted_claims.admitted(spark, log, decided)
-    counting = admitted_claims.ordered(spark, counting, deliveries.of(settings, contract, inputs.ids, inputs.until))
+    counting = admitted_claims.ordered(spark, counting, deliveries.of(lake, contract, inputs.ids, inputs.until))
     times = [
         {"ingestion_id": row[0], "line_number": row[1], "_decided_at": decision.decided_at}
         for row, decision in decided.items()
@@ -154,7 +154,7 @@ def claims(
 
 def events(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     inputs: SourceInputs,
     first: date,
@@ -170,7 +170,7 @@ def events(
     """
     record = F.struct("known_from", *ORDER, "ingestion_id", "event_date", "arrival_date")
     aggregates = [*admitted_claims.greatest_claims(), F.min(F.when(_has_row(), record)).alias("_first")]
-    every = claims(spark, settings, contract, inputs, keys)
+    every = claims(spark, lake, contract, inputs, keys)
     per_key = every.groupBy("record_key").agg(*aggregates)
     won = per_key.withColumn("_won", admitted_claims.winner(by_sequence=contract.by_sequence))
     living = won.where(_has_row("_won.kind"))
@@ -180,19 +180,19 @@ def events(
     if fills:
         of_keys = every.where("kind <> 'retire'").join(chosen.select("record_key"), "record_key", "left_semi")
     arrivals = {row[0] for row in of_keys.select("arrival_date").distinct().collect()}
-    rows = reading_frames.sound_rows(spark, settings, contract, {"arrival_date": arrivals}, inputs.ids)
+    rows = reading_frames.sound_rows(spark, lake, contract, {"arrival_date": arrivals}, inputs.ids)
     if fills:
         rows = reading_frames.completed(contract, of_keys, rows)
     return rows.join(chosen.select("record_key", *_ROW_ID), ["record_key", *_ROW_ID], "left_semi")
 
 
-def records(spark: SparkSession, settings: Settings, contract: SourceContract, inputs: SourceInputs) -> DataFrame:
+def records(spark: SparkSession, lake: Lake, contract: SourceContract, inputs: SourceInputs) -> DataFrame:
     """Every admitted record about its own key, deletes included: silver's columns, ``kind``, ``known_from`` and the
     order of the deliveries.
     """
-    own = claims(spark, settings, contract, inputs).where(F.col("kind") != "retire")
+    own = claims(spark, lake, contract, inputs).where(F.col("kind") != "retire")
     narrow = own.select("record_key", *_ROW_ID, "kind", "known_from", "ordered_at", "delivery")
-    rows = reading_frames.sound_rows(spark, settings, contract, {}, inputs.ids)
+    rows = reading_frames.sound_rows(spark, lake, contract, {}, inputs.ids)
     return rows.join(narrow, ["record_key", *_ROW_ID])
 
 
@@ -223,34 +223,32 @@ class Knowledge:
         """A copy with other inputs of ``source``."""
         return Knowledge({**self.sources, source: inputs}, self.published_until)
 
-    def recorded(self, settings: Settings) -> dict[str, Any]:
+    def recorded(self, lake: Lake) -> dict[str, Any]:
         """The knowledge in its stored form: the sets of inputs are recorded under their names."""
-        now = settings.clock()
+        now = lake.now()
         inputs = {
-            source: {"inputs": input_sets.record(settings, source, of_source.ids, now), "until": _text(of_source.until)}
+            source: {"inputs": input_sets.record(lake, source, of_source.ids, now), "until": _text(of_source.until)}
             for source, of_source in self.sources.items()
         }
         return {"inputs": inputs, "published_until": _text(self.published_until)}
 
 
-def now(settings: Settings, sources: Iterable[str], known_at: datetime | None = None) -> Knowledge:
+def now(lake: Lake, sources: Iterable[str], known_at: datetime | None = None) -> Knowledge:
     """The knowledge of now, or of ``known_at``."""
     if known_at is None:
-        of_sources = {source: SourceInputs(frozenset(named.everything(settings, source))) for source in sources}
-        return Knowledge(of_sources, settings.clock())
-    of_sources = {
-        source: SourceInputs(frozenset(input_sets.known_at(settings, source, known_at)), known_at) for source in sources
-    }
+        of_sources = {source: SourceInputs(frozenset(named.everything(lake, source))) for source in sources}
+        return Knowledge(of_sources, lake.now())
+    of_sources = {source: SourceInputs(frozenset(input_sets.known_at(lake, source, known_at)), known_at) for source in sources}
     return Knowledge(of_sources, known_at)
 
 
-def stored(settings: Settings, about: Mapping[str, Any]) -> Knowledge:
+def stored(lake: Lake, about: Mapping[str, Any]) -> Knowledge:
     """Load the knowledge that :meth:`Knowledge.recorded` has stored.
 
     :raises UnknownInputsError: if a set of inputs is not recorded.
     """
     of_sources = {
-        source: SourceInputs(frozenset(input_sets.ids_of(settings, source, entry["inputs"])), _time(entry["until"]))
+        source: SourceInputs(frozenset(input_sets.ids_of(lake, source, entry["inputs"])), _time(entry["until"]))
         for source, entry in about["inputs"].items()
     }
     return Knowledge(of_sources, datetime.fromisoformat(about["published_until"]))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: The form of a version: v3.0, v12.4.
 VERSION = re.compile(r"v(\d+)\.(\d+)")
@@ -67,13 +67,13 @@ class Release:
         return f"{self.name}_{self.version}"
 
 
-def log(settings: Settings) -> LogTable[Release]:
+def log(lake: Lake) -> LogTable[Release]:
     """The table of releases."""
     # The parts of a split are in order of time: a manifest keeps the order in which it was written.
-    return LogTable(Release, settings, addresses.releases(settings), partition_by="name", sort_keys=False)
+    return LogTable(Release, lake, addresses.releases(lake), partition_by="name", sort_keys=False)
 
 
-def release(settings: Settings, entry: Release) -> Release:
+def release(lake: Lake, entry: Release) -> Release:
     """Record a version once: if two are released under one name and version, the first counts.
 
     :returns: the recorded version; the caller checks whether it is its own.
@@ -82,59 +82,59 @@ def release(settings: Settings, entry: Release) -> Release:
     if not VERSION.fullmatch(entry.version):
         msg = f"{entry.version!r} is no version: write v and two numbers, such as v3.0"
         raise ReleaseError(msg)
-    log(settings).append([entry], app_id=f"release:{entry.kind.value}:{entry.full_name}")
-    return find(settings, entry.kind, entry.name, entry.version)
+    log(lake).append([entry], app_id=f"release:{entry.kind.value}:{entry.full_name}")
+    return find(lake, entry.kind, entry.name, entry.version)
 
 
-def deprecate(settings: Settings, kind: ReleaseKind, name: str, version: str, *, by: str, notes: str) -> Release:
+def deprecate(lake: Lake, kind: ReleaseKind, name: str, version: str, *, by: str, notes: str) -> Release:
     """Deprecate a version: it should no longer be used. Its rows and its history stay.
 
     :param notes: the reason, and the replacement.
     :raises ReleaseError: if the version is unknown.
     """
-    known = find(settings, kind, name, version)
-    changes = {"event": ReleaseEvent.DEPRECATED, "by": by, "notes": notes, "recorded_at": settings.clock(), "about": {}}
+    known = find(lake, kind, name, version)
+    changes = {"event": ReleaseEvent.DEPRECATED, "by": by, "notes": notes, "recorded_at": lake.now(), "about": {}}
     entry = Release(**{**vars(known), **changes})
-    log(settings).append([entry], app_id=f"deprecation:{kind.value}:{known.full_name}")
+    log(lake).append([entry], app_id=f"deprecation:{kind.value}:{known.full_name}")
     return entry
 
 
-def all_of(settings: Settings, kind: ReleaseKind | None = None, name: str | None = None) -> list[Release]:
+def all_of(lake: Lake, kind: ReleaseKind | None = None, name: str | None = None) -> list[Release]:
     """The released versions, in the order of name and version."""
-    return [entry for entry in _entries(settings, kind, name) if entry.event is ReleaseEvent.RELEASED]
+    return [entry for entry in _entries(lake, kind, name) if entry.event is ReleaseEvent.RELEASED]
 
 
-def deprecations(settings: Settings, kind: ReleaseKind | None = None, name: str | None = None) -> dict[str, Release]:
+def deprecations(lake: Lake, kind: ReleaseKind | None = None, name: str | None = None) -> dict[str, Release]:
     """The deprecation records, by full name."""
-    entries = _entries(settings, kind, name)
+    entries = _entries(lake, kind, name)
     return {entry.full_name: entry for entry in entries if entry.event is ReleaseEvent.DEPRECATED}
 
 
-def find(settings: Settings, kind: ReleaseKind, name: str, version: str) -> Release:
+def find(lake: Lake, kind: ReleaseKind, name: str, version: str) -> Release:
     """Find a released version.
 
     :raises ReleaseError: if it does not exist; the message lists the existing versions.
     """
-    known = {entry.version: entry for entry in all_of(settings, kind, name)}
+    known = {entry.version: entry for entry in all_of(lake, kind, name)}
     if version not in known:
         msg = f"{name} {version} does not exist; released are {', '.join(known) or 'none'}"
         raise ReleaseError(msg)
     return known[version]
 
 
-def newest(settings: Settings, kind: ReleaseKind, name: str) -> Release | None:
+def newest(lake: Lake, kind: ReleaseKind, name: str) -> Release | None:
     """The last released version; None without one."""
-    return max(all_of(settings, kind, name), key=lambda entry: (entry.recorded_at, _numbers(entry.version)), default=None)
+    return max(all_of(lake, kind, name), key=lambda entry: (entry.recorded_at, _numbers(entry.version)), default=None)
 
 
-def next_version(settings: Settings, kind: ReleaseKind, name: str) -> str:
+def next_version(lake: Lake, kind: ReleaseKind, name: str) -> str:
     """The version after the greatest one: with its second number incremented, or v1.0."""
-    numbers = max((_numbers(entry.version) for entry in all_of(settings, kind, name)), default=None)
+    numbers = max((_numbers(entry.version) for entry in all_of(lake, kind, name)), default=None)
     return "v1.0" if numbers is None else f"v{numbers[0]}.{numbers[1] + 1}"
 
 
-def _entries(settings: Settings, kind: ReleaseKind | None, name: str | None) -> list[Release]:
-    entries = log(settings).read({"name": [name]} if name else None)
+def _entries(lake: Lake, kind: ReleaseKind | None, name: str | None) -> list[Release]:
+    entries = log(lake).read({"name": [name]} if name else None)
     of_kind = [entry for entry in entries if kind is None or entry.kind is kind]
     return sorted(of_kind, key=lambda entry: (entry.name, _numbers(entry.version), entry.recorded_at))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import Catalog
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse.training_sets.releases import Release
 
 
@@ -39,14 +39,14 @@ class SetReproduction:
         return self.before == self.after
 
 
-def reproduce(spark: SparkSession, settings: Settings, catalog: Catalog, release: Release) -> SetReproduction:
+def reproduce(spark: SparkSession, lake: Lake, catalog: Catalog, release: Release) -> SetReproduction:
     """Recompute the rows of a version; if its table is gone, write them."""
     about, contract = release.about, set_table.contract_of(release)
-    path = addresses.training_set(settings, release.name, release.version)
-    known, mature_by = set_records.stored(settings, about), datetime.fromisoformat(about["mature_by"])
-    is_gone = table_io.open_table(path, settings.storage_options) is None
-    with sized_for(spark, settings, many=events.is_large(settings, contract)):
-        rows = build.rows_of(spark, settings, catalog, contract, known, mature_by)
+    path = addresses.training_set(lake, release.name, release.version)
+    known, mature_by = set_records.stored(lake, about), datetime.fromisoformat(about["mature_by"])
+    is_gone = table_io.open_table(path, lake.storage_options) is None
+    with sized_for(spark, lake, many=events.is_large(lake, contract)):
+        rows = build.rows_of(spark, lake, catalog, contract, known, mature_by)
         if is_gone:
             build.write(rows, path)
             rows = spark.read.format("delta").load(path)

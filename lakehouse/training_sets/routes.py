@@ -17,8 +17,8 @@ from lakehouse.training_sets.affected import AffectedSet
 from lakehouse.training_sets.releases import ReleaseKind
 
 if TYPE_CHECKING:
+    from lakehouse.lake import Lake
     from lakehouse.serving.http.published_cache import PublishedCache
-    from lakehouse.settings import Settings
     from lakehouse.training_sets.releases import Release
 
 
@@ -34,7 +34,7 @@ def routes(cache: PublishedCache) -> APIRouter:
     @router.get("", response_model=released_models.DatasetsModel, summary="Released labels and training sets")
     async def datasets(request: Request, _: NoParameters) -> Response:
         """All released versions, with the author, the notes, and the deprecation if there is one."""
-        return responses.respond(request, {"datasets": await run_in_threadpool(listed, cache.settings)})
+        return responses.respond(request, {"datasets": await run_in_threadpool(listed, cache.lake)})
 
     @router.get(
         "/{name}/versions/{version}",
@@ -43,37 +43,37 @@ def routes(cache: PublishedCache) -> APIRouter:
     )
     async def manifest(request: Request, name: DatasetName, version: ReleasedVersion, _: NoParameters) -> Response:
         """The content of a version, its origin, and the versions made from it."""
-        return responses.respond(request, await run_in_threadpool(described, cache.settings, name, version))
+        return responses.respond(request, await run_in_threadpool(described, cache.lake, name, version))
 
     return router
 
 
-def listed(settings: Settings) -> list[dict[str, Any]]:
+def listed(lake: Lake) -> list[dict[str, Any]]:
     """The released versions of labels and training sets, in the order of name and version."""
-    deprecations = releases.deprecations(settings)
-    versions = [entry for entry in releases.all_of(settings) if entry.kind in _KINDS]
+    deprecations = releases.deprecations(lake)
+    versions = [entry for entry in releases.all_of(lake) if entry.kind in _KINDS]
     return [_version(entry, deprecations.get(entry.full_name)) for entry in versions]
 
 
-def described(settings: Settings, name: str, version: str) -> dict[str, Any]:
+def described(lake: Lake, name: str, version: str) -> dict[str, Any]:
     """A version with its manifest, and the versions made from it.
 
     :raises Problem: if the version does not exist.
     """
-    versions = [entry for entry in releases.all_of(settings, name=name) if entry.kind in _KINDS]
+    versions = [entry for entry in releases.all_of(lake, name=name) if entry.kind in _KINDS]
     release = next((entry for entry in versions if entry.version == version), None)
     if release is None:
         known = ", ".join(entry.version for entry in versions) or "none"
         raise Problem(404, "unknown-version", f"{name} {version} is not released; released are {known}; GET /datasets lists all")
-    body = _version(release, releases.deprecations(settings, release.kind, name).get(release.full_name))
+    body = _version(release, releases.deprecations(lake, release.kind, name).get(release.full_name))
     models, sets = [], []
     if release.kind is ReleaseKind.TRAINING_SET:
         as_set = AffectedSet(name, version, release.about["rows"], release.about["rows"])
-        uses = [entry.as_json() for entry in lineage.of_sets(settings, [as_set])]
+        uses = [entry.as_json() for entry in lineage.of_sets(lake, [as_set])]
         models = [{key: use[key] for key in ("model", "version", "is_live", "is_challenger")} for use in uses]
     else:
         of_labels = {"source": name, "version": version}
-        built = releases.all_of(settings, ReleaseKind.TRAINING_SET)
+        built = releases.all_of(lake, ReleaseKind.TRAINING_SET)
         sets = [entry.full_name for entry in built if entry.about.get("labels") == of_labels]
     return body | {"manifest": dict(release.about), "training_sets": sets, "models": models}
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse.training_sets.releases import Release
 
 
@@ -27,17 +27,15 @@ def contract_of(release: Release) -> TrainingSetContract:
     return TrainingSetContract.model_validate(release.about["contract"])
 
 
-def read(
-    settings: Settings, release: Release, columns: Sequence[str] | None = None, where: table_io.Where | None = None
-) -> pa.Table:
+def read(lake: Lake, release: Release, columns: Sequence[str] | None = None, where: table_io.Where | None = None) -> pa.Table:
     """Rows of a version: record_key, event_ts, split, the features, label, label_known_at, and the join columns.
 
     :param columns: all by default.
     :param where: for columns, the values of which a row must have one.
     :raises MissingSetError: if the table is gone.
     """
-    path = addresses.training_set(settings, release.name, release.version)
-    table = table_io.open_table(path, settings.storage_options)
+    path = addresses.training_set(lake, release.name, release.version)
+    table = table_io.open_table(path, lake.storage_options)
     if table is None:
         name = f"{release.name} {release.version}"
         msg = f"there is no table at {path}: 'lakehouse dataset reproduce {name}' makes the rows of {name} again"

@@ -54,8 +54,8 @@ def run(shop: Path, file: str, rows: str, *, code: int = 0) -> str:
 
 
 def command(shop: Path, *arguments: str, code: int = 0, hour: int = 16) -> str:
-    settings = {"LAKEHOUSE_BUNDLED_CONTRACTS": "0", "LAKEHOUSE_NOW": f"{ON}T{hour}:00:00Z"}
-    done: subprocess.CompletedProcess[str] = lakehouse_command(shop, *arguments, **settings)
+    lake = {"LAKEHOUSE_BUNDLED_CONTRACTS": "0", "LAKEHOUSE_NOW": f"{ON}T{hour}:00:00Z"}
+    done: subprocess.CompletedProcess[str] = lakehouse_command(shop, *arguments, **lake)
     assert done.returncode == code, done.stdout + done.stderr
     return " ".join(f"{done.stdout} {done.stderr}".split())
 

@@ -174,11 +174,11 @@ def test_impossible_decisions_are_reported(home: Path) -> None:
 
 
 def test_a_tier_that_is_known_late_restates_exactly_the_days_of_the_customers_sales_in_the_range(demo: WheelDemo) -> None:
-    lake = demo.folder / "home" / "lake"  # the other tests change their copy
+    sample = demo.folder / "home" / "lake"  # the other tests change their copy
     story = demo.stdout.partition("A tier that was known late")[2].partition("For the numbers by tier")[0]
     (customer,) = set(re.findall(r"the tier of customer (\d+) from 2024-11-04 to 2024-11-11 became gold", story))
 
-    sales = table_io.read(str(lake / "silver" / "sales"), ["event_date", "customer_id", "amount"]).to_pylist()
+    sales = table_io.read(str(sample / "silver" / "sales"), ["event_date", "customer_id", "amount"]).to_pylist()
     of_customer: dict[str, Decimal] = defaultdict(Decimal)
     for sale in sales:
         if sale["customer_id"] == int(customer):
@@ -186,7 +186,7 @@ def test_a_tier_that_is_known_late_restates_exactly_the_days_of_the_customers_sa
     expected = {day: amount for day, amount in of_customer.items() if "2024-11-04" <= day < "2024-11-11"}
     assert expected.keys() < of_customer.keys(), "the customer bought on other days, too"
 
-    moved = {name: restated(lake, name) for name in ("revenue_by_tier", "gold_share")}
+    moved = {name: restated(sample, name) for name in ("revenue_by_tier", "gold_share")}
     assert moved["revenue_by_tier"].keys() == expected.keys()
     assert moved["gold_share"].keys() == expected.keys()
     assert moved["revenue_by_tier"] == {day: {"gold": amount, "silver": -amount} for day, amount in expected.items()}
@@ -197,11 +197,11 @@ def test_a_tier_that_is_known_late_restates_exactly_the_days_of_the_customers_sa
     assert re.search(rf"customers +{customer} +tier +2024-11-04 +2024-11-11 +silver +gold", story)
 
 
-def restated(lake: Path, name: str) -> dict[str, dict[str, Decimal]]:
+def restated(sample: Path, name: str) -> dict[str, dict[str, Decimal]]:
     """Per restated day what the last restatement added to each row of the grain; of a number without a grain under its name."""
     by_day: dict[str, dict[int, dict[str, Decimal]]] = defaultdict(lambda: defaultdict(dict))
     measure, changed = {"revenue_by_tier": "revenue", "gold_share": "gold_percent"}[name], {}
-    for row in table_io.read(str(lake / "gold" / name)).to_pylist():
+    for row in table_io.read(str(sample / "gold" / name)).to_pylist():
         by_day[f"{row['event_date']}"][row["revision"]][row.get("tier", name)] = row[measure]
     for day, revisions in by_day.items():
         for before, after in pairwise(sorted(revisions)):

@@ -36,14 +36,14 @@ from lakehouse_tests.support.earthquakes.history import (
 )
 from lakehouse_tests.support.kafka_broker import KafkaBroker
 from lakehouse_tests.support.kafka_lake import KafkaLake, milliseconds
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.own_spark, pytest.mark.proof, needs_earthquakes]
 
@@ -98,39 +98,37 @@ def broker(tmp_path: Path) -> Any:
     ids=["four days", "ten days"],
 )
 def test_days_as_a_stream(spark: SparkSession, tmp_path: Path, broker: KafkaBroker, days: int, causes: set[str]) -> None:
-    settings = lake_settings(tmp_path)
+    lake = lake_in(tmp_path)
     source, metric = contracts(broker)
-    lake, series = KafkaLake(settings, source), Series(metric)
+    sample, series = KafkaLake(lake, source), Series(metric)
     truth, daily = true_digests(), true_daily()
 
     def session() -> SparkSession:
         return spark
 
-    contract_history.remember(settings, metric, source)
+    contract_history.remember(lake, metric, source)
     for arrival in span(FIRST, date(2018, 1, days)):
-        settings.now = datetime(arrival.year, arrival.month, arrival.day, 23, 59, tzinfo=timezone.utc)
+        lake.settings.now = datetime(arrival.year, arrival.month, arrival.day, 23, 59, tzinfo=timezone.utc)
         broker.produce(TOPIC, messages_of(arrival))
-        while not lake.ingest().at_end:
+        while not sample.ingest().at_end:
             pass
-        silver_update.update(settings, source, session, applied_inputs.pending(settings, "earthquakes"), "run", [metric])
-        assert silver_digest(settings) == truth[arrival], arrival
-        pending = find_pending(settings, series)
-        restatement_days.restate(settings, source, series, session, pending.starts, Run("run"), pending)
+        silver_update.update(lake, source, session, applied_inputs.pending(lake, "earthquakes"), "run", [metric])
+        assert silver_digest(lake) == truth[arrival], arrival
+        pending = find_pending(lake, series)
+        restatement_days.restate(lake, source, series, session, pending.starts, Run("run"), pending)
         if arrival in daily:
-            assert gold_daily(settings) == daily[arrival], arrival
+            assert gold_daily(lake) == daily[arrival], arrival
         if arrival.day % 3 == 0:
-            live_run.run(session, settings, metric, source, ends=True)
-    explained = causes_of(settings, session, source, metric, [*span(FIRST, date(2018, 1, days - 2)), LONG_AGO])
+            live_run.run(session, lake, metric, source, ends=True)
+    explained = causes_of(lake, session, source, metric, [*span(FIRST, date(2018, 1, days - 2)), LONG_AGO])
     assert causes <= explained, "of the last day the stream has read nothing"
 
 
-def causes_of(
-    settings: Settings, session: Any, source: SourceContract, metric: MetricContract, reconciled: list[date]
-) -> set[str]:
+def causes_of(lake: Lake, session: Any, source: SourceContract, metric: MetricContract, reconciled: list[date]) -> set[str]:
     """Live numbers and causes make the books of each day, which are the truth: the causes of differences."""
-    books, explained = gold_daily(settings), set[str]()
+    books, explained = gold_daily(lake), set[str]()
     for day in reconciled:
-        entries = {entry.measure: entry for entry in reconcile(session, settings, metric, source, day).entries}
+        entries = {entry.measure: entry for entry in reconcile(session, lake, metric, source, day).entries}
         for measure, true in zip(("n_events", "n_with_mag", "sum_mag", "max_mag"), books[day]):
             entry = entries[measure]
             live = Decimal(entry.live or 0)

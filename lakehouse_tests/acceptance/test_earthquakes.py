@@ -22,6 +22,7 @@ from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.version_selector import parse
 from lakehouse.gold.reproduction import reproduce
 from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.lake import Lake
 from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.execution.replay import Replay
@@ -52,27 +53,27 @@ DAILY = Series(CATALOG.metrics["earthquakes_daily"])
 
 
 @pytest.fixture(name="lake")
-def _lake(tmp_path: Path) -> Settings:
-    return Settings(root=str(tmp_path / "lake"), landing=str(BATCHES))
+def _lake(tmp_path: Path) -> Lake:
+    return Lake(Settings(root=str(tmp_path / "lake"), landing=str(BATCHES)))
 
 
 @pytest.mark.proof
-def test_ten_days_one_by_one(spark: SparkSession, lake: Settings) -> None:
+def test_ten_days_one_by_one(spark: SparkSession, lake: Lake) -> None:
     replayed(lake, 10).audited.check_all(lake)
 
 
 @pytest.mark.proof
-def test_readers_of_ten_days_saw_what_was_true_then(spark: SparkSession, lake: Settings) -> None:
+def test_readers_of_ten_days_saw_what_was_true_then(spark: SparkSession, lake: Lake) -> None:
     check_what_was_seen(lake, replayed(lake, 10).published, TENTH)
     check_numbers_as_of_arrivals(lake, spark, [date(2018, 1, 8)])
 
 
 @pytest.mark.proof
-def test_a_month_as_one_range_through_each_layer_after_ten_days(spark: SparkSession, lake: Settings) -> None:
+def test_a_month_as_one_range_through_each_layer_after_ten_days(spark: SparkSession, lake: Lake) -> None:
     replayed(lake, 10)
     truth, daily = true_digests(), true_daily()
     with dg.DagsterInstance.ephemeral() as instance:
-        job = build_definitions(lake, CATALOG).resolve_implicit_global_asset_job_def()
+        job = build_definitions(lake.settings, CATALOG).resolve_implicit_global_asset_job_def()
 
         def materialize_range(layer: str, name: str, first: date, last: date) -> None:
             tags = {ASSET_PARTITION_RANGE_START_TAG: f"{first}", ASSET_PARTITION_RANGE_END_TAG: f"{last}"}
@@ -104,7 +105,7 @@ def test_a_month_as_one_range_through_each_layer_after_ten_days(spark: SparkSess
 
 @pytest.mark.proof
 @pytest.mark.timeout(5400)
-def test_ninety_days_one_by_one(spark: SparkSession, lake: Settings) -> None:
+def test_ninety_days_one_by_one(spark: SparkSession, lake: Lake) -> None:
     after = replayed(lake, 90)
     assert sum(days for arrival, days in after.recomputed.items() if arrival > TENTH) <= 519
     after.audited.check_all(lake)
@@ -113,7 +114,7 @@ def test_ninety_days_one_by_one(spark: SparkSession, lake: Settings) -> None:
 
 @pytest.mark.proof
 @pytest.mark.timeout(5400)
-def test_readers_of_ninety_days_saw_what_was_true_then(spark: SparkSession, lake: Settings) -> None:
+def test_readers_of_ninety_days_saw_what_was_true_then(spark: SparkSession, lake: Lake) -> None:
     check_what_was_seen(lake, replayed(lake, 90).published, FIRST + timedelta(days=89))
     check_numbers_as_of_arrivals(lake, spark, sorted(true_daily()))
     check_reproduced(lake, spark)
@@ -122,7 +123,7 @@ def test_readers_of_ninety_days_saw_what_was_true_then(spark: SparkSession, lake
 @pytest.mark.proof
 @pytest.mark.timeout(5400)
 def test_a_month_in_shuffled_order_with_each_file_twice_and_every_day_rebuilt(
-    spark: SparkSession, lake: Settings, tmp_path: Path
+    spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
     days = list(span(FIRST, FIRST + timedelta(days=29)))
     landing = tmp_path / "landing"
@@ -130,7 +131,7 @@ def test_a_month_in_shuffled_order_with_each_file_twice_and_every_day_rebuilt(
     for day in days:
         for suffix in ("", ".again"):
             shutil.copy(BATCHES / f"arrival_date={day}.csv.gz", landing / f"arrival_date={day}{suffix}.csv.gz")
-    lake.landing = str(landing)
+    lake.settings.landing = str(landing)
     catalog = load_catalog(None)
     bundled = catalog.sources["earthquakes"]
     anew = bundled.source.model_copy(update={"landing": "arrival_date={arrival_date}*.csv.gz"})
@@ -158,7 +159,7 @@ def numbers(version: PublishedVersion) -> Numbers:
     return (row["n_events"], row["n_with_mag"], row["sum_mag"], row["max_mag"]) if row["row_count"] else EMPTY
 
 
-def check_what_was_seen(lake: Settings, published: Published, last: date) -> None:
+def check_what_was_seen(lake: Lake, published: Published, last: date) -> None:
     known = numbers_history.history(lake, DAILY, published_table.partitions(lake, locations.gold(lake, DAILY), DAILY.by))
     assert set(known) == set(published.seen)
     for day, versions in known.items():
@@ -177,7 +178,7 @@ def check_what_was_seen(lake: Settings, published: Published, last: date) -> Non
         assert {start: version.rows[0]["n_events"] for start, version in newest.items()} == sums
 
 
-def check_numbers_as_of_arrivals(lake: Settings, spark: SparkSession, as_of_dates: list[date]) -> None:
+def check_numbers_as_of_arrivals(lake: Lake, spark: SparkSession, as_of_dates: list[date]) -> None:
     """By the clock of the arrivals, from Bronze alone: the same, whatever was published."""
     for as_of in as_of_dates:
         truth = true_daily()[as_of]
@@ -189,7 +190,7 @@ def check_numbers_as_of_arrivals(lake: Settings, spark: SparkSession, as_of_date
         } == truth, as_of
 
 
-def check_reproduced(lake: Settings, spark: SparkSession) -> None:
+def check_reproduced(lake: Lake, spark: SparkSession) -> None:
     """Every revision of the day that was restated most often is reproduced."""
     known = numbers_history.history(lake, DAILY, published_table.partitions(lake, locations.gold(lake, DAILY), DAILY.by))
     restless = max(known, key=lambda day: len(known[day]))

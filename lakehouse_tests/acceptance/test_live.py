@@ -18,7 +18,7 @@ from lakehouse.live import batches
 from lakehouse.live import status as live_status
 from lakehouse_tests.support import tried
 from lakehouse_tests.support.cli import lakehouse_command
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.live_lake import LiveLake, windows_of
 from lakehouse_tests.support.united_lake import metric
 from lakehouse_tests.support.windowed_lake import ARRIVES, TUMBLING, Event, source
@@ -39,17 +39,17 @@ def session() -> Any:
 
 def lake_with_contracts(folder: Path) -> LiveLake:
     live = metric(TUMBLING, live={"trigger": "PT0S", "max_files_per_trigger": 1})
-    lake = LiveLake(lake_settings(folder), None, metrics=[live], sources={"orders": source()})
+    sample = LiveLake(lake_in(folder), None, metrics=[live], sources={"orders": source()})
     (folder / "contracts").mkdir()
-    for name, contract in (("orders", lake.sources["orders"]), ("hourly", lake.metrics[0])):
+    for name, contract in (("orders", sample.sources["orders"]), ("hourly", sample.metrics[0])):
         content = contract.model_dump(mode="json", exclude_unset=True, exclude={"publication"})
         (folder / "contracts" / f"{name}.yaml").write_text(yaml.safe_dump(content))
-    return lake
+    return sample
 
 
-def deliver(lake: LiveLake, *events: Event) -> None:
-    lake.land_events(*events)
-    Ingest(lake.settings, lake.sources["orders"], session, "run").day(ARRIVES)
+def deliver(sample: LiveLake, *events: Event) -> None:
+    sample.land_events(*events)
+    Ingest(sample.lake, sample.sources["orders"], session, "run").day(ARRIVES)
 
 
 def wait_for(what: Callable[[], bool], process: subprocess.Popen[str]) -> None:
@@ -67,14 +67,14 @@ def started(folder: Path) -> subprocess.Popen[str]:
 
 
 def test_a_stream_that_is_killed_goes_on_without_loss_or_double_count(tmp_path: Path) -> None:
-    lake = lake_with_contracts(tmp_path)
+    sample = lake_with_contracts(tmp_path)
     events = [Event(f"{number}", 7 * number, number) for number in range(60)]
-    deliver(lake, *events[:5])
+    deliver(sample, *events[:5])
     process = started(tmp_path)
-    wait_for(lambda: bool(lake.live_numbers()), process)
+    wait_for(lambda: bool(sample.live_numbers()), process)
     for number in range(5, 30, 5):  # it is in the midst of these
-        deliver(lake, *events[number : number + 5])
-    wait_for(lambda: len(batches.log(lake.settings).read()) > 2, process)
+        deliver(sample, *events[number : number + 5])
+    wait_for(lambda: len(batches.log(sample.lake).read()) > 2, process)
     process.kill()
     tried.count("kills")
     process.wait()
@@ -82,17 +82,17 @@ def test_a_stream_that_is_killed_goes_on_without_loss_or_double_count(tmp_path: 
 
     again = started(tmp_path)
     for number in range(30, 60, 5):
-        deliver(lake, *events[number : number + 5])
-    wait_for(lambda: sum(count for _, count in lake.live_numbers().values()) == len(events), again)
+        deliver(sample, *events[number : number + 5])
+    wait_for(lambda: sum(count for _, count in sample.live_numbers().values()) == len(events), again)
     expected: dict[Any, tuple[int, int]] = {}
     for event in events:
         ((start, _),) = windows_of(event, 60, 60)
         total, count = expected.get(start, (0, 0))
         expected[start] = (total + event.amount, count + 1)
-    assert lake.live_numbers() == expected
-    read = [entry.ingestion_id for entry in batches.log(lake.settings).read()]
+    assert sample.live_numbers() == expected
+    read = [entry.ingestion_id for entry in batches.log(sample.lake).read()]
     assert len(read) == len(set(read)) == 12
-    known = live_status.of(lake.settings, "hourly")
+    known = live_status.of(sample.lake, "hourly")
     assert known is not None
     assert known.state == "running"
     shown = json.loads(lakehouse_command(tmp_path, "live", "status", "hourly", "--json", **_ENVIRONMENT).stdout)
@@ -109,14 +109,14 @@ def test_a_stream_that_is_killed_goes_on_without_loss_or_double_count(tmp_path: 
 
 @pytest.mark.proof
 def test_sigterm_stops_a_stream_between_two_batches(tmp_path: Path) -> None:
-    lake = lake_with_contracts(tmp_path)
-    deliver(lake, Event("a", 1))
+    sample = lake_with_contracts(tmp_path)
+    deliver(sample, Event("a", 1))
     process = started(tmp_path)
-    wait_for(lambda: bool(lake.live_numbers()), process)
+    wait_for(lambda: bool(sample.live_numbers()), process)
     process.send_signal(signal.SIGTERM)
     out, errors = process.communicate(timeout=60)
     assert (process.returncode, "Stopped after batch" in out) == (0, True), errors
-    deliver(lake, Event("b", 2))
+    deliver(sample, Event("b", 2))
     drained = lakehouse_command(tmp_path, "live", "start", "hourly", "--drain", **_ENVIRONMENT)
     assert (drained.returncode, "Stopped after batch" in drained.stdout) == (0, True), drained.stderr
-    assert [count for _, count in lake.live_numbers().values()] == [2]
+    assert [count for _, count in sample.live_numbers().values()] == [2]

@@ -38,10 +38,10 @@ def _template(remote: tuple[tuple[str, str], ...]) -> tuple[TemporaryDirectory[s
 def _expected(remote: tuple[tuple[str, str], ...], steps: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """The numbers and the rows of silver where nothing was lost."""
     with TemporaryDirectory() as folder:
-        lake = _template(remote)[1].copied(Path(folder, "whole"))
+        sample = _template(remote)[1].copied(Path(folder, "whole"))
         for step in steps:
-            assert lake.give(NEXT[step]).code == 0
-        return lake.numbers(), lake.silver()
+            assert sample.give(NEXT[step]).code == 0
+        return sample.numbers(), sample.silver()
 
 
 @law(25)
@@ -60,19 +60,19 @@ def test_whatever_any_table_loses_the_numbers_end_the_same_or_a_command_says_so(
     remote = tuple(spark_remote.items())
     numbers, silver = _expected(remote, steps)
     with TemporaryDirectory() as folder:
-        lake = _template(remote)[1].copied(Path(folder, "damaged"))
-        before = lake.numbers()
-        table = place if isinstance(place, str) else lake.tables()[place % len(lake.tables())]
+        sample = _template(remote)[1].copied(Path(folder, "damaged"))
+        before = sample.numbers()
+        table = place if isinstance(place, str) else sample.tables()[place % len(sample.tables())]
         for how in cuts:
-            damage(lake, table, how)
-        printed = [lake.give(NEXT[step]) for step in steps]
+            damage(sample, table, how)
+        printed = [sample.give(NEXT[step]) for step in steps]
         text = "\n".join(one.text for one in printed)
         assert "Traceback" not in text
         if table in text and any(one.code for one in printed):
-            for key, value in lake.readable_numbers().items():
+            for key, value in sample.readable_numbers().items():
                 assert value in (before.get(key), numbers.get(key)), f"{table} {cuts}: {key} is wrong\n{text}"
             if "'lakehouse repair'" not in text:
                 return
             last = NEXT[steps[-1]]
-            text += "".join(lake.give(step).text for step in (replace(last, command=("repair",), lines=()), last))
-        assert (lake.numbers(), lake.silver()) == (numbers, silver), f"{table} {cuts}\n{text}"
+            text += "".join(sample.give(step).text for step in (replace(last, command=("repair",), lines=()), last))
+        assert (sample.numbers(), sample.silver()) == (numbers, silver), f"{table} {cuts}\n{text}"

@@ -14,7 +14,7 @@ from lakehouse.live import status as live_status
 from lakehouse_tests.support import tried
 from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.deployment import Deployment
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.live_lake import LiveLake
 from lakehouse_tests.support.united_lake import metric
 from lakehouse_tests.support.windowed_lake import ARRIVES, TUMBLING, Event, source
@@ -34,25 +34,23 @@ def session() -> Any:
 
 @pytest.mark.timeout(1800)
 def test_a_managed_stream_runs_until_somebody_stops_it(tmp_path: Path) -> None:
-    lake = LiveLake(
-        lake_settings(tmp_path), None, metrics=[metric(TUMBLING, live={"managed": True})], sources={"orders": source()}
-    )
+    sample = LiveLake(lake_in(tmp_path), None, metrics=[metric(TUMBLING, live={"managed": True})], sources={"orders": source()})
     (tmp_path / "contracts").mkdir()
-    for name, contract in (("orders", lake.sources["orders"]), ("hourly", lake.metrics[0])):
+    for name, contract in (("orders", sample.sources["orders"]), ("hourly", sample.metrics[0])):
         content = contract.model_dump(mode="json", exclude_unset=True, exclude={"publication"})
         (tmp_path / "contracts" / f"{name}.yaml").write_text(yaml.safe_dump(content))
     contracts = {"LAKEHOUSE_CONTRACTS": f"{tmp_path / 'contracts'}", "LAKEHOUSE_BUNDLED_CONTRACTS": "false"}
     deployment = Deployment(tmp_path, **contracts)
 
     def deliver(*events: Event) -> None:
-        lake.land_events(*events)
-        Ingest(lake.settings, lake.sources["orders"], session, "run").day(ARRIVES)
+        sample.land_events(*events)
+        Ingest(sample.lake, sample.sources["orders"], session, "run").day(ARRIVES)
 
     def total() -> int:
-        return sum(total for total, _ in lake.live_numbers().values())
+        return sum(total for total, _ in sample.live_numbers().values())
 
     def known() -> live_status.StreamStatus:
-        found = live_status.of(lake.settings, "hourly")
+        found = live_status.of(sample.lake, "hourly")
         assert found is not None
         return found
 
@@ -84,4 +82,4 @@ def test_a_managed_stream_runs_until_somebody_stops_it(tmp_path: Path) -> None:
         deliver(Event("d", 4, 13))
         drained = lakehouse_command(tmp_path, "live", "start", "hourly", "--drain", **contracts)
         assert (drained.returncode, "Dagster does not start it until" in drained.stdout) == (0, True), drained.stderr
-        assert (total(), known().state, live_status.is_to_stop(lake.settings, "hourly")) == (36, "stopped", True)
+        assert (total(), known().state, live_status.is_to_stop(sample.lake, "hourly")) == (36, "stopped", True)

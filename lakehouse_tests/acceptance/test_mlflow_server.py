@@ -21,24 +21,24 @@ from lakehouse_tests.support.trained_lake import CATALOG, MODEL, SET
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 pytestmark = pytest.mark.merge
 
 
-def promote(settings: Settings, version: str) -> str:
-    done = promotion.promote(settings, CATALOG, MODEL, version, by="ana", notes="better", sign_off="no months yet")
+def promote(lake: Lake, version: str) -> str:
+    done = promotion.promote(lake, CATALOG, MODEL, version, by="ana", notes="better", sign_off="no months yet")
     return done.to_version
 
 
-def everything(settings: Settings) -> dict[str, Any]:
+def everything(lake: Lake) -> dict[str, Any]:
     """What MLflow holds, without names that it makes up, and how the models score."""
-    uri = tracking.address(settings)
+    uri = tracking.address(lake)
     client = MlflowClient(uri, uri)
     experiment = client.get_experiment_by_name("fraud")
     runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
     versions = {entry.tags["lakehouse.version"]: entry for entry in client.search_model_versions("name = 'fraud'")}
-    rows = set_table.read(settings, releases.find(settings, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
+    rows = set_table.read(lake, releases.find(lake, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
     frame = function.features_frame(SET, rows)
     own_tags = ("lakehouse.", "mlflow.note", "mlflow.user", "mlflow.source")
     return {
@@ -54,7 +54,7 @@ def everything(settings: Settings) -> dict[str, Any]:
         },
         "versions": {version: (f"{entry.version}", entry.description) for version, entry in versions.items()},
         "aliases": {alias: f"{number}" for alias, number in client.get_registered_model("fraud").aliases.items()},
-        "scores": {version: function.load(settings, MODEL, version).predict_proba(frame).tolist() for version in versions},
+        "scores": {version: function.load(lake, MODEL, version).predict_proba(frame).tolist() for version in versions},
     }
 
 
@@ -65,12 +65,12 @@ def test_a_server_and_the_embedded_store_give_the_same_and_nothing_is_half_done_
         trained_lake.fill(embedded)
         (tmp_path / "server" / "lake").mkdir()
         with mlflow_server(tmp_path / "server") as address:
-            remote = embedded.model_copy(update={"root": str(tmp_path / "server" / "lake"), "mlflow_uri": address})
+            remote = embedded.with_settings(root=str(tmp_path / "server" / "lake"), mlflow_uri=address)
             trained_lake.fill(remote)
-            for settings in (embedded, remote):
-                trained_lake.train(settings, "v2.3")
-                trained_lake.train(settings, "v2.4", "v5.1", parameters={"strength": 0.5})
-                assert [promote(settings, "v2.3"), promote(settings, "v2.4")] == ["v2.3", "v2.4"]
+            for lake in (embedded, remote):
+                trained_lake.train(lake, "v2.3")
+                trained_lake.train(lake, "v2.4", "v5.1", parameters={"strength": 0.5})
+                assert [promote(lake, "v2.3"), promote(lake, "v2.4")] == ["v2.3", "v2.4"]
             assert everything(remote) == everything(embedded)
             begun = time.monotonic()
             assert promotion.rollback(remote, MODEL, by="bo", notes="too many alarms").to_version == "v2.3"
@@ -113,16 +113,16 @@ def test_a_process_that_is_killed_around_the_alias_is_settled_by_the_next_comman
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with trained_lake.own_modules():
-        settings = trained_lake.settings_of(tmp_path)
-        trained_lake.fill(settings)
-        trained_lake.train(settings, "v2.3")
-        trained_lake.train(settings, "v2.4", "v5.1")
-        promote(settings, "v2.3")
-        monkeypatch.setenv("LAKEHOUSE_ROOT", settings.root)
+        lake = trained_lake.settings_of(tmp_path)
+        trained_lake.fill(lake)
+        trained_lake.train(lake, "v2.3")
+        trained_lake.train(lake, "v2.4", "v5.1")
+        promote(lake, "v2.3")
+        monkeypatch.setenv("LAKEHOUSE_ROOT", lake.root)
         for moment, shown in (("before", "v2.3"), ("behind", "v2.4")):
             ended = subprocess.run([sys.executable, "-c", KILLED, moment], check=False)
             assert ended.returncode == -signal.SIGKILL
-            assert promotion_log.unended(settings, "fraud") is not None
-            assert promotion.settle(settings, MODEL) is None
-            assert promotion_log.unended(settings, "fraud") is None
-            assert (tracking.champion(settings, MODEL), promotion_log.in_use(settings, "fraud")) == (shown, shown)
+            assert promotion_log.unended(lake, "fraud") is not None
+            assert promotion.settle(lake, MODEL) is None
+            assert promotion_log.unended(lake, "fraud") is None
+            assert (tracking.champion(lake, MODEL), promotion_log.in_use(lake, "fraud")) == (shown, shown)

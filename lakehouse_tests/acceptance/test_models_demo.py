@@ -15,6 +15,7 @@ from lakehouse.contracts import load_catalog
 from lakehouse.delta import table_io
 from lakehouse.examples.card_payments import chargebacks, deliveries
 from lakehouse.examples.card_payments.payments import payments
+from lakehouse.lake import Lake
 from lakehouse.models import backtest_log, promotion_log, retraining_log, tracking
 from lakehouse.models.retraining_log import RetrainingStep
 from lakehouse.settings import Settings
@@ -41,7 +42,7 @@ class ModelsDemo:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.printed = self.run("demo", "--models").stdout
-        self.settings = Settings(root=str(home / "lake"))
+        self.lake = Lake(Settings(root=str(home / "lake")))
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         contracts = f"{self.home / 'lake' / 'demo_models_contracts'}"
@@ -52,10 +53,10 @@ class ModelsDemo:
         return done
 
     def released(self, kind: ReleaseKind) -> dict[str, Release]:
-        return {entry.version: entry for entry in releases.all_of(self.settings, kind)}
+        return {entry.version: entry for entry in releases.all_of(self.lake, kind)}
 
     def set_rows(self, version: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = set_table.read(self.settings, self.released(ReleaseKind.TRAINING_SET)[version]).to_pylist()
+        rows: list[dict[str, Any]] = set_table.read(self.lake, self.released(ReleaseKind.TRAINING_SET)[version]).to_pylist()
         return rows
 
     @property
@@ -127,7 +128,7 @@ def test_the_impact_is_that_of_a_comparison_of_all_labels(demo: ModelsDemo) -> N
 
 
 def test_the_challenger_met_every_rule_in_its_backtest_on_both_months(demo: ModelsDemo) -> None:
-    compared = backtest_log.newest(demo.settings, deliveries.MODEL, "v2.4", "v2.3")
+    compared = backtest_log.newest(demo.lake, deliveries.MODEL, "v2.4", "v2.3")
     assert compared is not None
     assert (compared.first_month, compared.last_month, compared.passed, compared.failed) == ("2024-10", "2024-11", True, [])
     reading = compared.results["readings"]["as_known"]
@@ -139,13 +140,13 @@ def test_the_challenger_met_every_rule_in_its_backtest_on_both_months(demo: Mode
 
 
 def test_the_policy_made_a_version_that_was_compared_and_not_promoted(demo: ModelsDemo) -> None:
-    [retrained] = retraining_log.of(demo.settings, deliveries.MODEL)
+    [retrained] = retraining_log.of(demo.lake, deliveries.MODEL)
     assert (retrained.step, retrained.champion) == (RetrainingStep.BACKTESTED, "v2.4")
     assert (retrained.new_labels, retrained.new_set, retrained.new_version) == ("v3.1", "v5.1", "v2.5")
-    assert backtest_log.newest(demo.settings, deliveries.MODEL, "v2.5", "v2.4") is not None
-    moves = [(entry.kind.value, entry.to_version) for entry in promotion_log.completed(demo.settings, deliveries.MODEL)]
+    assert backtest_log.newest(demo.lake, deliveries.MODEL, "v2.5", "v2.4") is not None
+    moves = [(entry.kind.value, entry.to_version) for entry in promotion_log.completed(demo.lake, deliveries.MODEL)]
     assert moves == [("promote", "v2.3"), ("promote", "v2.4"), ("rollback", "v2.3")]
-    assert tracking.champion(demo.settings, demo.contract) == "v2.3"
+    assert tracking.champion(demo.lake, demo.contract) == "v2.3"
 
 
 def test_in_the_canary_each_payment_of_november_counts_once_and_a_fifth_by_the_challenger(demo: ModelsDemo) -> None:

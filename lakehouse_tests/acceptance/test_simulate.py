@@ -120,12 +120,12 @@ def test_stopped_between_a_day_and_its_week_it_continues_where_it_was(tmp_path: 
         assert week["published_at"] >= max(row["published_at"] for row in made_from), "no week is older than its days"
 
 
-def lake(home: Path) -> Path:
+def sample(home: Path) -> Path:
     return home / "lake" / "simulation"
 
 
 def published(home: Path) -> dict[date, list[dict]]:
-    rows = table_io.read(str(lake(home) / "gold" / "simulation_revenue")).to_pylist()
+    rows = table_io.read(str(sample(home) / "gold" / "simulation_revenue")).to_pylist()
     found = defaultdict(list)
     for row in sorted(rows, key=lambda row: row["revision"]):
         found[row["event_date"]].append(row)
@@ -142,14 +142,14 @@ def test_every_revision_shows_what_had_arrived_by_then(home: Path, model: dict[d
 
 
 def test_the_week_is_the_sum_of_its_days_and_becomes_final(home: Path, model: dict[date, Model]) -> None:
-    rows = table_io.read(str(lake(home) / "gold" / "simulation_revenue_weekly"), None, {"is_latest": [True]}).to_pylist()
+    rows = table_io.read(str(sample(home) / "gold" / "simulation_revenue_weekly"), None, {"is_latest": [True]}).to_pylist()
     assert [(row["period"], row["state"], row["revenue"]) for row in rows] == [
         ("2024-W45", "final", sum(one.final for one in model.values()))
     ]
 
 
 def test_the_reports_hold_the_numbers(home: Path, model: dict[date, Model]) -> None:
-    html = (lake(home) / "reports" / "simulation.html").read_text()
+    html = (sample(home) / "reports" / "simulation.html").read_text()
     revenue = re.search(r"<h2>revenue</h2>.*?</section>", html, re.DOTALL)[0]
     lines = {
         cells[0]: cells[1:]
@@ -175,14 +175,14 @@ def test_the_reports_hold_the_numbers(home: Path, model: dict[date, Model]) -> N
         for day, expected in model.items()
     }
     assert revenue.count("<svg") == 4, "two charts, for wide screens and narrow ones"
-    text = (lake(home) / "reports" / "simulation.md").read_text()
+    text = (sample(home) / "reports" / "simulation.md").read_text()
     for expected in model.values():
         assert f"{expected.provisional:,.2f}" in text
         assert f"{expected.final:,.2f}" in text
 
 
 def test_every_promotion_is_logged_with_what_it_was_made_from(home: Path, model: dict[date, Model]) -> None:
-    log = [json.loads(line) for line in (lake(home) / "reports" / "promotions.jsonl").read_text().splitlines()]
+    log = [json.loads(line) for line in (sample(home) / "reports" / "promotions.jsonl").read_text().splitlines()]
     days = [line for line in log if "weekly" not in line["version"]]
     assert Counter(line["period"] for line in days) == {f"{day}": len(one.revisions) for day, one in model.items()}
     newest_arrival = max(event.received_at.date() for one in model.values() for event in one.events)
@@ -228,7 +228,7 @@ def test_other_options_and_other_folders_are_refused(home: Path) -> None:
 
 
 def test_a_simulated_number_can_be_asked_for_as_any_other(home: Path, model: dict[date, Model]) -> None:
-    said = {"LAKEHOUSE_ROOT": str(lake(home)), "LAKEHOUSE_CONTRACTS": str(lake(home) / "contracts")}
+    said = {"LAKEHOUSE_ROOT": str(sample(home)), "LAKEHOUSE_CONTRACTS": str(sample(home) / "contracts")}
     day, one = next(iter(model.items()))
     told = lakehouse_command(home, "gold", "show", "simulation_revenue", f"{day}", "--json", **said)
     assert Decimal(str(json.loads(told.stdout)["rows"][0]["revenue"])) == one.final, told.stderr

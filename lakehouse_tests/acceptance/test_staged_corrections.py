@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import dagster as dg
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 __all__ = ["_instance", "_lake"]
 pytestmark = [pytest.mark.proof, needs_earthquakes]
@@ -57,42 +57,42 @@ def split(day: date, landing: Path, feed: Path) -> None:
 
 
 def test_held_back_corrections_end_as_the_truth_and_go_back(
-    settings: Settings, instance: dg.DagsterInstance, spark: SparkSession, tmp_path: Path
+    lake: Lake, instance: dg.DagsterInstance, spark: SparkSession, tmp_path: Path
 ) -> None:
     from lakehouse.contracts import load_catalog  # noqa: PLC0415
 
     catalog = load_catalog(None)
-    landing, feed = Path(f"{settings.landing}"), tmp_path / "feed"
+    landing, feed = Path(f"{lake.settings.landing}"), tmp_path / "feed"
     feed.mkdir()
     days = list(span(FIRST, LAST))
     for day in days:
         split(day, landing, feed)
     assert len(list(feed.iterdir())) == 10
-    replay = Replay(settings, catalog, "earthquakes", instance)
+    replay = Replay(lake, catalog, "earthquakes", instance)
     list(replay.days(days))
-    settings.now = replay._settings.clock() + timedelta(hours=1)
-    before, rows_before = gold_daily(settings), silver_digest(settings)
+    lake.settings.now = replay._lake.now() + timedelta(hours=1)
+    before, rows_before = gold_daily(lake), silver_digest(lake)
     truth = true_daily()[LAST]
     assert before != truth
 
     request = StageRequest("catalogue_2018w4", "earthquakes", "anna", "the publisher's corrections", files=[feed])
-    stage = staging.create(settings, catalog, lambda: spark, request, "run")
+    stage = staging.create(lake, catalog, lambda: spark, request, "run")
     [changed] = stage.report.series
-    assert (gold_daily(settings), silver_digest(settings)) == (before, rows_before)
+    assert (gold_daily(lake), silver_digest(lake)) == (before, rows_before)
     changed_days = {changed_day.day for changed_day in changed.days}
     assert changed_days == {day for day in {*before, *truth} if before.get(day) != truth.get(day)}
 
-    with polled(lambda: gold_daily(settings)) as states:
-        StagePromotion(settings, catalog, instance, lambda: spark).promote(stage.name, "ben", "approved", "the publisher's own")
+    with polled(lambda: gold_daily(lake)) as states:
+        StagePromotion(lake, catalog, instance, lambda: spark).promote(stage.name, "ben", "approved", "the publisher's own")
     assert states == [before, truth]
-    assert silver_digest(settings) == true_digests()[LAST]
+    assert silver_digest(lake) == true_digests()[LAST]
 
     series = Series(catalog.metrics["earthquakes_daily"])
-    versions = {day: len(known) for day, known in history.history(settings, series, list(truth)).items()}
+    versions = {day: len(known) for day, known in history.history(lake, series, list(truth)).items()}
     run = Run("undo", by="carla")
-    done = promotion_rules.undo(settings, catalog, stage_log.find(settings, stage.name), run, "withdrawn")
-    assert gold_daily(settings) == before
+    done = promotion_rules.undo(lake, catalog, stage_log.find(lake, stage.name), run, "withdrawn")
+    assert gold_daily(lake) == before
     put_back = {revision.start for undone in done for revision in undone.result.published}
     assert put_back == changed_days
-    after = {day: len(known) for day, known in history.history(settings, series, list(truth)).items()}
+    after = {day: len(known) for day, known in history.history(lake, series, list(truth)).items()}
     assert all(after[day] == versions[day] + (day in put_back) for day in truth), "as new revisions"

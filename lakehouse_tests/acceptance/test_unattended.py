@@ -15,6 +15,7 @@ from lakehouse.contracts import load_catalog
 from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.lake import Lake
 from lakehouse.ledger import applied_inputs, ingestions, restatements
 from lakehouse.settings import Settings
 from lakehouse_tests.support.deployment import Deployment
@@ -41,7 +42,7 @@ DAILY = Series(load_catalog(None).metrics["earthquakes_daily"])
 @pytest.mark.timeout(7200)
 def test_ten_days_end_in_the_truth_with_no_click_and_no_run_too_many(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path)
-    settings = Settings(root=str(deployment.root))
+    lake = Lake(Settings(root=str(deployment.root)))
     landing = deployment.root / "landing" / "earthquakes"
     landing.mkdir(parents=True)
     truth, daily = true_digests(), true_daily()
@@ -50,8 +51,8 @@ def test_ten_days_end_in_the_truth_with_no_click_and_no_run_too_many(tmp_path: P
         shutil.copyfile(BATCHES / f"arrival_date={day}.csv.gz", landing / f"arrival_date={day}.csv.gz")
 
     def arrived(day: date) -> bool:
-        known = {entry.arrival_date for entry in ingestions.all_of(settings, "earthquakes")}
-        return day in known and not _behind(settings) and silver_digest(settings) == truth[day]
+        known = {entry.arrival_date for entry in ingestions.all_of(lake, "earthquakes")}
+        return day in known and not _behind(lake) and silver_digest(lake) == truth[day]
 
     def quiet() -> bool:
         return all(run["status"] in {"SUCCESS", "FAILURE", "CANCELED"} for run in deployment.runs())
@@ -61,9 +62,9 @@ def test_ten_days_end_in_the_truth_with_no_click_and_no_run_too_many(tmp_path: P
             drop(day)
             deployment.until(lambda day=day: arrived(day), _PATIENCE, f"the numbers after {day}")
             if day in daily:
-                assert gold_daily(settings) == daily[day]
+                assert gold_daily(lake) == daily[day]
         deployment.until(quiet, 120, "quiet")
-        _check_runs(settings, deployment.runs())
+        _check_runs(lake, deployment.runs())
 
         drop(FIRST + timedelta(days=5))
         deployment.until(lambda: any(run["status"] == "STARTED" for run in deployment.runs()), 120, "a run at work")
@@ -80,45 +81,45 @@ def test_ten_days_end_in_the_truth_with_no_click_and_no_run_too_many(tmp_path: P
         deployment.until(lambda: arrived(FIRST + timedelta(days=9)), _PATIENCE, "the last numbers")
         deployment.until(quiet, 300, "quiet")
     last = max(day for day in daily if day <= FIRST + timedelta(days=9))
-    numbers = gold_daily(settings)
+    numbers = gold_daily(lake)
     assert {day: numbers[day] for day in daily[last] if day < FIRST} == {
         day: found for day, found in daily[last].items() if day < FIRST
     }
-    assert silver_digest(settings) == truth[FIRST + timedelta(days=9)]
+    assert silver_digest(lake) == truth[FIRST + timedelta(days=9)]
 
 
-def _behind(settings: Settings) -> bool:
+def _behind(lake: Lake) -> bool:
     """Whether silver, gold or a roll-up has pending work."""
-    if applied_inputs.pending(settings, "earthquakes") or find_pending(settings, DAILY).starts:
+    if applied_inputs.pending(lake, "earthquakes") or find_pending(lake, DAILY).starts:
         return True
-    return any(find_pending(settings, rollup).starts for rollup in DAILY.rollups)
+    return any(find_pending(lake, rollup).starts for rollup in DAILY.rollups)
 
 
-def _check_runs(settings: Settings, runs: list[dict[str, Any]]) -> None:
+def _check_runs(lake: Lake, runs: list[dict[str, Any]]) -> None:
     """Each arrival day once, each touched day once for each file that touched it, gold on silver's days, weeks on gold's."""
     assert {run["status"] for run in runs} == {"SUCCESS"}
     about: dict[str, Counter[date]] = {}
     for run in runs:
         [asset] = run["assetSelection"]
         about.setdefault("/".join(asset["path"]), Counter()).update(_partitions(run))
-    known = ingestions.all_of(settings, "earthquakes")
+    known = ingestions.all_of(lake, "earthquakes")
     assert about.pop("bronze/earthquakes") == Counter(entry.arrival_date for entry in known)
     touched = Counter(day for entry in known for day in entry.touched_days)
     assert about["silver/earthquakes"] == touched
     gold = about.pop("gold/earthquakes_daily")
     assert all(gold[day] <= touched[day] for day in gold)
-    days = set(gold) | _published(settings, DAILY)
+    days = set(gold) | _published(lake, DAILY)
     assert days == set(touched)
     del about["silver/earthquakes"]
     for rollup in DAILY.rollups:
         requested, due = set(about.pop(f"gold/{rollup.name}")), {rollup.period(day).start for day in days}
-        assert requested | _published(settings, rollup) == due
+        assert requested | _published(lake, rollup) == due
     assert not about, "something else ran"
 
 
-def _published(settings: Settings, series: Series) -> set[date]:
+def _published(lake: Lake, series: Series) -> set[date]:
     """The periods that runs published: a run takes all that are pending when it begins, also those requested of none."""
-    return {day for run in restatements.of(settings, served_version.follower(series)) for day in run.days}
+    return {day for run in restatements.of(lake, served_version.follower(series)) for day in run.days}
 
 
 def _partitions(run: dict[str, Any]) -> list[date]:

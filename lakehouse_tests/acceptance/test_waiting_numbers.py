@@ -73,12 +73,12 @@ class Site:
             f'platform: ["{receiver.url}/platform"]\nescalate_after: PT90S\n'
         )
         self.contracts = {"LAKEHOUSE_CONTRACTS": str(contracts), "LAKEHOUSE_BUNDLED_CONTRACTS": "false"}
-        settings = {
+        lake = {
             "LAKEHOUSE_ADDRESSES": str(addresses),
             "LAKEHOUSE_ALERT_SECONDS": "5",
             "LAKEHOUSE_CLOSE_CRON": "* * * * *",
         }
-        self.deployment = Deployment(folder, **self.contracts, **settings, **environment)
+        self.deployment = Deployment(folder, **self.contracts, **lake, **environment)
         self.landing = self.deployment.root / "landing" / "meters"
         self.landing.mkdir(parents=True)
         self.receiver = receiver

@@ -82,8 +82,8 @@ def run(shop: Path, source: str, file: str, text: str, *, hour: int, code: int =
 
 
 def command(shop: Path, *arguments: str, hour: int = 20, code: int = 0) -> str:
-    settings = {"LAKEHOUSE_BUNDLED_CONTRACTS": "0", "LAKEHOUSE_NOW": f"2024-11-06T{hour}:00:00Z"}
-    done = lakehouse_command(shop, *arguments, **settings)
+    lake = {"LAKEHOUSE_BUNDLED_CONTRACTS": "0", "LAKEHOUSE_NOW": f"2024-11-06T{hour}:00:00Z"}
+    done = lakehouse_command(shop, *arguments, **lake)
     assert done.returncode == code, done.stdout + done.stderr
     return " ".join(f"{done.stdout} {done.stderr}".split())
 

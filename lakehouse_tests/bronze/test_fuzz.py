@@ -15,8 +15,8 @@ from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import reader
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ids import DeliveredFile
-from lakehouse_tests.support.lake import Lake, content_id, contract, row_of
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake import SampleLake, content_id, contract, row_of
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import some
 from lakehouse_tests.support.malformed_files import malformations
 from lakehouse_tests.support.malformed_files.expected import TYPED, misfits
@@ -26,7 +26,7 @@ from lakehouse_tests.support.reference_model import Record, live_rows
 
 if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse_tests.support.malformed_files.pieces import Format, Malformation, Piece
 
 DAY = date(2024, 2, 1)
@@ -53,10 +53,10 @@ def source(file_format: Format) -> SourceContract:
     return contract(source={"landing": "arrival_date={arrival_date}*", "start_date": "2024-01-01", "format": file_format})
 
 
-def wrong_with(settings: Settings, malformation: Malformation) -> list[str]:
+def wrong_with(lake: Lake, malformation: Malformation) -> list[str]:
     """What is not as it must be with the rows that Bronze would get of this file."""
     try:
-        problem, rows = read(settings, malformation)
+        problem, rows = read(lake, malformation)
     except Exception as error:  # noqa: BLE001 (all of them are to be told)
         return [f"raises {error!r}"]
     if malformation.pieces is None or problem:
@@ -64,16 +64,16 @@ def wrong_with(settings: Settings, malformation: Malformation) -> list[str]:
     return misfits(malformation.pieces, rows, malformation.format)
 
 
-def read(settings: Settings, malformation: Malformation) -> tuple[str | None, list[dict[str, Any]]]:
+def read(lake: Lake, malformation: Malformation) -> tuple[str | None, list[dict[str, Any]]]:
     """Why the file is held, or its rows."""
     contract_ = source(malformation.format)
-    Path(str(settings.landing), f"arrival_date={DAY}.part").write_bytes(malformation.content)
-    (file,), _ = bronze_landing.landing_files(settings, contract_)
-    fingerprint = bronze_landing.fingerprint(settings, contract_, file)
+    Path(str(lake.settings.landing), f"arrival_date={DAY}.part").write_bytes(malformation.content)
+    (file,), _ = bronze_landing.landing_files(lake, contract_)
+    fingerprint = bronze_landing.fingerprint(lake, contract_, file)
     if fingerprint.problem:
         return fingerprint.problem, []
     delivery = DeliveredFile(file.name, fingerprint.ingestion_id, DAY, RECEIVED)
-    rows = [row for batch in reader.delivery_rows(settings, contract_, delivery, file.path) for row in batch.to_pylist()]
+    rows = [row for batch in reader.delivery_rows(lake, contract_, delivery, file.path) for row in batch.to_pylist()]
     origin = (DAY, file.name, content_id(malformation.content), "events")
     assert all(
         tuple(row[name] for name in ("arrival_date", "source_file", "ingestion_id", "source_system")) == origin for row in rows
@@ -83,9 +83,9 @@ def read(settings: Settings, malformation: Malformation) -> tuple[str | None, li
 
 @pytest.mark.law
 def test_each_damaged_file_becomes_the_rows_that_its_damage_leaves(
-    settings: Settings, damaged: list[Malformation], capsys: pytest.CaptureFixture[str]
+    lake: Lake, damaged: list[Malformation], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wrong = [f"{item.name}: {text[:1_000]}" for item in some(damaged, 400) for text in wrong_with(settings, item)]
+    wrong = [f"{item.name}: {text[:1_000]}" for item in some(damaged, 400) for text in wrong_with(lake, item)]
     held = Counter(item.format for item in damaged if item.pieces is None)
     formats = Counter(item.format for item in damaged)
     with capsys.disabled():
@@ -96,10 +96,10 @@ def test_each_damaged_file_becomes_the_rows_that_its_damage_leaves(
 
 
 @pytest.mark.parametrize("base", [CSV, JSON], ids=["csv", "json"])
-def test_undamaged_files_are_what_the_damaged_ones_are_compared_with(settings: Settings, base: Any) -> None:
+def test_undamaged_files_are_what_the_damaged_ones_are_compared_with(lake: Lake, base: Any) -> None:
     whole = base.transformed("nothing", base.whole, readable=True)
-    assert wrong_with(settings, whole) == []
-    _, rows = read(settings, whole)
+    assert wrong_with(lake, whole) == []
+    _, rows = read(lake, whole)
     assert [{name: row[name] for name in TYPED} for row in rows] == [record.expected_row for record in base.records]
 
 
@@ -110,19 +110,19 @@ def test_a_lake_of_damaged_files_holds_each_row_once_and_on_its_day(
 ) -> None:
     """All malformations of one format in one lake: those of single lines together in large files, each with keys of its
     own; all that must be held; of the rest, where quotes, ends or encodings are the damage, a sample by seed."""
-    lake = Lake(lake_settings(tmp_path), source(file_format), spark)
+    sample = SampleLake(lake_in(tmp_path), source(file_format), spark)
     files = files_of([item for item in damaged if item.format == file_format])
     by_name = {}
     for number, file in enumerate(files):
         arrival = DAY + timedelta(days=number % 3)
-        by_name[lake.deliver(arrival, file.content, f".{number}.{file_format}").name] = file
+        by_name[sample.deliver(arrival, file.content, f".{number}.{file_format}").name] = file
     for arrival in sorted({DAY + timedelta(days=number % 3) for number in range(len(files))}):
-        lake.ingest(arrival)
+        sample.ingest(arrival)
 
-    entries = {entry.source_file: entry for entry in ingestions.all_of(lake.settings, "events")}
+    entries = {entry.source_file: entry for entry in ingestions.all_of(sample.lake, "events")}
     assert entries.keys() == by_name.keys(), "every file is in the ledger"
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in by_name}
-    for row in lake.bronze("raw_payload", "malformed_reason", "ingestion_id", *TYPED):
+    for row in sample.bronze("raw_payload", "malformed_reason", "ingestion_id", *TYPED):
         rows[row["source_file"]].append(row)
     for name, file in by_name.items():
         entry = entries[name]
@@ -133,11 +133,11 @@ def test_a_lake_of_damaged_files_holds_each_row_once_and_on_its_day(
             assert (entry.status, entry.rows, entry.malformed) == ("ingested", len(rows[name]), malformed), name
             assert misfits(file.pieces, rows[name], file_format) == [], name
 
-    lake.update()
+    sample.update()
     sound = [row for found in rows.values() for row in found if row["malformed_reason"] is None]
     records = [record_of(row, entries[row["source_file"]].arrival_date) for row in sound]
     expected = {row_of(record) for record in live_rows(records, by_sequence=False).values()}
-    assert lake.silver() == expected
+    assert sample.silver() == expected
     with capsys.disabled():
         told = Counter(entry.status for entry in entries.values())
         print(f"\n{file_format}: {dict(told)}, {sum(map(len, rows.values()))} rows, {len(expected)} in silver")  # noqa: T201

@@ -12,7 +12,7 @@ from lakehouse.bronze import landing
 from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 DAYS = [date(2024, 1, 5), date(2024, 1, 7)]
 FILES = [
@@ -33,19 +33,19 @@ FLAT = ["sales-2024-01-05.csv", "sales-2024-01-06.csv", "2024-01-05/_done", "mar
     ],
 )
 def test_only_folders_of_the_days_are_listed(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, pattern: str, marker: str | None, folders: list[str] | None
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, pattern: str, marker: str | None, folders: list[str] | None
 ) -> None:
     complete = {"complete_when": {"marker": marker}} if marker else {}
     source = contract(source={"landing": pattern, "start_date": "2024-01-01"} | complete)
-    root = Path(settings.landing_of(source.dataset))
+    root = Path(lake.landing_of(source.dataset))
     for name in (*FILES, *FLAT):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(name)
-    whole = landing.listing(settings, source)
+    whole = landing.listing(lake, source)
     listed = []
     of_folder = landing._list
     monkeypatch.setattr(landing, "_list", lambda system, path: listed.append(path) or of_folder(system, path))
-    of_days = landing.listing_of_days(settings, source, DAYS)
+    of_days = landing.listing_of_days(lake, source, DAYS)
     assert [file for file in of_days.files if file.arrival_date in DAYS] == [
         file for file in whole.files if file.arrival_date in DAYS
     ]
@@ -54,9 +54,9 @@ def test_only_folders_of_the_days_are_listed(
     assert listed == [str(root) if folders is None else f"{root}/{folder}" for folder in folders or [""]]
 
 
-def test_many_days_are_listed_at_once(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_days_are_listed_at_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = []
     monkeypatch.setattr(landing, "_list", lambda _, path: listed.append(path) or [])
     source = contract(source={"landing": "{arrival_date}/*.csv", "start_date": "2024-01-01"})
-    landing.listing_of_days(settings, source, [date(2024, 1, 1 + number) for number in range(20)])
-    assert listed == [settings.landing_of(source.dataset)]
+    landing.listing_of_days(lake, source, [date(2024, 1, 1 + number) for number in range(20)])
+    assert listed == [lake.landing_of(source.dataset)]

@@ -11,64 +11,64 @@ import pytest
 
 from lakehouse.bronze import landing
 from lakehouse.bronze.file_formats import FileProblem
-from lakehouse_tests.support.lake import Lake, contract, csv_file
+from lakehouse_tests.support.lake import SampleLake, contract, csv_file
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 DAY = date(2024, 2, 1)
 ROWS = csv_file(["a,1,2024-01-01T12:00:00Z,2024-02-01T06:00:00Z,,,0"])
 
 
 @pytest.fixture
-def lake(settings: Settings) -> Lake:
-    lake = Lake(settings, contract(), lambda: pytest.fail("no Spark"))  # type: ignore[arg-type]
-    lake.deliver(DAY, ROWS)
-    return lake
+def sample(lake: Lake) -> SampleLake:
+    sample = SampleLake(lake, contract(), lambda: pytest.fail("no Spark"))  # type: ignore[arg-type]
+    sample.deliver(DAY, ROWS)
+    return sample
 
 
-def names(lake: Lake) -> list[str]:
-    return [file.name for file in landing.listing(lake.settings, lake.contract).files]
+def names(sample: SampleLake) -> list[str]:
+    return [file.name for file in landing.listing(sample.lake, sample.contract).files]
 
 
 @pytest.mark.parametrize("matches", [True, False])
-def test_a_name_that_is_no_utf_8_is_named_if_it_matches(lake: Lake, matches: bool) -> None:
+def test_a_name_that_is_no_utf_8_is_named_if_it_matches(sample: SampleLake, matches: bool) -> None:
     start = b"arrival_date=2024-02-01-\xff" if matches else b"notes-\xff"
-    Path(os.fsdecode(os.fsencode(str(lake.settings.landing)) + b"/" + start + b".csv")).write_bytes(ROWS)
-    listed = landing.listing(lake.settings, lake.contract)
-    assert names(lake) == ["arrival_date=2024-02-01.csv"]
+    Path(os.fsdecode(os.fsencode(str(sample.lake.settings.landing)) + b"/" + start + b".csv")).write_bytes(ROWS)
+    listed = landing.listing(sample.lake, sample.contract)
+    assert names(sample) == ["arrival_date=2024-02-01.csv"]
     assert [text.split(":")[0] for text in listed.complaints] == ([r"arrival_date=2024-02-01-\xff.csv"] if matches else [])
-    assert len(lake.ingest(DAY).ingested) == 1
+    assert len(sample.ingest(DAY).ingested) == 1
 
 
-def test_links_to_folders_are_not_followed_and_links_to_files_are(lake: Lake, tmp_path: Path) -> None:
+def test_links_to_folders_are_not_followed_and_links_to_files_are(sample: SampleLake, tmp_path: Path) -> None:
     (tmp_path / "elsewhere.csv").write_bytes(ROWS)
-    Path(str(lake.settings.landing), "circle").symlink_to(".")
-    Path(str(lake.settings.landing), "arrival_date=2024-02-02.csv").symlink_to(tmp_path / "elsewhere.csv")
-    Path(str(lake.settings.landing), "arrival_date=2024-02-03.csv").symlink_to(tmp_path / "nowhere.csv")
-    assert names(lake) == ["arrival_date=2024-02-01.csv", "arrival_date=2024-02-02.csv"]
+    Path(str(sample.lake.settings.landing), "circle").symlink_to(".")
+    Path(str(sample.lake.settings.landing), "arrival_date=2024-02-02.csv").symlink_to(tmp_path / "elsewhere.csv")
+    Path(str(sample.lake.settings.landing), "arrival_date=2024-02-03.csv").symlink_to(tmp_path / "nowhere.csv")
+    assert names(sample) == ["arrival_date=2024-02-01.csv", "arrival_date=2024-02-02.csv"]
 
 
-def test_a_file_that_cannot_be_read_is_left_with_a_remark(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake.deliver(DAY, ROWS.replace(b"a,", b"b,"), ".other.csv")
+def test_a_file_that_cannot_be_read_is_left_with_a_remark(sample: SampleLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    sample.deliver(DAY, ROWS.replace(b"a,", b"b,"), ".other.csv")
     opened = landing.open_file
 
-    def denied(settings: Settings, source: object, path: str, **how: bool) -> object:
+    def denied(lake: Lake, source: object, path: str, **how: bool) -> object:
         if path.endswith(".other.csv"):
             raise PermissionError(13, "Permission denied", path)
-        return opened(settings, source, path, **how)  # type: ignore[arg-type]
+        return opened(lake, source, path, **how)  # type: ignore[arg-type]
 
     monkeypatch.setattr(landing, "open_file", denied)
-    report = lake.ingest(DAY)
+    report = sample.ingest(DAY)
     assert [entry.source_file for entry in report.ingested] == ["arrival_date=2024-02-01.csv"]
     assert report.waiting == ["arrival_date=2024-02-01.other.csv is left: it cannot be read (Permission denied)"]
 
 
-def test_a_file_that_is_replaced_behind_its_hash_is_not_taken(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_replaced_behind_its_hash_is_not_taken(sample: SampleLake, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed = landing.fingerprint
 
-    def then_replaced(settings: Settings, source: object, file: landing.LandingFile) -> landing.Fingerprint:
-        found = hashed(settings, source, file)  # type: ignore[arg-type]
+    def then_replaced(lake: Lake, source: object, file: landing.LandingFile) -> landing.Fingerprint:
+        found = hashed(lake, source, file)  # type: ignore[arg-type]
         Path(file.path).write_bytes(ROWS.replace(b"a,1", b"a,7"))
         return found
 
@@ -76,8 +76,8 @@ def test_a_file_that_is_replaced_behind_its_hash_is_not_taken(lake: Lake, monkey
     with pytest.raises(
         FileProblem, match=r"arrival_date=2024-02-01.csv was written to while it was read: nothing of it is taken"
     ):
-        lake.ingest(DAY)
-    assert lake.bronze() == []
+        sample.ingest(DAY)
+    assert sample.bronze() == []
     monkeypatch.undo()
-    assert len(lake.ingest(DAY).ingested) == 1
-    assert [row["amount"] for row in lake.bronze("amount")] == [7]
+    assert len(sample.ingest(DAY).ingested) == 1
+    assert [row["amount"] for row in sample.bronze("amount")] == [7]

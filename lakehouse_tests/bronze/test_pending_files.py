@@ -20,7 +20,7 @@ from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts.loader import Catalog
 from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.orchestration.assets.source_assets import bronze_asset
-from lakehouse_tests.support.lake import HEADER, Lake, contract, csv_file
+from lakehouse_tests.support.lake import HEADER, SampleLake, contract, csv_file
 
 DAY = date(2024, 1, 5)
 SOURCE = {"landing": "{arrival_date}/*.csv*", "start_date": "2024-01-01"}
@@ -31,8 +31,8 @@ def line(key: str, amount: int = 1) -> str:
     return f"{key},{amount},2024-01-04T12:00:00Z,2024-01-05T06:00:00Z,insert,,1"
 
 
-def put(lake: Lake, name: str, content: bytes) -> Path:
-    path = Path(str(lake.settings.landing), f"{DAY}", name)
+def put(sample: SampleLake, name: str, content: bytes) -> Path:
+    path = Path(str(sample.lake.settings.landing), f"{DAY}", name)
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content)
     return path
@@ -42,63 +42,63 @@ def entry(name: str, content: bytes, rows: int) -> dict[str, Any]:
     return {"file": name, "bytes": len(content), "rows": rows, "sha256": hashlib.sha256(content).hexdigest()}
 
 
-def put_manifest(lake: Lake, *entries: dict[str, Any], name: str = "manifest.json") -> None:
-    put(lake, name, json.dumps({"files": entries}).encode())
+def put_manifest(sample: SampleLake, *entries: dict[str, Any], name: str = "manifest.json") -> None:
+    put(sample, name, json.dumps({"files": entries}).encode())
 
 
 @pytest.mark.spark
-def test_a_day_is_taken_as_a_whole_once_it_is_as_promised(settings, spark) -> None:
-    lake = Lake(settings, PROMISED, spark)
+def test_a_day_is_taken_as_a_whole_once_it_is_as_promised(lake, spark) -> None:
+    sample = SampleLake(lake, PROMISED, spark)
     a, b = csv_file([line("a")]), gzip.compress(csv_file([line("b"), "broken", line("c")]))
-    put_manifest(lake, entry("a.csv", a, 1), entry("b.csv.gz", b, 3))
-    put(lake, "a.csv", a)
-    put(lake, "b.csv.gz", b[:-20])
-    report = lake.ingest(DAY)
+    put_manifest(sample, entry("a.csv", a, 1), entry("b.csv.gz", b, 3))
+    put(sample, "a.csv", a)
+    put(sample, "b.csv.gz", b[:-20])
+    report = sample.ingest(DAY)
     assert not report.ingested
     assert [held.source_file for held in report.held] == [f"{DAY}/b.csv.gz"]
     assert "the gzip stream breaks off" in str(report.held[0].message)
-    assert lake.bronze() == []
+    assert sample.bronze() == []
 
-    put(lake, "b.csv.gz", b)
-    report = lake.ingest(DAY)
+    put(sample, "b.csv.gz", b)
+    report = sample.ingest(DAY)
     assert [(taken.source_file, taken.rows, taken.malformed) for taken in report.ingested] == [
         (f"{DAY}/a.csv", 1, 0),
         (f"{DAY}/b.csv.gz", 3, 1),
     ]
     assert (report.held, report.waiting) == ([], [])
-    assert lake.ingest(DAY).ingested == []
+    assert sample.ingest(DAY).ingested == []
 
-    put(lake, "a.csv", a).unlink()  # the sender tidies up, and sends more with a manifest of its own
+    put(sample, "a.csv", a).unlink()  # the sender tidies up, and sends more with a manifest of its own
     c = csv_file([line("d")])
-    put(lake, "c.csv", c)
-    assert lake.ingest(DAY).waiting == [f"{DAY}/c.csv: no manifest names it"]
-    put_manifest(lake, entry("c.csv", c, 1), name="manifest-2.json")
-    assert [taken.source_file for taken in lake.ingest(DAY).ingested] == [f"{DAY}/c.csv"]
+    put(sample, "c.csv", c)
+    assert sample.ingest(DAY).waiting == [f"{DAY}/c.csv: no manifest names it"]
+    put_manifest(sample, entry("c.csv", c, 1), name="manifest-2.json")
+    assert [taken.source_file for taken in sample.ingest(DAY).ingested] == [f"{DAY}/c.csv"]
 
 
 @pytest.mark.spark
-def test_a_file_that_is_known_by_name_counts_as_there_only_with_the_promised_content(settings, spark) -> None:
-    lake = Lake(settings, PROMISED, spark)
+def test_a_file_that_is_known_by_name_counts_as_there_only_with_the_promised_content(lake, spark) -> None:
+    sample = SampleLake(lake, PROMISED, spark)
     first, second = csv_file([line("a")]), csv_file([line("a", 2)])
-    put(lake, "a.csv", first)
-    put_manifest(lake, entry("a.csv", first, 1))
-    assert len(lake.ingest(DAY).ingested) == 1
-    put_manifest(lake, entry("a.csv", second, 1), entry("b.csv", first, 1))
-    put(lake, "b.csv", first)
-    assert lake.ingest(DAY).waiting[0] == f"{DAY}/manifest.json names {DAY}/a.csv, which is not there with that sha256"
-    put(lake, "a.csv", second)
-    report = lake.ingest(DAY)
+    put(sample, "a.csv", first)
+    put_manifest(sample, entry("a.csv", first, 1))
+    assert len(sample.ingest(DAY).ingested) == 1
+    put_manifest(sample, entry("a.csv", second, 1), entry("b.csv", first, 1))
+    put(sample, "b.csv", first)
+    assert sample.ingest(DAY).waiting[0] == f"{DAY}/manifest.json names {DAY}/a.csv, which is not there with that sha256"
+    put(sample, "a.csv", second)
+    report = sample.ingest(DAY)
     assert [taken.source_file for taken in report.ingested] == [f"{DAY}/a.csv"]
     assert [known.source_file for known in report.redelivered] == [f"{DAY}/b.csv"]
 
 
 @pytest.mark.spark
-def test_a_sensors_run_takes_the_files_that_it_names_and_a_persons_run_all_that_are_ready(settings, spark) -> None:
-    lake = Lake(settings, contract(source=SOURCE), spark)
-    bronze_of_events = bronze_asset(settings, Catalog({"events": lake.contract}), lake.contract)
+def test_a_sensors_run_takes_the_files_that_it_names_and_a_persons_run_all_that_are_ready(lake, spark) -> None:
+    sample = SampleLake(lake, contract(source=SOURCE), spark)
+    bronze_of_events = bronze_asset(lake, Catalog({"events": sample.contract}), sample.contract)
     for name in ("a.csv", "b.csv"):
-        put(lake, name, csv_file([line(name)]))
-    states = {file.name: file.state for file in bronze_landing.listing(settings, lake.contract).files}
+        put(sample, name, csv_file([line(name)]))
+    states = {file.name: file.state for file in bronze_landing.listing(lake, sample.contract).files}
 
     def run(**config: Any) -> dict[str, Any]:
         done = dg.materialize(
@@ -111,13 +111,13 @@ def test_a_sensors_run_takes_the_files_that_it_names_and_a_persons_run_all_that_
         return {name: value.value for name, value in event.metadata.items()}
 
     assert run(files={})["left_for_now"].startswith(f"{DAY}/a.csv is left until it is stable, ")
-    assert lake.bronze() == []
+    assert sample.bronze() == []
     told = run(files={name: states[name] for name in [f"{DAY}/b.csv"]})
     assert (told["files_ingested"], told["left_for_now"]) == (1, f"{DAY}/a.csv is left until it is stable")
     told = run()
     assert told["files_ingested"] == 1
     assert "left_for_now" not in told
-    assert [row["source_file"] for row in lake.bronze()] == [f"{DAY}/a.csv", f"{DAY}/b.csv"]
+    assert [row["source_file"] for row in sample.bronze()] == [f"{DAY}/a.csv", f"{DAY}/b.csv"]
 
 
 class Session:
@@ -133,9 +133,9 @@ class Session:
         return self.spark
 
 
-def test_a_file_that_grows_while_it_is_read_is_left(settings, monkeypatch) -> None:
-    lake = Lake(settings, contract(source=SOURCE), None)  # type: ignore[arg-type]
-    path = put(lake, "a.csv", csv_file([line("a")]))
+def test_a_file_that_grows_while_it_is_read_is_left(lake, monkeypatch) -> None:
+    sample = SampleLake(lake, contract(source=SOURCE), None)  # type: ignore[arg-type]
+    path = put(sample, "a.csv", csv_file([line("a")]))
     looked = bronze_landing.listing
 
     def and_then_somebody_wrote(*arguments: Any) -> bronze_landing.Listing:
@@ -145,7 +145,7 @@ def test_a_file_that_grows_while_it_is_read_is_left(settings, monkeypatch) -> No
         return found
 
     monkeypatch.setattr(bronze_landing, "listing", and_then_somebody_wrote)
-    report = Ingest(settings, lake.contract, lambda: pytest.fail("nothing is taken"), "run").day(DAY)
+    report = Ingest(lake, sample.contract, lambda: pytest.fail("nothing is taken"), "run").day(DAY)
     size = path.stat().st_size
     assert report.waiting == [
         f"{DAY}/a.csv is being written: it has {size} bytes, and had {size - len(line('b')) - 1} just before"
@@ -154,9 +154,9 @@ def test_a_file_that_grows_while_it_is_read_is_left(settings, monkeypatch) -> No
 
 
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
-def test_rows_are_counted_as_bronze_counts_them(settings, kind: str) -> None:
+def test_rows_are_counted_as_bronze_counts_them(lake, kind: str) -> None:
     source = contract(source=SOURCE | {"format": kind, "landing": "{arrival_date}/*.data"})
-    lake = Lake(settings, source, None)  # type: ignore[arg-type]
+    sample = SampleLake(lake, source, None)  # type: ignore[arg-type]
     names, values = HEADER.split(","), line("a").split(",")
     if kind == "csv":
         content = csv_file([line("a"), "", "too,few", line("b")])
@@ -166,8 +166,8 @@ def test_rows_are_counted_as_bronze_counts_them(settings, kind: str) -> None:
         sink = pa.BufferOutputStream()
         pq.write_table(pa.table({name: [value] * 3 for name, value in zip(names, values)}), sink)
         content = sink.getvalue().to_pybytes()
-    path = put(lake, "a.data", content)
-    (file,) = bronze_landing.listing(settings, source).files
-    delivery = DeliveredFile(file.name, "id", DAY, settings.clock())
-    in_bronze = sum(len(batch) for batch in reader.delivery_rows(settings, source, delivery, str(path)))
-    assert bronze_landing.count_records(settings, source, file) == in_bronze == 3
+    path = put(sample, "a.data", content)
+    (file,) = bronze_landing.listing(lake, source).files
+    delivery = DeliveredFile(file.name, "id", DAY, lake.now())
+    in_bronze = sum(len(batch) for batch in reader.delivery_rows(lake, source, delivery, str(path)))
+    assert bronze_landing.count_records(lake, source, file) == in_bronze == 3

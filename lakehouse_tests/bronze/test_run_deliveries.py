@@ -10,17 +10,17 @@ import pytest
 from lakehouse.bronze import run_deliveries
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.dispositions import account
+from lakehouse.lake import SimulatedClock
 from lakehouse.ledger import ingestions
 from lakehouse.project import delivery
-from lakehouse.settings import SimulatedClock
 from lakehouse_tests.support.lake import contract, csv_file
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 DAY = date(2024, 2, 1)
 #: The clock stands still, so that only the order of the runs can decide.
@@ -39,74 +39,74 @@ def written(folder: Path, name: str, **amounts: int) -> Path:
     return path
 
 
-def run(settings: Settings, source: SourceContract, *files: Path) -> None:
-    delivery.deliver(settings, source, files, DAY)
-    ingest(settings, source)
+def run(lake: Lake, source: SourceContract, *files: Path) -> None:
+    delivery.deliver(lake, source, files, DAY)
+    ingest(lake, source)
 
 
-def ingest(settings: Settings, source: SourceContract) -> None:
-    Ingest(settings, source, lambda: pytest.fail("few rows need no Spark"), "run").day(DAY)
+def ingest(lake: Lake, source: SourceContract) -> None:
+    Ingest(lake, source, lambda: pytest.fail("few rows need no Spark"), "run").day(DAY)
 
 
-def living(settings: Settings, source: SourceContract) -> set[str]:
+def living(lake: Lake, source: SourceContract) -> set[str]:
     """The rows that live, by key and file."""
-    return {f"{row.record_key} of {row.source_file.split('.')[1]}" for row in account.rows(settings, source) if row.lives}
+    return {f"{row.record_key} of {row.source_file.split('.')[1]}" for row in account.rows(lake, source) if row.lives}
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return lake_settings(tmp_path).with_clock(SimulatedClock(NOON))
+def lake(tmp_path: Path) -> Lake:
+    return lake_in(tmp_path).at(SimulatedClock(NOON))
 
 
 @pytest.mark.parametrize("policy", ["overwrite_partition_safe", "overwrite_all"])
-def test_the_second_run_of_a_day_replaces_what_the_first_has_brought(tmp_path: Path, settings: Settings, policy: str) -> None:
+def test_the_second_run_of_a_day_replaces_what_the_first_has_brought(tmp_path: Path, lake: Lake, policy: str) -> None:
     source = source_under(policy)
     first, second = written(tmp_path, "b_first", a=1, b=2), written(tmp_path, "a_second", a=3, c=4)
-    run(settings, source, first)
-    assert living(settings, source) == {"a of b_first", "b of b_first"}
-    run(settings, source, second)
-    assert living(settings, source) == {"a of a_second", "c of a_second"}
-    run(settings, source, first)
-    assert living(settings, source) == {"a of b_first", "b of b_first"}, "a run by hand is a delivery of its own"
-    run(settings, source, first)
-    names = [entry.delivery for entry in ingestions.all_of(settings, "events")]
+    run(lake, source, first)
+    assert living(lake, source) == {"a of b_first", "b of b_first"}
+    run(lake, source, second)
+    assert living(lake, source) == {"a of a_second", "c of a_second"}
+    run(lake, source, first)
+    assert living(lake, source) == {"a of b_first", "b of b_first"}, "a run by hand is a delivery of its own"
+    run(lake, source, first)
+    names = [entry.delivery for entry in ingestions.all_of(lake, "events")]
     assert sorted(names) == ["2024-02-01 run 0001", "2024-02-01 run 0002", "2024-02-01 run 0003"]
 
 
-def test_the_files_of_one_run_add_up(tmp_path: Path, settings: Settings) -> None:
+def test_the_files_of_one_run_add_up(tmp_path: Path, lake: Lake) -> None:
     source = source_under("overwrite_partition_safe")
-    run(settings, source, written(tmp_path, "x", a=1), written(tmp_path, "y", b=2))
-    assert living(settings, source) == {"a of x", "b of y"}
+    run(lake, source, written(tmp_path, "x", a=1), written(tmp_path, "y", b=2))
+    assert living(lake, source) == {"a of x", "b of y"}
 
 
-def test_files_that_wait_are_the_deliveries_that_they_came_in(tmp_path: Path, settings: Settings) -> None:
+def test_files_that_wait_are_the_deliveries_that_they_came_in(tmp_path: Path, lake: Lake) -> None:
     source = source_under("overwrite_partition_safe")
     first, second = written(tmp_path, "first", a=1, b=2), written(tmp_path, "second", a=3, c=4)
     for files in ([first], [second], [first]):
-        delivery.deliver(settings, source, files, DAY)
-    ingest(settings, source)
-    assert living(settings, source) == {"a of first", "b of first"}
+        delivery.deliver(lake, source, files, DAY)
+    ingest(lake, source)
+    assert living(lake, source) == {"a of first", "b of first"}
 
 
 @pytest.mark.parametrize(("how", "lives"), [("arrival_day", {"b of a", "c of b", "a of b"}), ("file", {"a of b", "c of b"})])
-def test_a_contract_can_say_what_a_delivery_is(tmp_path: Path, settings: Settings, how: str, lives: set[str]) -> None:
+def test_a_contract_can_say_what_a_delivery_is(tmp_path: Path, lake: Lake, how: str, lives: set[str]) -> None:
     source = source_under("overwrite_partition_safe", delivery=how)
-    run(settings, source, written(tmp_path, "a", a=1, b=2), written(tmp_path, "b", a=3, c=4))
-    assert living(settings, source) == lives
-    assert run_deliveries.of_day(settings, source, DAY) == []
+    run(lake, source, written(tmp_path, "a", a=1, b=2), written(tmp_path, "b", a=3, c=4))
+    assert living(lake, source) == lives
+    assert run_deliveries.of_day(lake, source, DAY) == []
 
 
-def test_known_content_that_senders_repeat_by_mistake_does_not_count_again(tmp_path: Path, settings: Settings) -> None:
+def test_known_content_that_senders_repeat_by_mistake_does_not_count_again(tmp_path: Path, lake: Lake) -> None:
     source = source_under("overwrite_partition_safe", repeated_content="ignored")
     first, second = written(tmp_path, "first", a=1, b=2), written(tmp_path, "second", a=3, c=4)
     for file in (first, second, first):
-        run(settings, source, file)
-    assert living(settings, source) == {"a of second", "c of second"}
+        run(lake, source, file)
+    assert living(lake, source) == {"a of second", "c of second"}
 
 
-def test_under_merge_a_run_by_hand_takes_a_correction_back(tmp_path: Path, settings: Settings) -> None:
+def test_under_merge_a_run_by_hand_takes_a_correction_back(tmp_path: Path, lake: Lake) -> None:
     source = source_under("merge")
     first, second = written(tmp_path, "first", a=1), written(tmp_path, "second", a=3)
     for file, lives in ((first, "a of first"), (second, "a of second"), (first, "a of first")):
-        run(settings, source, file)
-        assert living(settings, source) == {lives}
+        run(lake, source, file)
+        assert living(lake, source) == {lives}

@@ -14,13 +14,12 @@ from lakehouse import locations
 from lakehouse.bronze import table as bronze_table
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
-from lakehouse.delta.table_cache import with_table_cache
-from lakehouse_tests.support.lake import Lake, contract, csv_file
+from lakehouse_tests.support.lake import SampleLake, contract, csv_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 pytestmark = pytest.mark.spark
 
@@ -29,27 +28,27 @@ FIRST, SECOND = date(2024, 2, 1), date(2024, 2, 2)
 
 @pytest.mark.merge
 def test_a_task_parses_a_file_also_while_this_process_keeps_tables_open(
-    settings: Settings, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = Lake(settings, contract(), spark)
-    lake.deliver(FIRST, csv_file(["a,1,2024-01-01T12:00:00Z,2024-02-01T06:00:00Z,insert,,0"]))
-    lake.deliver(SECOND, csv_file(["b,2,2024-01-01T12:00:00Z,2024-02-02T06:00:00Z,insert,,0", "c,x,,,insert,,0"]))
-    caching = replace(lake, settings=with_table_cache(settings))
+    sample = SampleLake(lake, contract(), spark)
+    sample.deliver(FIRST, csv_file(["a,1,2024-01-01T12:00:00Z,2024-02-01T06:00:00Z,insert,,0"]))
+    sample.deliver(SECOND, csv_file(["b,2,2024-01-01T12:00:00Z,2024-02-02T06:00:00Z,insert,,0", "c,x,,,insert,,0"]))
+    caching = replace(sample, lake=lake.cached())
     caching.ingest(FIRST)
     monkeypatch.setattr(bronze_table, "_PARSED_HERE_BYTES", 0)
     assert [entry.rows for entry in caching.ingest(SECOND).ingested] == [2]
-    rows = {(row["record_key"], row["malformed_reason"] is None) for row in lake.bronze("record_key", "malformed_reason")}
+    rows = {(row["record_key"], row["malformed_reason"] is None) for row in sample.bronze("record_key", "malformed_reason")}
     assert rows == {("a", True), ("b", True), ("c", False)}
 
 
 @pytest.mark.merge
-def test_a_small_file_of_many_rows_is_parsed_by_a_task(settings: Settings, spark: SparkSession) -> None:
-    settings.local_rows = 2
-    lake = Lake(settings, contract(), spark)
+def test_a_small_file_of_many_rows_is_parsed_by_a_task(lake: Lake, spark: SparkSession) -> None:
+    lake.settings.local_rows = 2
+    sample = SampleLake(lake, contract(), spark)
     for day, count in ((FIRST, 2), (SECOND, 3)):
-        lake.deliver(day, csv_file([f"{day}{n},1,2024-01-01T12:00:00Z,{day}T06:00:00Z,insert,,0" for n in range(count)]))
-        assert [entry.rows for entry in lake.ingest(day).ingested] == [count]
-    table = table_io.open_table(locations.bronze(settings, "events"), settings.storage_options)
+        sample.deliver(day, csv_file([f"{day}{n},1,2024-01-01T12:00:00Z,{day}T06:00:00Z,insert,,0" for n in range(count)]))
+        assert [entry.rows for entry in sample.ingest(day).ingested] == [count]
+    table = table_io.open_table(locations.bronze(lake, "events"), lake.storage_options)
     assert table is not None
     appends = [commit for commit in table.history() if commit["operation"] == "WRITE"]
     assert ["Spark" in commit.get("engineInfo", "") for commit in appends] == [True, False], "the newest first"
@@ -57,30 +56,30 @@ def test_a_small_file_of_many_rows_is_parsed_by_a_task(settings: Settings, spark
 
 @pytest.mark.merge
 def test_the_parts_of_a_large_file_are_parsed_by_tasks_of_their_own(
-    settings: Settings, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bronze_table, "_PARSED_HERE_BYTES", 0)
     monkeypatch.setattr(bronze_table, "_PART_BYTES", 1_000)
-    lake = Lake(settings, contract(), spark)
+    sample = SampleLake(lake, contract(), spark)
     sound = [f"k{number},2,2024-01-01T12:00:00Z,2024-02-01T06:00:00Z,insert,,0" for number in range(2_500)]
-    lake.deliver(FIRST, csv_file([*sound, "m,x,,,insert,,0"]))
-    lake.deliver(FIRST, csv_file(["one,2,2024-01-01T12:00:00Z,2024-02-01T06:00:00Z,insert,,0"]), "-small.csv")
-    assert sorted(entry.rows for entry in lake.ingest(FIRST).ingested) == [1, 2_501]
-    rows = lake.bronze("record_key", "line_number", "source_file")
+    sample.deliver(FIRST, csv_file([*sound, "m,x,,,insert,,0"]))
+    sample.deliver(FIRST, csv_file(["one,2,2024-01-01T12:00:00Z,2024-02-01T06:00:00Z,insert,,0"]), "-small.csv")
+    assert sorted(entry.rows for entry in sample.ingest(FIRST).ingested) == [1, 2_501]
+    rows = sample.bronze("record_key", "line_number", "source_file")
     expected = [(f"k{number}", number + 2) for number in range(2_500)] + [("m", 2_502), ("one", 2)]
     assert sorted((row["record_key"], row["line_number"]) for row in rows) == sorted(expected)
-    table = table_io.open_table(locations.bronze(settings, "events"), settings.storage_options)
+    table = table_io.open_table(locations.bronze(lake, "events"), lake.storage_options)
     assert table is not None
     assert len(table.file_uris()) == 4, "three parts of the large file, and the small file"
 
 
-def test_no_writer_may_change_bronze_also_in_a_table_of_an_earlier_release(settings: Settings, spark: SparkSession) -> None:
-    lake = Lake(settings, contract(), spark)
-    path = locations.bronze(settings, "events")
-    partition_writer.create(path, arrow_schema(bronze_columns(lake.contract)), ["arrival_date"])
+def test_no_writer_may_change_bronze_also_in_a_table_of_an_earlier_release(lake: Lake, spark: SparkSession) -> None:
+    sample = SampleLake(lake, contract(), spark)
+    path = locations.bronze(lake, "events")
+    partition_writer.create(path, arrow_schema(bronze_columns(sample.contract)), ["arrival_date"])
     for number in (1, 2):
-        lake.deliver(FIRST, csv_file([f"k{number},1,2024-01-01T12:00:00Z,2024-02-01T06:00:00Z,insert,,0"]), f"-{number}.csv")
-        lake.ingest(FIRST)
+        sample.deliver(FIRST, csv_file([f"k{number},1,2024-01-01T12:00:00Z,2024-02-01T06:00:00Z,insert,,0"]), f"-{number}.csv")
+        sample.ingest(FIRST)
     with pytest.raises(CommitFailedError, match="append-only"):
         DeltaTable(path).delete("id = 'k1'")
     with pytest.raises(Exception, match="append"):

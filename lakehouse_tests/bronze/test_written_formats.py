@@ -14,13 +14,13 @@ from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import table_io
 from lakehouse.dispositions.readings import RECEIVED
+from lakehouse.lake import SimulatedClock
 from lakehouse.ledger import ingestions
 from lakehouse.reparse.raw_records import RawFile, rows_read_otherwise
-from lakehouse.settings import SimulatedClock
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 DAY = date(2024, 11, 5)
 NOON = datetime(2024, 11, 5, 12, tzinfo=timezone.utc)
@@ -39,22 +39,22 @@ def source_with(clocks: dict[str, Any] | None = None, **source: Any) -> SourceCo
     )
 
 
-def rows_of(settings: Settings, contract: SourceContract, text: str) -> list[dict[str, Any]]:
+def rows_of(lake: Lake, contract: SourceContract, text: str) -> list[dict[str, Any]]:
     """The rows of Bronze of one file."""
-    landing = Path(f"{settings.landing}")
+    landing = Path(f"{lake.settings.landing}")
     landing.mkdir(parents=True, exist_ok=True)
     (landing / f"{DAY}.x").write_text(text)
-    Ingest(settings, contract, lambda: pytest.fail("few rows need no Spark"), "run").day(DAY)
-    assert not [entry.message for entry in ingestions.all_of(settings, "sales") if entry.status == "held"]
-    rows = table_io.read(locations.bronze(settings, "sales"))
+    Ingest(lake, contract, lambda: pytest.fail("few rows need no Spark"), "run").day(DAY)
+    assert not [entry.message for entry in ingestions.all_of(lake, "sales") if entry.status == "held"]
+    rows = table_io.read(locations.bronze(lake, "sales"))
     assert rows is not None
-    assert_read_again(settings, contract, rows)
+    assert_read_again(lake, contract, rows)
     return sorted(rows.to_pylist(), key=lambda row: row["line_number"])
 
 
-def assert_read_again(settings: Settings, contract: SourceContract, rows: Any) -> None:
+def assert_read_again(lake: Lake, contract: SourceContract, rows: Any) -> None:
     """Raw records that are read again under the same contract read the same."""
-    files = {entry.ingestion_id: RawFile("x", entry.header, NOON) for entry in ingestions.all_of(settings, "sales")}
+    files = {entry.ingestion_id: RawFile("x", entry.header, NOON) for entry in ingestions.all_of(lake, "sales")}
     again = rows_read_otherwise(contract, files, rows.append_column(RECEIVED, rows["arrival_ts"]))
     assert len(again) == 0
 
@@ -66,17 +66,17 @@ def shown(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return lake_settings(tmp_path).with_clock(SimulatedClock(NOON))
+def lake(tmp_path: Path) -> Lake:
+    return lake_in(tmp_path).at(SimulatedClock(NOON))
 
 
-def test_a_file_with_a_title_and_comments_in_the_words_of_its_country(settings: Settings) -> None:
+def test_a_file_with_a_title_and_comments_in_the_words_of_its_country(lake: Lake) -> None:
     contract = source_with(delimiter=";", skip_lines=2, comment="#", formats=FORMATS)
     text = (
         "Sales of the week\n\nid;date;clock;sold_at;amount\n# until noon\n1;;;04.11.2024 09:00;1.100,00 €\n"
         "2;;;4.11.2024 23:30;12,50\n# broken off\n3;;;2024-11-04;1,00\n4;;;05.11.2024 00:30;1,100.00\n"
     )
-    rows = rows_of(settings, contract, text)
+    rows = rows_of(lake, contract, text)
     assert shown(rows) == [
         ("1", "2024-11-04", "1100.00"),
         ("2", "2024-11-04", "12.50"),
@@ -91,55 +91,55 @@ def test_a_file_with_a_title_and_comments_in_the_words_of_its_country(settings: 
     assert [row["line_number"] for row in rows] == [5, 6, 8, 9]
 
 
-def test_a_time_in_two_columns_and_no_header(settings: Settings) -> None:
+def test_a_time_in_two_columns_and_no_header(lake: Lake) -> None:
     names = ["id", "date", "clock", "amount"]
     contract = source_with(columns=names, joined={"sold_at": ["date", "clock"]}, formats={"sold_at": "%Y%m%d %H%M"})
-    rows = rows_of(settings, contract, "1,20241104,0900,5.00\n2,20241104,,6.00\n")
+    rows = rows_of(lake, contract, "1,20241104,0900,5.00\n2,20241104,,6.00\n")
     assert shown(rows) == [("1", "2024-11-04", "5.00"), ("2", None, None)]
     assert "sold_at" in rows[1]["malformed_reason"]
 
 
-def test_a_comment_within_the_quotes_of_a_record_is_text(settings: Settings) -> None:
+def test_a_comment_within_the_quotes_of_a_record_is_text(lake: Lake) -> None:
     contract = source_with(comment="#").model_copy(update={"primary_key": ["id"]})
-    rows = rows_of(settings, contract, 'id,sold_at,amount\n# no\n"a\n# kept\nb",2024-11-04T09:00:00Z,5.00\n#,,\n')
+    rows = rows_of(lake, contract, 'id,sold_at,amount\n# no\n"a\n# kept\nb",2024-11-04T09:00:00Z,5.00\n#,,\n')
     assert shown(rows) == [("a\n# kept\nb", "2024-11-04", "5.00")]
 
 
-def test_a_header_where_there_should_be_none_is_malformed(settings: Settings) -> None:
+def test_a_header_where_there_should_be_none_is_malformed(lake: Lake) -> None:
     contract = source_with(columns=["id", "sold_at", "amount"])
-    rows = rows_of(settings, contract, "id,sold_at,amount\n1,2024-11-04T09:00:00Z,5.00\n")
+    rows = rows_of(lake, contract, "id,sold_at,amount\n1,2024-11-04T09:00:00Z,5.00\n")
     assert [row["malformed_reason"] for row in rows] == ["is a header, and source.columns says that the file has none", None]
 
 
-def test_values_of_json_lines(settings: Settings) -> None:
+def test_values_of_json_lines(lake: Lake) -> None:
     contract = source_with(format="json", formats={"sold_at": "epoch_milliseconds", "amount": "1,234K"})
     text = '{"id": "1", "sold_at": 1730710800000, "amount": "250K"}\n{"id": "2", "sold_at": "1730710800000", "amount": 7}\n'
-    assert shown(rows_of(settings, contract, text)) == [
+    assert shown(rows_of(lake, contract, text)) == [
         ("1", "2024-11-04", "250000.00"),
         ("2", "2024-11-04", "7.00"),
     ]
 
 
-def test_the_records_of_an_array_are_rows_with_their_lines(settings: Settings) -> None:
+def test_the_records_of_an_array_are_rows_with_their_lines(lake: Lake) -> None:
     text = """[
   {"id": "1", "sold_at": "2024-11-04T09:00:00Z", "amount": "5.00"}, {"id": "2",
     "sold_at": "2024-11-04T10:00:00Z", "amount": "6,00"},
   3
 ]
 """
-    rows = rows_of(settings, source_with(format="json", array=True), text)
+    rows = rows_of(lake, source_with(format="json", array=True), text)
     assert shown(rows) == [("1", "2024-11-04", "5.00"), ("2", "2024-11-04", None), (None, None, None)]
     assert [row["line_number"] for row in rows] == [2, 2, 4]
     assert rows[2]["malformed_reason"] == "a JSON int where an object is expected"
 
 
 @pytest.mark.parametrize("text", ["[{}", '{"id": 1}', "[1] [2]", ""])
-def test_a_file_that_is_no_whole_array_is_held(settings: Settings, text: str) -> None:
-    landing = Path(f"{settings.landing}")
+def test_a_file_that_is_no_whole_array_is_held(lake: Lake, text: str) -> None:
+    landing = Path(f"{lake.settings.landing}")
     landing.mkdir(parents=True, exist_ok=True)
     (landing / f"{DAY}.x").write_text(text)
     source = source_with(format="json", array=True)
-    report = Ingest(settings, source, lambda: pytest.fail("few rows need no Spark"), "run").day(DAY)
+    report = Ingest(lake, source, lambda: pytest.fail("few rows need no Spark"), "run").day(DAY)
     [held] = report.held
     assert "line 1: " in f"{held.message}"
     assert "have the file sent again" in f"{held.message}"

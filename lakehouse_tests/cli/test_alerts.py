@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakehouse.lake import Lake
 from lakehouse.operations.alerts import log as alert_log
 from lakehouse.operations.alerts.alert import Alert, AlertKind
 from lakehouse.settings import Settings
@@ -21,8 +22,8 @@ LATE = Alert(AlertKind.LATE_SHARE, "sales", "sales", NOW - timedelta(hours=2), "
 HELD = Alert(AlertKind.HELD, "revenue", "revenue", NOW, "revenue is held.", ["anna", "ben"], {}, "2024-01-31")
 
 
-def lake_with_two_alerts(tmp_path: Path) -> tuple[Settings, list[str]]:
-    lake = Settings(root=str(tmp_path / "lake"), now=NOW)
+def lake_with_two_alerts(tmp_path: Path) -> tuple[Lake, list[str]]:
+    lake = Lake(Settings(root=str(tmp_path / "lake"), now=NOW))
     opened = alert_log.record(lake, [], [LATE, HELD], lambda _: False, lambda _: ["log"])
     return lake, [record.alert_id for record in opened]
 
@@ -30,7 +31,7 @@ def lake_with_two_alerts(tmp_path: Path) -> tuple[Settings, list[str]]:
 @pytest.mark.merge
 def test_open_alerts_are_listed_and_resolved_ones_on_request(tmp_path: Path) -> None:
     assert lakehouse_command(tmp_path, "alerts").stdout == "No alert is open.\n"
-    lake = Settings(root=str(tmp_path / "lake"), now=NOW)
+    lake = Lake(Settings(root=str(tmp_path / "lake"), now=NOW))
     known = alert_log.record(lake, [], [LATE, HELD], lambda _: False, lambda _: ["log"])
     alert_log.record(lake, known, [HELD], lambda _: False, lambda _: ["log"])
     [line] = lakehouse_command(tmp_path, "alerts", "--json").stdout.splitlines()
@@ -58,13 +59,13 @@ def test_an_alert_is_acknowledged_and_the_list_shows_by_whom(tmp_path: Path) -> 
 
 @pytest.mark.merge
 def test_an_alert_is_snoozed_until_a_time_or_for_a_while(tmp_path: Path) -> None:
-    lake, (late, held) = lake_with_two_alerts(tmp_path)
+    sample, (late, held) = lake_with_two_alerts(tmp_path)
     now = {"LAKEHOUSE_NOW": NOW.isoformat()}
     done = lakehouse_command(tmp_path, "alerts", "snooze", late, "--for", "90m", **now)
     assert done.stdout == f"{late} is snoozed until 2024-02-01 13:30 UTC: too many rows beyond the cutoff: sales\n"
     done = lakehouse_command(tmp_path, "alerts", "snooze", held, "--until", "2024-02-03T09:00:00Z", "--by", "ben", **now)
     assert "is snoozed until 2024-02-03 09:00 UTC" in done.stdout
-    assert [record.snoozed_until for record in alert_log.all_of(lake)] == [
+    assert [record.snoozed_until for record in alert_log.all_of(sample)] == [
         NOW + timedelta(minutes=90),
         datetime(2024, 2, 3, 9, tzinfo=timezone.utc),
     ]

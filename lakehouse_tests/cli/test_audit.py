@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.contracts import load_catalog
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse.silver import audit
 from lakehouse_tests.support.forked_cli import lakehouse_command
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
 
 @pytest.mark.merge
 def test_the_audit_is_listed_for_people_and_for_programs(tmp_path: Path) -> None:
-    settings = Settings(root=str(tmp_path / "lake"), landing=None)
+    lake = Lake(Settings(root=str(tmp_path / "lake"), landing=None))
     catalog = load_catalog(None)
     for number in range(3):
-        append_to_silver(settings, (f"s{number}", number + 1, 1), source=catalog.sources["sales"])
-        audit.follow(settings, catalog.sources["sales"], catalog.metrics_of("sales"))
+        append_to_silver(lake, (f"s{number}", number + 1, 1), source=catalog.sources["sales"])
+        audit.follow(lake, catalog.sources["sales"], catalog.metrics_of("sales"))
 
     done = lakehouse_command(tmp_path, "audit", "sales", "--date", "2024-02-02", COLUMNS="40")
     assert done.returncode == 0

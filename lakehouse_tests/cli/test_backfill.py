@@ -12,7 +12,7 @@ import pytest
 from lakehouse.operations.backfills import commands
 from lakehouse.operations.backfills.verification import BackfillVerification
 from lakehouse_tests.support.forked_cli import lakehouse_command
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.sales_files import deliver_sales
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ HISTORY = ("--from", "2024-11-01", "--through", "2024-11-05", "--reason", "the h
 @pytest.fixture(name="folder", scope="module")
 def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("deployment")
-    deliver_sales(lake_settings(folder), date(2024, 11, 20), "h1@2024-11-01", "h2@2024-11-02", "s1@2024-11-19")
+    deliver_sales(lake_in(folder), date(2024, 11, 20), "h1@2024-11-01", "h2@2024-11-02", "s1@2024-11-19")
     return folder
 
 

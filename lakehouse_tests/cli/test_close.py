@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.contracts import load_catalog
+from lakehouse.lake import Lake
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.settings import Settings
@@ -37,16 +38,16 @@ def _folder(tmp_path: Path) -> Path:
     (tmp_path / "contracts").mkdir()
     (tmp_path / "contracts" / "events.yaml").write_text(SOURCE)
     (tmp_path / "contracts" / "total.yaml").write_text(METRIC)
-    settings, catalog = Settings(root=str(tmp_path / "lake")), load_catalog(tmp_path / "contracts")
+    lake, catalog = Lake(Settings(root=str(tmp_path / "lake"))), load_catalog(tmp_path / "contracts")
     delivery = Ingestion(
         *("events", "a", "a", day(1), "monday.csv", 1, None, "ingested", "run", ARRIVED),
         newest_arrival=ARRIVED,
         newest_event=ARRIVED - timedelta(hours=1),
         skewed=2,
     )
-    ingestions.record(settings, delivery)
+    ingestions.record(lake, delivery)
     with without_spark():
-        numbers = ScriptedNumbers(settings, catalog.metrics["total"], source=catalog.sources["events"])
+        numbers = ScriptedNumbers(lake, catalog.metrics["total"], source=catalog.sources["events"])
         numbers.set(1, 5)
         numbers.at(5)
         numbers.publish()

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lakehouse.cli.program import app
+from lakehouse.lake import Lake
 from lakehouse.operations.corrections import correction_record
 from lakehouse.operations.corrections.correction_record import CorrectionEvent, CorrectionEventKind, Operation
 from lakehouse.settings import Settings
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(name="settings")
-def _settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+@pytest.fixture(name="lake")
+def _settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     """A deployment with a correction that waits for a second person."""
     (tmp_path / "contracts").mkdir()
     (tmp_path / "contracts" / "events.yaml").write_text(EVENTS_SOURCE)
     for name, value in {"ROOT": "lake", "CONTRACTS": "contracts"}.items():
         monkeypatch.setenv(f"LAKEHOUSE_{name}", str(tmp_path / value))
     monkeypatch.setenv("LAKEHOUSE_BUNDLED_CONTRACTS", "false")
-    settings = Settings()
+    lake = Lake(Settings())
     event = CorrectionEvent(
         source="events",
         correction_id="abc123",
@@ -41,8 +42,8 @@ def _settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
         values={"amount": "12"},
         before={"amount": "10"},
     )
-    correction_record.record(settings, event)
-    return settings
+    correction_record.record(lake, event)
+    return lake
 
 
 def output_of(*arguments: str, fails: bool = False) -> str:
@@ -53,7 +54,7 @@ def output_of(*arguments: str, fails: bool = False) -> str:
 
 
 @pytest.mark.merge
-def test_waiting_corrections_are_listed_and_rejected(settings: Settings) -> None:
+def test_waiting_corrections_are_listed_and_rejected(lake: Lake) -> None:
     text = output_of("corrections", "list", "events")
     assert "abc123 correct a: amount 10 -> 12" in text
     assert "2024-01-09 00:00 proposed by anna: typo waits for 1 more person" in text
@@ -63,7 +64,7 @@ def test_waiting_corrections_are_listed_and_rejected(settings: Settings) -> None
     assert "rejected by ben: no" in output_of("corrections", "list", "events", "--all")
 
 
-def test_mistakes_are_told_in_sentences(settings: Settings) -> None:
+def test_mistakes_are_told_in_sentences(lake: Lake) -> None:
     who = ("--by", "anna", "--reason", "typo")
     assert "'amount' sets nothing; write a field and its value" in output_of(
         "correct", "events", "a", "--set", "amount", *who, fails=True

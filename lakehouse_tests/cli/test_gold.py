@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 @pytest.mark.merge
 @pytest.mark.spark
-def test_a_window_has_a_name_and_a_history_of_its_own(settings, spark, tmp_path: Path, monkeypatch) -> None:
-    lake = WindowedLake(settings, spark, [metric(definition) for definition in (TUMBLING, SLIDING, SESSIONS)])
+def test_a_window_has_a_name_and_a_history_of_its_own(lake, spark, tmp_path: Path, monkeypatch) -> None:
+    sample = WindowedLake(lake, spark, [metric(definition) for definition in (TUMBLING, SLIDING, SESSIONS)])
     # The hour between 02:00 and 03:00 comes twice on 2024-10-27; minutes count from 2024-10-25.
     twice = 2 * 24 * 60 + 2 * 60
-    lake.send(Event("a", twice + 10), Event("b", twice + 70, 2), Event("c", twice + 600, 5))
-    lake.send(Event("late", twice + 80, 10))
-    lake.send(Event("d", twice + 601, 7))
+    sample.send(Event("a", twice + 10), Event("b", twice + 70, 2), Event("c", twice + 600, 5))
+    sample.send(Event("late", twice + 80, 10))
+    sample.send(Event("d", twice + 601, 7))
     contracts = tmp_path / "contracts"
     contracts.mkdir()
-    orders = lake.sources["orders"].model_dump(mode="json", exclude_none=True, exclude_unset=True)
+    orders = sample.sources["orders"].model_dump(mode="json", exclude_none=True, exclude_unset=True)
     (contracts / "orders.yaml").write_text(yaml.safe_dump(orders))
-    for definition in lake.metrics:
+    for definition in sample.metrics:
         written = definition.model_dump(mode="json", exclude_none=True, exclude_unset=True, by_alias=False)
         (contracts / f"{definition.name}.yaml").write_text(yaml.safe_dump(written))
-    monkeypatch.setenv("LAKEHOUSE_ROOT", settings.root)
+    monkeypatch.setenv("LAKEHOUSE_ROOT", lake.root)
     monkeypatch.setenv("LAKEHOUSE_CONTRACTS", str(contracts))
 
     def run(*arguments: str, code: int = 0) -> Result:

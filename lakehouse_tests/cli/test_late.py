@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from lakehouse_tests.support.forked_cli import lakehouse_command
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.late_lake import LateLake, late, source
 from lakehouse_tests.support.numbers_without_spark import without_spark
 from lakehouse_tests.support.windowed_lake import SLIDING, TUMBLING, Event
@@ -27,10 +27,10 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, content in {**contracts, "sliding": SLIDING}.items():
         (folder / "contracts" / f"{name}.yaml").write_text(yaml.safe_dump(content))
     with without_spark():
-        lake = LateLake(lake_settings(folder), None, [late(TUMBLING, "update")])
-        lake.classify_at(0, Event("on time", 30), Event("next", 73))
-        lake.classify_at(1, Event("within", 40), Event("later", 80))
-        lake.classify_at(2, Event("beyond", 45))
+        sample = LateLake(lake_in(folder), None, [late(TUMBLING, "update")])
+        sample.classify_at(0, Event("on time", 30), Event("next", 73))
+        sample.classify_at(1, Event("within", 40), Event("later", 80))
+        sample.classify_at(2, Event("beyond", 45))
     return folder
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from lakehouse.contracts import load_catalog
 from lakehouse.dispositions.admission import judge
+from lakehouse.lake import Lake
 from lakehouse.lateness import cutoff
 from lakehouse.ledger.row_states import AdmissionStatus
 from lakehouse.settings import Settings
@@ -38,10 +39,10 @@ def _folder(tmp_path: Path) -> Path:
     """A hundred rows: the n-th came n hours late."""
     (tmp_path / "contracts").mkdir()
     (tmp_path / "contracts" / "events.yaml").write_text(CONTRACT)
-    settings = Settings(root=str(tmp_path / "lake"))
+    lake = Lake(Settings(root=str(tmp_path / "lake")))
     source = load_catalog(tmp_path / "contracts").sources["events"]
     rows = [(f"{hours}", NOON, NOON + timedelta(hours=hours), "insert", "admitted") for hours in range(1, 101)]
-    write_source_rows(settings, source, rows)
+    write_source_rows(lake, source, rows)
     return tmp_path
 
 
@@ -73,7 +74,7 @@ def test_what_is_applied_holds_from_its_day_on_and_is_recorded(folder: Path) -> 
     five_days = timedelta(days=5)
     before, after = (judge(five_days, bounds.as_of("insert", date(2024, 2, day)), [], {}) for day in (5, 6))
     assert (before.status, after.status) == (AdmissionStatus.ADMITTED, AdmissionStatus.QUARANTINED)
-    (moved,) = cutoff.of(Settings(root=str(folder / "lake")), "events")
+    (moved,) = cutoff.of(Lake(Settings(root=str(folder / "lake"))), "events")
     assert (moved.seconds_before, moved.seconds, moved.since, moved.by) == (7 * 86_400, 99 * 3600, date(2024, 2, 6), "anna")
     assert json.loads(moved.evidence)[0] == {"watermark": 30, "share": 0}
     assert {"watermark": 3600, "share": 0.01} in json.loads(moved.evidence)
@@ -93,7 +94,7 @@ def test_what_was_applied_is_not_asked_for_again_while_the_source_is_silent(fold
     again, said = apply(folder)
     assert (again, "cutoff 4 d 3 h stays; nothing was changed" in said) == (0, True), said
     assert (folder / "contracts" / "events.yaml").read_text() == text
-    assert len(cutoff.of(Settings(root=str(folder / "lake")), "events")) == 1
+    assert len(cutoff.of(Lake(Settings(root=str(folder / "lake"))), "events")) == 1
     assert "events: cutoff 4 d 3 h stays" in lakehouse_command(folder, "lateness", "propose", "events").stdout
 
 
@@ -104,10 +105,10 @@ def test_a_contract_that_cannot_be_written_leaves_no_decision_behind(folder: Pat
     code, said = apply(folder)
     assert code == 1
     assert "events.yaml cannot be written" in " ".join(said.split())
-    assert cutoff.of(Settings(root=str(folder / "lake")), "events") == []
+    assert cutoff.of(Lake(Settings(root=str(folder / "lake"))), "events") == []
     in_the_way.rmdir()
     assert apply(folder)[0] == 0
-    assert len(cutoff.of(Settings(root=str(folder / "lake")), "events")) == 1
+    assert len(cutoff.of(Lake(Settings(root=str(folder / "lake"))), "events")) == 1
     assert [one.name for one in (folder / "contracts").iterdir()] == ["events.yaml"]
 
 
@@ -123,7 +124,7 @@ def test_another_watermark_than_is_proposed_and_only_printed(folder: Path) -> No
     assert code == 0
     assert "    - {since: 2024-03-01, cutoff: P5D}\n" in said
     assert (folder / "contracts" / "events.yaml").read_text() == CONTRACT
-    assert [one.seconds for one in cutoff.of(Settings(root=str(folder / "lake")), "events")] == [5 * 86_400]
+    assert [one.seconds for one in cutoff.of(Lake(Settings(root=str(folder / "lake"))), "events")] == [5 * 86_400]
 
 
 @pytest.mark.parametrize(
@@ -145,8 +146,8 @@ def test_a_bundled_contract_is_not_touched(tmp_path: Path) -> None:
     assert (nothing.returncode, nothing.stderr.strip()) == (1, "Nothing of sales has arrived.")
     sales = load_catalog(None).sources["sales"]
     rows = [(f"{hours}", NOON, NOON + timedelta(hours=hours % 60), "insert", "admitted") for hours in range(600)]
-    write_source_rows(Settings(root=str(tmp_path / "lake")), sales, rows)
+    write_source_rows(Lake(Settings(root=str(tmp_path / "lake"))), sales, rows)
     done = lakehouse_command(tmp_path, "lateness", "apply", "sales", "--by", "anna", "--reason", "x")
     assert done.returncode == 1
     assert "The contract of sales is not in contracts: put a copy there" in done.stderr
-    assert cutoff.of(Settings(root=str(tmp_path / "lake")), "sales") == []
+    assert cutoff.of(Lake(Settings(root=str(tmp_path / "lake"))), "sales") == []

@@ -23,7 +23,7 @@ from lakehouse_tests.support.scored_rows import constant_model, linear_model
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 WHY = ("--by", "ana", "--reason", "it looks better")
 
@@ -38,18 +38,18 @@ class Ended:
 
 
 @pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     """A lake with two versions of a model, of which none is in use."""
-    settings = trained_lake.settings_of(tmp_path)
-    trained_lake.fill(settings)
+    lake = trained_lake.settings_of(tmp_path)
+    trained_lake.fill(lake)
     with trained_lake.own_modules():
         for version in ("v2.3", "v2.4"):
-            trained_lake.train(settings, version)
-    values = {"ROOT": settings.root, "CONTRACTS": f"{settings.contracts}", "BUNDLED_CONTRACTS": "false"}
+            trained_lake.train(lake, version)
+    values = {"ROOT": lake.root, "CONTRACTS": f"{lake.settings.contracts}", "BUNDLED_CONTRACTS": "false"}
     for name, value in {**values, "NOW": "2024-06-01T12:00:00Z"}.items():
         monkeypatch.setenv(f"LAKEHOUSE_{name}", value)
     monkeypatch.setenv("JAVA_HOME", "/nonexistent")
-    return settings
+    return lake
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return run
 
 
-def _score(lake: Settings) -> None:
+def _score(lake: Lake) -> None:
     """Scores of both versions on the first of March, as the canary has them."""
     rows = trained_lake.rows(1)
     rows = rows.append_column("event_date", rows["event_ts"].cast(pa.date32()))
@@ -78,12 +78,12 @@ def _score(lake: Settings) -> None:
         for version, model in (("v2.3", constant_model(0.25)), ("v2.4", linear_model()))
     )
     of_day = rows.filter(pc.equal(rows["event_date"], day))
-    run = ScoringRun("run", "ana", lake.clock() + timedelta(seconds=1))
+    run = ScoringRun("run", "ana", lake.now() + timedelta(seconds=1))
     score.score_rows(lake, of_day, [day.as_py()], champion, score.RunningCanary(replace(entry, share="1"), challenger), run)
 
 
 @pytest.mark.merge
-def test_a_canary_from_its_start_to_its_end(lake: Settings, command: Callable[..., Ended]) -> None:
+def test_a_canary_from_its_start_to_its_end(lake: Lake, command: Callable[..., Ended]) -> None:
     refused = command("score", "fraud", "--from", "2024-03-01")
     assert (refused.code, refused.stdout) == (1, "")
     assert refused.stderr.startswith(
@@ -116,7 +116,7 @@ def test_a_canary_from_its_start_to_its_end(lake: Settings, command: Callable[..
 
 
 @pytest.mark.merge
-def test_a_backtest_that_cannot_be_made_is_refused_before_spark_starts(lake: Settings, command: Callable[..., Ended]) -> None:
+def test_a_backtest_that_cannot_be_made_is_refused_before_spark_starts(lake: Lake, command: Callable[..., Ended]) -> None:
     months = ("--from", "2024-10", "--to", "2024-09")
     refused = command("backtest", "fraud", "v2.4", "--against", "v2.3", *months)
     assert (refused.code, refused.stdout) == (1, "")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse_tests.support.contract_texts import EVENTS_SOURCE, TOTAL_METRIC
 from lakehouse_tests.support.forked_cli import lakehouse_command
@@ -34,8 +35,8 @@ def _folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def settings_below(folder: Path) -> Settings:
-    return Settings(root=str(folder / "lake"), landing=None)
+def settings_below(folder: Path) -> Lake:
+    return Lake(Settings(root=str(folder / "lake"), landing=None))
 
 
 def command(folder: Path, *arguments: str, target: str = "file:told.jsonl") -> CompletedProcess[str]:
@@ -44,15 +45,15 @@ def command(folder: Path, *arguments: str, target: str = "file:told.jsonl") -> C
 
 
 def restated(folder: Path) -> NotifiedLake:
-    lake = published_lake(settings_below(folder), metric("total", "board"), metric("unread"))
-    lake.add_rows(("late", 1, 5))
-    lake.publish()
-    return lake
+    sample = published_lake(settings_below(folder), metric("total", "board"), metric("unread"))
+    sample.add_rows(("late", 1, 5))
+    sample.publish()
+    return sample
 
 
 @pytest.mark.merge
 def test_pending_notices_are_sent_at_once_and_listed(folder: Path) -> None:
-    lake = restated(folder)
+    sample = restated(folder)
     done = command(folder, "--send")
     assert (done.returncode, done.stderr) == (0, "notices delivered: 1, waiting: 0; audit rows marked as notified: 1.\n")
     path = folder / "told.jsonl"
@@ -63,7 +64,7 @@ def test_pending_notices_are_sent_at_once_and_listed(folder: Path) -> None:
     )
     (line,) = path.read_text().splitlines()
     assert json.loads(line)["data"]["restated"][0]["measures"][0]["difference"] == 5
-    assert lake.notified() == {"late": [True]}
+    assert sample.notified() == {"late": [True]}
 
     assert command(folder, "--send").stderr == "every consumer has been notified.\n"
     assert len(path.read_text().splitlines()) == 1
@@ -108,11 +109,11 @@ def test_what_lies_within_the_bounds_of_a_consumer_is_listed_and_not_sent(folder
 
 
 def test_the_first_scan_reports_that_notification_begins(folder: Path) -> None:
-    lake = NotifiedLake(settings_below(folder), [metric("total", "board")])
-    lake.at(4)
+    sample = NotifiedLake(settings_below(folder), [metric("total", "board")])
+    sample.at(4)
     for number in range(2):
-        lake.add_rows((f"{number}", 1, 1))
-        lake.publish()
+        sample.add_rows((f"{number}", 1, 1))
+        sample.publish()
     done = command(folder, "--send")
     assert (done.stderr, done.stdout) == ("Consumers are notified of everything published from now on.\n", "0 notices.\n")
     assert command(folder, "--send").stderr == "every consumer has been notified.\n"

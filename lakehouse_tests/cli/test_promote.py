@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse_tests.support.contract_texts import EVENTS_SOURCE, TOTAL_METRIC
 from lakehouse_tests.support.forked_cli import lakehouse_command
@@ -26,7 +27,7 @@ def deployment(tmp_path: Path) -> Path:
     (folder / "events.yaml").write_text(EVENTS_SOURCE)
     (folder / "total.yaml").write_text(f"{TOTAL_METRIC}deprecated_on: 2024-05-01\n")
     (folder / "total_v2.yaml").write_text(f"{TOTAL_METRIC.replace('sum(amount)', 'sum(amount) + 0')}dataset_version: 2\n")
-    three_days(Settings(root=str(tmp_path / "lake"), landing=None))
+    three_days(Lake(Settings(root=str(tmp_path / "lake"), landing=None)))
     return tmp_path
 
 

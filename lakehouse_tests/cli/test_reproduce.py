@@ -45,18 +45,18 @@ def test_numbers_that_cannot_be_reproduced_are_reported_in_a_sentence(tmp_path: 
 
 @pytest.mark.merge
 @pytest.mark.spark
-def test_the_exit_code_tells_equal_from_different(settings, spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reproducible = reproducible_lake(settings, spark, METRICS[:1])
+def test_the_exit_code_tells_equal_from_different(lake, spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reproducible = reproducible_lake(lake, spark, METRICS[:1])
     reproducible.deliver(1, "a,1,1,insert,,red")
     reproducible.publish()
     contracts = tmp_path / "contracts"
     contracts.mkdir()
-    for one in (reproducible.lake.contract, METRICS[0]):
-        name = "source" if one is reproducible.lake.contract else "metric"
+    for one in (reproducible.sample.contract, METRICS[0]):
+        name = "source" if one is reproducible.sample.contract else "metric"
         (contracts / f"{name}.yaml").write_text(
             yaml.safe_dump(one.model_dump(mode="json", exclude_none=True, exclude_unset=True))
         )
-    monkeypatch.setenv("LAKEHOUSE_ROOT", settings.root)
+    monkeypatch.setenv("LAKEHOUSE_ROOT", lake.root)
     monkeypatch.setenv("LAKEHOUSE_CONTRACTS", str(contracts))
 
     def run(*arguments: str) -> Result:
@@ -66,7 +66,7 @@ def test_the_exit_code_tells_equal_from_different(settings, spark, tmp_path: Pat
     assert equal.exit_code == 0, equal.output
     assert "total_v2024-02-01.r1, computed again from Bronze, is equal." in equal.output
     assert "compared: total, biggest, row_count (1 row)" in equal.output
-    path = locations.gold(settings, Series(METRICS[0]))
+    path = locations.gold(lake, Series(METRICS[0]))
     rows = table_io.read(path)
     bent = rows.set_column(rows.column_names.index("total"), "total", pa.array([9], pa.int64()))
     write_deltalake(path, bent, mode="overwrite")

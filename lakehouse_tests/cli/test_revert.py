@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from lakehouse.cli.program import app
 from lakehouse.contracts import load_catalog
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, without_spark
 
@@ -41,7 +42,7 @@ def _run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     catalog = load_catalog(tmp_path / "contracts")
     with without_spark():
         numbers = ScriptedNumbers(
-            Settings(root=str(tmp_path / "lake")), catalog.metrics["total"], source=catalog.sources["events"]
+            Lake(Settings(root=str(tmp_path / "lake"))), catalog.metrics["total"], source=catalog.sources["events"]
         )
         for hour, value in ((0, 10), (2, 100)):
             numbers.at(1, hour)

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 @pytest.mark.merge
 @pytest.mark.spark
-def test_rows_now_and_then_are_shown_and_written(settings, spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake = reproducible_lake(settings, spark, [])
-    lake.deliver(1, "a,1,1,insert,,red", "b,2,2,insert,,blue")
-    lake.deliver(3, "a,5,1,correct,,red")
-    lake.publish()
+def test_rows_now_and_then_are_shown_and_written(lake, spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = reproducible_lake(lake, spark, [])
+    sample.deliver(1, "a,1,1,insert,,red", "b,2,2,insert,,blue")
+    sample.deliver(3, "a,5,1,correct,,red")
+    sample.publish()
     contracts = tmp_path / "contracts"
     contracts.mkdir()
-    written = lake.lake.contract.model_dump(mode="json", exclude_none=True, exclude_unset=True)
+    written = sample.sample.contract.model_dump(mode="json", exclude_none=True, exclude_unset=True)
     (contracts / "source.yaml").write_text(yaml.safe_dump(written))
-    monkeypatch.setenv("LAKEHOUSE_ROOT", settings.root)
+    monkeypatch.setenv("LAKEHOUSE_ROOT", lake.root)
     monkeypatch.setenv("LAKEHOUSE_CONTRACTS", str(contracts))
 
     def run(*arguments: str) -> Result:

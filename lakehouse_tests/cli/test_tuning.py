@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse.contracts import load_catalog
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse_tests.support.forked_cli import lakehouse_command
 from lakehouse_tests.support.tuned_source import arrive_daily
@@ -43,9 +44,9 @@ def _folder(tmp_path: Path) -> Path:
     without = CONTRACT[: CONTRACT.index("  watermark:")].replace("events", "plain")
     (tmp_path / "contracts" / "plain.yaml").write_text(without)
     source = load_catalog(tmp_path / "contracts").sources["events"]
-    settings = Settings(root=str(tmp_path / "lake"), now=datetime(2024, 2, 11, tzinfo=timezone.utc))
+    lake = Lake(Settings(root=str(tmp_path / "lake"), now=datetime(2024, 2, 11, tzinfo=timezone.utc)))
     days = [date(2024, 2, day) for day in range(1, 11)]
-    arrive_daily(settings, source, days, [*[30 * MINUTE] * 97, *[10 * HOUR] * 3, -5 * MINUTE])
+    arrive_daily(lake, source, days, [*[30 * MINUTE] * 97, *[10 * HOUR] * 3, -5 * MINUTE])
     return tmp_path
 
 

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from lakehouse.cli.program import app
 from lakehouse.contracts import load_catalog
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse_tests.support.contract_texts import EVENTS_SOURCE, TOTAL_METRIC
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, without_spark
@@ -29,7 +30,9 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LAKEHOUSE_BUNDLED_CONTRACTS", "false")
     catalog = load_catalog(folder / "contracts")
     with without_spark():
-        numbers = ScriptedNumbers(Settings(root=str(folder / "lake")), catalog.metrics["total"], source=catalog.sources["events"])
+        numbers = ScriptedNumbers(
+            Lake(Settings(root=str(folder / "lake"))), catalog.metrics["total"], source=catalog.sources["events"]
+        )
         numbers.at(1)
         numbers.set(1, 10)
         numbers.publish()

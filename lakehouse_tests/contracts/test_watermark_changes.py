@@ -15,7 +15,7 @@ from lakehouse.dispositions import row_rules
 from lakehouse.impact import analysis
 from lakehouse_tests.support.api_client import catalog, write_source_rows
 from lakehouse_tests.support.lake import contract, csv_file
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import metric
 
 if TYPE_CHECKING:
@@ -54,24 +54,24 @@ def test_a_replay_judges_each_row_by_the_watermark_of_its_day(tmp_path: Path) ->
     lateness: dict[str, Any] = {"watermark": "P7D", "beyond": "quarantine"}
     lateness["changes"] = [{"since": "2024-02-10", "watermark": "P1D"}]
     source = contract(lateness=lateness)
-    settings = lake_settings(tmp_path)
+    lake = lake_in(tmp_path)
     outcomes = {}
     for day in (9, 10):
         arrival = datetime(2024, 2, day, 12, tzinfo=timezone.utc)
         event = arrival - timedelta(days=2)
         path = tmp_path / "landing" / f"arrival_date=2024-02-{day:02}.csv"
         path.write_bytes(csv_file([f"k{day},1,{event.isoformat()},{arrival.isoformat()},insert,,0"]))
-        outcomes[day] = analysis.of_file(settings, catalog(metric(), source=source), "events", path.name)
+        outcomes[day] = analysis.of_file(lake, catalog(metric(), source=source), "events", path.name)
     assert (len(outcomes[9].rows), outcomes[9].out) == (1, {})
     assert (len(outcomes[10].rows), outcomes[10].out) == (0, {"quarantined": 1})
 
 
 def test_rows_of_bronze_are_judged_by_the_watermark_of_their_day(tmp_path: Path) -> None:
     lateness = {"watermark": "P7D", "beyond": "quarantine", "changes": [{"since": "2024-02-10", "watermark": "P1D"}]}
-    source, settings = contract(lateness=lateness), lake_settings(tmp_path)
+    source, lake = contract(lateness=lateness), lake_in(tmp_path)
     arrivals = [datetime(2024, 2, day, 12, tzinfo=timezone.utc) for day in (9, 10)]
-    write_source_rows(settings, source, [(f"{one.day}", one - timedelta(days=2), one, "insert", "admitted") for one in arrivals])
-    (judged,) = row_rules.judged(settings, source, no_session, {"ingestion_id": ["file1"]})
+    write_source_rows(lake, source, [(f"{one.day}", one - timedelta(days=2), one, "insert", "admitted") for one in arrivals])
+    (judged,) = row_rules.judged(lake, source, no_session, {"ingestion_id": ["file1"]})
     assert dict(zip(judged["record_key"].to_pylist(), judged["standing"].to_pylist())) == {"9": "admitted", "10": "quarantined"}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from lakehouse.delta import code_commit
 from lakehouse.gold.numbers import made_by
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, metric, without_spark
 
 if TYPE_CHECKING:
@@ -33,31 +33,31 @@ def _contracts(tmp_path: Path) -> Path:
 
 
 def test_a_number_names_the_commit_of_its_contracts_and_is_found_by_it(tmp_path: Path, contracts: Path) -> None:
-    settings = lake_settings(tmp_path).model_copy(update={"contracts": contracts})
+    lake = lake_in(tmp_path).with_settings(contracts=contracts)
     commit = git(contracts, "rev-parse", "HEAD")[:12]
     with without_spark():
-        numbers = ScriptedNumbers(settings, metric())
+        numbers = ScriptedNumbers(lake, metric())
         numbers.at(1)
         numbers.set(1, 5)
         numbers.publish()
-    [made] = made_by.numbers(settings, numbers.series, commit[:7])
+    [made] = made_by.numbers(lake, numbers.series, commit[:7])
     assert (made.version_name, made.code_commit) == ("total_v2024-01-01.r1", commit)
 
 
 def test_a_changed_file_is_seen(tmp_path: Path, contracts: Path) -> None:
     (contracts / "sales.yaml").write_text("dataset: orders\n")
-    commit = code_commit.of_folder(lake_settings(tmp_path), contracts)
+    commit = code_commit.of_folder(lake_in(tmp_path), contracts)
     assert commit == f"{git(contracts, 'rev-parse', 'HEAD')[:12]}+modified"
 
 
 def test_a_change_outside_of_the_folder_is_none_of_the_contracts(tmp_path: Path, contracts: Path) -> None:
     (contracts.parent / "notes").write_text("later\n")
-    assert code_commit.of_folder(lake_settings(tmp_path), contracts) == git(contracts, "rev-parse", "HEAD")[:12]
+    assert code_commit.of_folder(lake_in(tmp_path), contracts) == git(contracts, "rev-parse", "HEAD")[:12]
 
 
 def test_the_setting_names_the_commit_where_no_repository_is_deployed(tmp_path: Path) -> None:
-    settings = lake_settings(tmp_path)
-    assert code_commit.of_folder(settings, tmp_path / "nowhere") is None
-    assert code_commit.of_folder(settings, tmp_path) is None, "a folder that is in no repository"
-    named = settings.model_copy(update={"code_commit": "v1.4"})
+    lake = lake_in(tmp_path)
+    assert code_commit.of_folder(lake, tmp_path / "nowhere") is None
+    assert code_commit.of_folder(lake, tmp_path) is None, "a folder that is in no repository"
+    named = lake.with_settings(code_commit="v1.4")
     assert code_commit.of_contracts(named) == "v1.4"

@@ -19,7 +19,7 @@ from lakehouse.operations.maintenance import maintain
 from lakehouse_tests.support.maintained_lake import maintain_table
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 class ThroughDeltaRs(Storage):
@@ -61,9 +61,9 @@ def test_the_log_is_told_apart_into_commits_and_checkpoints(tmp_path: Path) -> N
     assert all(abs(datetime.now(timezone.utc) - entry.written) < timedelta(minutes=10) for entry in log)
 
 
-def test_times_that_delta_rs_would_change_are_left_alone(no_retention: Settings) -> None:
+def test_times_that_delta_rs_would_change_are_left_alone(no_retention: Lake) -> None:
     """Spark's INT96: compacted by delta-rs, the year 1500 would become 2084."""
-    path = no_retention.table("bronze", "events")
+    path = no_retention.address("bronze", "events")
     wanted = datetime(1500, 1, 1, tzinfo=timezone.utc)
     day = pa.array([date(2024, 2, 1)], pa.date32())
     rows = pa.table({"event_ts": pa.array([wanted], pa.timestamp("us", "UTC")), "arrival_date": day})

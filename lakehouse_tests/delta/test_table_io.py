@@ -12,7 +12,8 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from lakehouse.delta import commit_log, data_files, row_writer, table_io
-from lakehouse.delta.table_cache import TableCache, with_table_cache
+from lakehouse.lake import Lake
+from lakehouse.lake.table_cache import TableCache
 from lakehouse.settings import Settings
 from lakehouse_tests.support.small_pieces import pieces_of
 
@@ -44,7 +45,7 @@ def test_the_same_application_appends_once(tmp_path: Path) -> None:
 
 
 def test_reused_tables_see_each_new_commit(tmp_path: Path) -> None:
-    path, options = str(tmp_path / "table"), with_table_cache(Settings()).storage_options
+    path, options = str(tmp_path / "table"), Lake(Settings()).cached().storage_options
     assert table_io.read(path, options=options) is None
     for number in range(3):
         row_writer.append(path, rows(number))
@@ -55,14 +56,14 @@ def test_reused_tables_see_each_new_commit(tmp_path: Path) -> None:
 
 
 def test_a_cache_is_used_by_those_alone_who_were_handed_it(tmp_path: Path) -> None:
-    settings, path = Settings(), str(tmp_path / "table")
+    lake, path = Lake(Settings()), str(tmp_path / "table")
     row_writer.append(path, rows(1))
-    cached = with_table_cache(settings)
+    cached = lake.cached()
     assert table_io.open_table(path, cached.storage_options) is table_io.open_table(path, cached.storage_options)
-    assert table_io.open_table(path, settings.storage_options) is not table_io.open_table(path, settings.storage_options)
+    assert table_io.open_table(path, lake.storage_options) is not table_io.open_table(path, lake.storage_options)
     assert table_io.read(path, options=cached.storage_options) is table_io.read(path, options=cached.storage_options)
-    assert with_table_cache(cached) is cached, "a callee goes on with its caller's"
-    other = with_table_cache(cached, TableCache())
+    assert cached.cached() is cached, "a callee goes on with its caller's"
+    other = cached.cached(TableCache())
     assert table_io.open_table(path, other.storage_options) is not table_io.open_table(path, cached.storage_options)
     assert table_io.open_snapshot(path, cached.storage_options) is not table_io.open_table(path, cached.storage_options)
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from lakehouse.dimensions import as_then
 from lakehouse_tests.support import dimension_model as model
 from lakehouse_tests.support.dimension_lake import CORNERS, as_model, deliver, dimension, dimension_files, held_intervals
-from lakehouse_tests.support.lake import Lake
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake import SampleLake
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse_tests.support.dimension_model import DimensionRecord
 
 ARRIVAL = date(2024, 2, 1)
@@ -34,23 +34,23 @@ ARRIVAL = date(2024, 2, 1)
 def test_each_prefix_of_the_inputs_gives_the_intervals_of_then(
     files: list[list[DimensionRecord]], spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), dimension(), spark)
+    sample = SampleLake(lake_in(tmp_path_factory.mktemp("lake")), dimension(), spark)
     known: list[DimensionRecord] = []
     prefixes = []
     for number, records in enumerate(files):
-        known += deliver(lake, ARRIVAL + timedelta(days=number % 2), records, f"{number}")
-        prefixes.append((lake.inputs(), model.intervals(known)))
+        known += deliver(sample, ARRIVAL + timedelta(days=number % 2), records, f"{number}")
+        prefixes.append((sample.inputs(), model.intervals(known)))
     for inputs, expected in prefixes:
-        assert as_model(as_then.intervals(spark, lake.settings, lake.contract, inputs).toArrow()) == expected
-    assert as_model(as_then.intervals(spark, lake.settings, lake.contract, None).toArrow()) == held_intervals(lake.settings)
+        assert as_model(as_then.intervals(spark, sample.lake, sample.contract, inputs).toArrow()) == expected
+    assert as_model(as_then.intervals(spark, sample.lake, sample.contract, None).toArrow()) == held_intervals(sample.lake)
     early = min(record.arrival for record in known)
     by_then = [record for record in known if record.arrival <= early]
-    assert as_model(as_then.intervals(spark, lake.settings, lake.contract, None, early).toArrow()) == model.intervals(by_then)
+    assert as_model(as_then.intervals(spark, sample.lake, sample.contract, None, early).toArrow()) == model.intervals(by_then)
 
 
 @pytest.mark.spark
-def test_a_dimension_without_a_row_has_no_intervals(settings: Settings, spark: SparkSession) -> None:
-    assert as_then.intervals(spark, settings, dimension(), None).count() == 0
+def test_a_dimension_without_a_row_has_no_intervals(lake: Lake, spark: SparkSession) -> None:
+    assert as_then.intervals(spark, lake, dimension(), None).count() == 0
 
 
 @law(200, in_each_run=100)

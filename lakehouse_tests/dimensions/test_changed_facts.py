@@ -26,31 +26,31 @@ def february(*days: int) -> set[date]:
     return {FIRST + timedelta(days=number - 1) for number in days}
 
 
-def spread(lake: JoinedLake, days: int = 9) -> None:
+def spread(sample: JoinedLake, days: int = 9) -> None:
     """Two facts of ann and one of bob on each day, who are basic from the beginning; published."""
-    lake.customer("ann", (1, BASIC))
-    lake.customer("bob", (1, BASIC))
+    sample.customer("ann", (1, BASIC))
+    sample.customer("bob", (1, BASIC))
     lines = [
         f"{who}{day}{number},1,{day + number / 4},{who}"
         for day in range(1, days + 1)
         for who, number in [("ann", 0), ("ann", 2), ("bob", 1)]
     ]
-    lake.deliver(days + 1, *lines)
-    lake.publish()
+    sample.deliver(days + 1, *lines)
+    sample.publish()
 
 
-def test_a_late_change_restates_the_days_of_the_facts_within_it_and_says_why(settings, spark) -> None:
-    lake = joined_lake(settings, spark)
-    spread(lake)
-    lake.customer("ann", (1, BASIC), (3.25, GOLD), (6, BASIC))
-    pending = lake.pending()
+def test_a_late_change_restates_the_days_of_the_facts_within_it_and_says_why(lake, spark) -> None:
+    sample = joined_lake(lake, spark)
+    spread(sample)
+    sample.customer("ann", (1, BASIC), (3.25, GOLD), (6, BASIC))
+    pending = sample.pending()
     assert pending.starts == february(3, 4, 5)
     assert pending.causes == {day: {ATTRIBUTE_CHANGED: rows} for day, rows in zip(sorted(february(3, 4, 5)), (1, 2, 2))}
-    [done] = lake.publications()
+    [done] = sample.publications()
     assert {revision.start for revision in done.revisions} == february(3, 4, 5)
-    assert lake.published()[2] == {"basic": 3}
-    assert lake.published()[3] == {"basic": 2, "gold": 1}
-    assert lake.published()[5] == {"basic": 1, "gold": 2}
+    assert sample.published()[2] == {"basic": 3}
+    assert sample.published()[3] == {"basic": 2, "gold": 1}
+    assert sample.published()[5] == {"basic": 1, "gold": 2}
     assert done.lineage["dimension_changes"] == {
         "in_all": 1,
         "first": [
@@ -67,78 +67,79 @@ def test_a_late_change_restates_the_days_of_the_facts_within_it_and_says_why(set
         ],
     }
     columns = ["event_date", "is_latest", "restatement_reason", "changed_rows"]
-    stored = table_io.read(locations.gold(settings, Series(lake.metrics[0])), columns).to_pylist()
+    stored = table_io.read(locations.gold(lake, Series(sample.metrics[0])), columns).to_pylist()
     of_fourth = {tuple(row.values())[2:] for row in stored if row["is_latest"] and row["event_date"] in february(4)}
     assert of_fourth == {("late_data: 2 rows whose tier of customers changed", 2)}
-    assert lake.pending().starts == set()
+    assert sample.pending().starts == set()
 
 
-def test_a_change_of_another_attribute_is_not_looked_at(settings, spark) -> None:
-    lake = joined_lake(settings, spark)
-    spread(lake)
-    lake.customer("ann", (1, BASIC), (3, ("basic", "south", 7)))
-    assert lake.pending().starts == set()
+def test_a_change_of_another_attribute_is_not_looked_at(lake, spark) -> None:
+    sample = joined_lake(lake, spark)
+    spread(sample)
+    sample.customer("ann", (1, BASIC), (3, ("basic", "south", 7)))
+    assert sample.pending().starts == set()
 
 
-def test_a_dimension_row_that_comes_late_takes_the_facts_from_the_unknown_member(settings, spark) -> None:
-    lake = joined_lake(settings, spark, metric(joins=[{**JOIN, "columns": ["tier", "level"]}], grain=["tier", "level"]))
-    lake.deliver(5, "a,1,1.5,ann", "b,2,2.5,ann", "c,4,3.5,eve")
-    lake.publish()
-    assert lake.published() == {1: {("unknown", None): 1}, 2: {("unknown", None): 2}, 3: {("unknown", None): 4}}
-    lake.customer("ann", (2, GOLD))
-    assert lake.publish() == [{2}]
-    assert lake.published() == {1: {("unknown", None): 1}, 2: {("gold", 1): 2}, 3: {("unknown", None): 4}}
-
-
-@pytest.mark.merge
-def test_a_window_carries_the_change_to_the_days_that_it_reaches(settings, spark) -> None:
-    lake = joined_lake(settings, spark, metric(window=3))
-    spread(lake)
-    lake.customer("ann", (1, BASIC), (4, GOLD), (5, BASIC))
-    assert lake.publish() == [{4, 5, 6}]
-    assert lake.published()[6] == {"basic": 7, "gold": 2}
+def test_a_dimension_row_that_comes_late_takes_the_facts_from_the_unknown_member(lake, spark) -> None:
+    sample = joined_lake(lake, spark, metric(joins=[{**JOIN, "columns": ["tier", "level"]}], grain=["tier", "level"]))
+    sample.deliver(5, "a,1,1.5,ann", "b,2,2.5,ann", "c,4,3.5,eve")
+    sample.publish()
+    assert sample.published() == {1: {("unknown", None): 1}, 2: {("unknown", None): 2}, 3: {("unknown", None): 4}}
+    sample.customer("ann", (2, GOLD))
+    assert sample.publish() == [{2}]
+    assert sample.published() == {1: {("unknown", None): 1}, 2: {("gold", 1): 2}, 3: {("unknown", None): 4}}
 
 
 @pytest.mark.merge
-def test_a_dimension_of_a_dimension_is_followed_through_the_one_between(settings, spark) -> None:
+def test_a_window_carries_the_change_to_the_days_that_it_reaches(lake, spark) -> None:
+    sample = joined_lake(lake, spark, metric(window=3))
+    spread(sample)
+    sample.customer("ann", (1, BASIC), (4, GOLD), (5, BASIC))
+    assert sample.publish() == [{4, 5, 6}]
+    assert sample.published()[6] == {"basic": 7, "gold": 2}
+
+
+@pytest.mark.merge
+def test_a_dimension_of_a_dimension_is_followed_through_the_one_between(lake, spark) -> None:
     joins = [
         {"dimension": "customers", "on": "customer", "columns": ["region"]},
         {"dimension": "regions", "on": ["region"], "columns": ["manager"]},
     ]
-    lake = joined_lake(settings, spark, metric(joins=joins, grain=["manager"]))
-    lake.region("north", (1, "nora"))
-    lake.region("south", (1, "sam"))
-    spread(lake)
-    lake.customer("bob", (1, BASIC), (5, ("basic", "south", 1)))
-    assert lake.publish() == [{5, 6, 7, 8, 9}]
-    lake.region("south", (1, "sam"), (6, "sue"), (7.5, "sam"))
-    assert lake.pending().causes == {day: {ATTRIBUTE_CHANGED: 1} for day in february(6, 7)}
-    assert lake.publish() == [{6, 7}]
-    assert lake.published()[6] == {"nora": 2, "sue": 1}
-    assert lake.published()[8] == {"nora": 2, "sam": 1}
+    sample = joined_lake(lake, spark, metric(joins=joins, grain=["manager"]))
+    sample.region("north", (1, "nora"))
+    sample.region("south", (1, "sam"))
+    spread(sample)
+    sample.customer("bob", (1, BASIC), (5, ("basic", "south", 1)))
+    assert sample.publish() == [{5, 6, 7, 8, 9}]
+    sample.region("south", (1, "sam"), (6, "sue"), (7.5, "sam"))
+    assert sample.pending().causes == {day: {ATTRIBUTE_CHANGED: 1} for day in february(6, 7)}
+    assert sample.publish() == [{6, 7}]
+    assert sample.published()[6] == {"nora": 2, "sue": 1}
+    assert sample.published()[8] == {"nora": 2, "sam": 1}
 
 
 @pytest.mark.merge
-def test_many_changes_are_a_reason_to_compute_every_day(settings, spark, monkeypatch) -> None:
-    lake = joined_lake(settings, spark)
-    spread(lake)
+def test_many_changes_are_a_reason_to_compute_every_day(lake, spark, monkeypatch) -> None:
+    sample = joined_lake(lake, spark)
+    spread(sample)
     monkeypatch.setattr(changed_facts, "MOST_CHANGES", 1)
-    lake.customer("ann", (1, BASIC), (4, GOLD), (5, BASIC))
-    assert lake.pending().starts == february(*range(1, 10))
-    assert lake.publish() == [{4}]
+    sample.customer("ann", (1, BASIC), (4, GOLD), (5, BASIC))
+    assert sample.pending().starts == february(*range(1, 10))
+    assert sample.publish() == [{4}]
 
 
 @pytest.mark.merge
-def test_a_metric_that_joins_a_dimension_since_now_computes_every_day(settings, spark) -> None:
-    lake = joined_lake(settings, spark, metric(joins=[], grain=[]))
-    spread(lake)
-    joined = joined_lake_again(lake)
+def test_a_metric_that_joins_a_dimension_since_now_computes_every_day(lake, spark) -> None:
+    sample = joined_lake(lake, spark, metric(joins=[], grain=[]))
+    spread(sample)
+    joined = joined_lake_again(sample)
     assert joined.pending().starts == february(*range(1, 10))
     joined.publish()
     assert joined.pending().starts == set()
 
 
-def joined_lake_again(lake: JoinedLake) -> JoinedLake:
+def joined_lake_again(sample: JoinedLake) -> JoinedLake:
     return JoinedLake(
-        lake.lake, [metric(grain=[], measures=[{"name": "total", "sql": "sum(if(tier = 'basic', amount, 0))", "type": "long"}])]
+        sample.sample,
+        [metric(grain=[], measures=[{"name": "total", "sql": "sum(if(tier = 'basic', amount, 0))", "type": "long"}])],
     )

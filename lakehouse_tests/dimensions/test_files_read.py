@@ -39,28 +39,28 @@ def bucket(key: str, count: int) -> str:
 
 
 @pytest.mark.merge
-def test_three_facts_on_two_of_many_days(settings, spark) -> None:
-    lake = joined_lake(settings, spark)
+def test_three_facts_on_two_of_many_days(lake, spark) -> None:
+    sample = joined_lake(lake, spark)
     people = [f"c{number}" for number in range(12)]
     for person in people:
-        lake.customer(person, (1, BASIC))
+        sample.customer(person, (1, BASIC))
     lines = [f"{person}-{day},1,{day}.5,{person}" for day in range(1, DAYS + 1) for person in people]
     for half in (0, 1):
-        lake.deliver(DAYS + half, *lines[half::2])
-    lake.deliver(DAYS + 2, "x,1,7.4,ann", "y,1,7.6,ann", "z,1,9.5,ann", "w,1,8.5,eve", "v,1,20,ann")
-    lake.customer("ann", (1, BASIC))
-    lake.publish()
-    lake.customer("ann", (1, BASIC), (7, GOLD), (10, BASIC))
+        sample.deliver(DAYS + half, *lines[half::2])
+    sample.deliver(DAYS + 2, "x,1,7.4,ann", "y,1,7.6,ann", "z,1,9.5,ann", "w,1,8.5,eve", "v,1,20,ann")
+    sample.customer("ann", (1, BASIC))
+    sample.publish()
+    sample.customer("ann", (1, BASIC), (7, GOLD), (10, BASIC))
     days = [f"event_date={FIRST + timedelta(days=number - 1)}" for number in (7, 9)]
     kept = {
-        locations.silver(settings, "events"): days,
-        locations.gold(settings, Series(lake.metrics[0])): days,
-        locations.fact_index(settings, "events", ["customer"]): [bucket("ann", fact_index.BUCKETS)],
-        locations.intervals(settings, "customers"): [bucket(key, CUSTOMERS.dimension.buckets) for key in ("ann", *people)],
-        locations.bronze(settings, "events"): [],
+        locations.silver(lake, "events"): days,
+        locations.gold(lake, Series(sample.metrics[0])): days,
+        locations.fact_index(lake, "events", ["customer"]): [bucket("ann", fact_index.BUCKETS)],
+        locations.intervals(lake, "customers"): [bucket(key, CUSTOMERS.dimension.buckets) for key in ("ann", *people)],
+        locations.bronze(lake, "events"): [],
     }
     counted = {table: take_away(table, partitions) for table, partitions in kept.items()}
     assert all(away for table, (_, away) in counted.items() if not table.endswith("intervals"))
     assert sum(there for there, _ in counted.values()) < DAYS
-    assert lake.publish() == [{7, 9}]
-    assert lake.pending().starts == set()
+    assert sample.publish() == [{7, 9}]
+    assert sample.pending().starts == set()

@@ -18,15 +18,15 @@ from lakehouse.dimensions import buckets, interval_table, tables
 from lakehouse_tests.support import dimension_model as model
 from lakehouse_tests.support.dimension_lake import CORNERS, csv_file, deliver, dimension, dimension_files, held_intervals, in_file
 from lakehouse_tests.support.dimension_model import DimensionRecord, day
-from lakehouse_tests.support.lake import Lake
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake import SampleLake
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.stopped_commits import after_each_commit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 pytestmark = pytest.mark.spark
 ARRIVAL = date(2024, 2, 1)
@@ -37,13 +37,13 @@ def record(key: str, at: float, tier: str, op: str = "", email: str = "a") -> Di
 
 
 @pytest.mark.merge
-def test_a_file_becomes_intervals(settings: Settings, spark: SparkSession) -> None:
-    lake = Lake(settings, dimension(), spark)
-    known = deliver(lake, ARRIVAL, [record("1", 0, "gold"), record("1", 4, "silver"), record("2", 1, "gold")], "a")
-    assert held_intervals(settings) == model.intervals(known)
-    assert len(held_intervals(settings)) == 3
-    known += deliver(lake, ARRIVAL, [record("1", 2, "bronze"), record("2", 3, "", "delete")], "b")
-    assert held_intervals(settings) == model.intervals(known)
+def test_a_file_becomes_intervals(lake: Lake, spark: SparkSession) -> None:
+    sample = SampleLake(lake, dimension(), spark)
+    known = deliver(sample, ARRIVAL, [record("1", 0, "gold"), record("1", 4, "silver"), record("2", 1, "gold")], "a")
+    assert held_intervals(lake) == model.intervals(known)
+    assert len(held_intervals(lake)) == 3
+    known += deliver(sample, ARRIVAL, [record("1", 2, "bronze"), record("2", 3, "", "delete")], "b")
+    assert held_intervals(lake) == model.intervals(known)
 
 
 @pytest.mark.merge
@@ -54,13 +54,13 @@ def test_a_file_becomes_intervals(settings: Settings, spark: SparkSession) -> No
 def test_the_intervals_follow_every_arrival(
     files: list[list[DimensionRecord]], local_rows: int, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), dimension(), spark)
-    lake.settings.local_rows = local_rows
+    sample = SampleLake(lake_in(tmp_path_factory.mktemp("lake")), dimension(), spark)
+    sample.lake.settings.local_rows = local_rows
     known: list[DimensionRecord] = []
     for number, records in enumerate(files):
-        known += deliver(lake, ARRIVAL + timedelta(days=number % 2), records, f"{number}")
-        assert held_intervals(lake.settings) == model.intervals(known)
-    assert every_row(lake.settings) == every_row(rebuilt(lake))
+        known += deliver(sample, ARRIVAL + timedelta(days=number % 2), records, f"{number}")
+        assert held_intervals(sample.lake) == model.intervals(known)
+    assert every_row(sample.lake) == every_row(rebuilt(sample))
 
 
 @pytest.mark.proof
@@ -73,140 +73,140 @@ def test_a_stop_after_any_commit_changes_nothing(
         ARRIVAL + timedelta(days=1): [record("1", 2, "bronze"), record("2", 3, "", "delete"), record("1", 4, "", "retract")],
     }
 
-    def steps(lake: Lake) -> None:
+    def steps(sample: SampleLake) -> None:
         for arrival in files:
-            lake.ingest(arrival)
-            if lake.pending():
-                lake.update()
+            sample.ingest(arrival)
+            if sample.pending():
+                sample.update()
 
-    def delivered() -> Lake:
-        lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), dimension(), spark)
-        lake.settings.local_rows = local_rows
+    def delivered() -> SampleLake:
+        sample = SampleLake(lake_in(tmp_path_factory.mktemp("lake")), dimension(), spark)
+        sample.lake.settings.local_rows = local_rows
         for arrival, records in files.items():
-            lake.deliver(arrival, csv_file(records))
-        return lake
+            sample.deliver(arrival, csv_file(records))
+        return sample
 
     undisturbed = delivered()
     steps(undisturbed)
-    expected = held_intervals(undisturbed.settings)
+    expected = held_intervals(undisturbed.lake)
     assert expected == model.intervals(placed for records in files.values() for placed in in_file(records))
     # What a killed process leaves are the files as they were after a commit: the same steps on a copy of each.
-    lake, stops = delivered(), list[str]()
+    sample, stops = delivered(), list[str]()
 
     def copy() -> None:
         stops.append(f"{tmp_path_factory.mktemp('stopped') / 'lake'}")
-        copytree(lake.settings.root, stops[-1])
+        copytree(sample.lake.root, stops[-1])
 
     with monkeypatch.context() as patched:
         after_each_commit(patched, copy)
-        steps(lake)
+        steps(sample)
     assert len(stops) > 15
     for root in stops:
-        again = Lake(lake.settings.model_copy(update={"root": root}), dimension(), spark)
+        again = SampleLake(sample.lake.with_settings(root=root), dimension(), spark)
         steps(again)
-        assert held_intervals(again.settings) == expected
+        assert held_intervals(again.lake) == expected
         assert again.pending() == []
 
 
 @pytest.mark.merge
-def test_one_key_costs_the_files_of_its_bucket(settings: Settings, spark: SparkSession) -> None:
-    lake = Lake(settings, dimension(), spark)
-    known = deliver(lake, ARRIVAL, [record(f"{key}", at, "gold") for key in range(20) for at in (0, 4)], "a")
+def test_one_key_costs_the_files_of_its_bucket(lake: Lake, spark: SparkSession) -> None:
+    sample = SampleLake(lake, dimension(), spark)
+    known = deliver(sample, ARRIVAL, [record(f"{key}", at, "gold") for key in range(20) for at in (0, 4)], "a")
     bucket = tables.key_buckets(pa.array(["7"]), 3)[0].as_py()
     away = []
-    for path in (locations.intervals(settings, "customers"), locations.changes_by_key(settings, "customers")):
+    for path in (locations.intervals(lake, "customers"), locations.changes_by_key(lake, "customers")):
         away += [file for file in Path(path).glob("bucket=*/*.parquet") if file.parent.name != f"bucket={bucket}"]
     assert len(away) == 4
     for file in away:
         file.rename(file.with_suffix(".away"))
-    known += deliver(lake, ARRIVAL, [record("7", 2, "silver")], "b")
+    known += deliver(sample, ARRIVAL, [record("7", 2, "silver")], "b")
     for file in away:
         file.with_suffix(".away").rename(file)
-    assert held_intervals(settings) == model.intervals(known)
+    assert held_intervals(lake) == model.intervals(known)
 
 
 @pytest.mark.merge
-def test_the_feed_names_only_intervals_that_differ(settings: Settings, spark: SparkSession) -> None:
-    lake = Lake(settings, dimension(), spark)
-    deliver(lake, ARRIVAL, [record("1", 0, "gold"), record("1", 4, "silver"), record("2", 0, "gold")], "a")
-    before = version(settings)
-    lake.update([date(2024, 1, 1), date(2024, 1, 5)])  # a rebuild, with the same result
-    assert version(settings) == before
-    deliver(lake, ARRIVAL, [record("1", 2, "bronze")], "b")
-    table = table_io.open_snapshot(locations.intervals(settings, "customers"))
+def test_the_feed_names_only_intervals_that_differ(lake: Lake, spark: SparkSession) -> None:
+    sample = SampleLake(lake, dimension(), spark)
+    deliver(sample, ARRIVAL, [record("1", 0, "gold"), record("1", 4, "silver"), record("2", 0, "gold")], "a")
+    before = version(lake)
+    sample.update([date(2024, 1, 1), date(2024, 1, 5)])  # a rebuild, with the same result
+    assert version(lake) == before
+    deliver(sample, ARRIVAL, [record("1", 2, "bronze")], "b")
+    table = table_io.open_snapshot(locations.intervals(lake, "customers"))
     assert table is not None
     feed = change_feed.feed_of(table, before + 1, table.version()).to_pylist()
     named = sorted((row["_change_type"], (row["valid_from"] - model.START).days, row["tier"]) for row in feed)
     assert named == [("insert", 2, "bronze"), ("update_postimage", 0, "gold"), ("update_preimage", 0, "gold")]
     metadata = commit_log.commit_metadata(commit_log.history(table, table.version() - 1)[0])
-    assert metadata["silver_version"] == lake.silver_version() == interval_table.followed_version(settings, lake.contract)
+    assert metadata["silver_version"] == sample.silver_version() == interval_table.followed_version(lake, sample.contract)
 
 
 @pytest.mark.merge
-def test_another_contract_has_all_intervals_computed_again(settings: Settings, spark: SparkSession) -> None:
-    lake = Lake(settings, dimension(), spark)
+def test_another_contract_has_all_intervals_computed_again(lake: Lake, spark: SparkSession) -> None:
+    sample = SampleLake(lake, dimension(), spark)
     records = [record("1", 0, "gold", email="a"), record("1", 4, "gold", email="b"), record("2", 1, "silver")]
-    deliver(lake, ARRIVAL, records, "a")
-    assert len(held_intervals(settings)) == 2
-    lake.contract = dimension(dimension={"untracked": [], "valid_to": "until", "buckets": 5})
-    lake.update([date(2024, 1, 1)])
-    assert len(held_intervals(settings)) == 3
-    rows = every_row(settings)
+    deliver(sample, ARRIVAL, records, "a")
+    assert len(held_intervals(lake)) == 2
+    sample.contract = dimension(dimension={"untracked": [], "valid_to": "until", "buckets": 5})
+    sample.update([date(2024, 1, 1)])
+    assert len(held_intervals(lake)) == 3
+    rows = every_row(lake)
     assert [row["bucket"] for row in rows] == tables.key_buckets(pa.array([row["dimension_key"] for row in rows]), 5).to_pylist()
     named = [{"name": name, "type": "string"} for name in ("customer_id", "tier", "region", "email", "note")]
-    lake.contract = dimension(model={"fields": named})
-    lake.deliver(ARRIVAL, b"customer_id,tier,region,email,changed_at,until,arrived_at,op,note\n3,,,,2024-01-02,,2024-01-02,,x\n")
-    lake.ingest(ARRIVAL)
-    assert lake.pending() == []
-    lake.update([date(2024, 1, 1)])
-    assert [row["note"] for row in every_row(settings)] == [None, None]
+    sample.contract = dimension(model={"fields": named})
+    sample.deliver(
+        ARRIVAL, b"customer_id,tier,region,email,changed_at,until,arrived_at,op,note\n3,,,,2024-01-02,,2024-01-02,,x\n"
+    )
+    sample.ingest(ARRIVAL)
+    assert sample.pending() == []
+    sample.update([date(2024, 1, 1)])
+    assert [row["note"] for row in every_row(lake)] == [None, None]
 
 
-def test_a_feed_that_is_gone_has_all_intervals_compared(
-    settings: Settings, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lake = Lake(settings, dimension(), spark)
-    known = deliver(lake, ARRIVAL, [record("1", 0, "gold"), record("2", 0, "gold")], "a")
+def test_a_feed_that_is_gone_has_all_intervals_compared(lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = SampleLake(lake, dimension(), spark)
+    known = deliver(sample, ARRIVAL, [record("1", 0, "gold"), record("2", 0, "gold")], "a")
 
     def gone(*_: object) -> None:
         raise change_feed.ForgottenFeedError
 
     monkeypatch.setattr(change_feed, "feed_at_most", gone)
-    before = version(settings)
-    known += deliver(lake, ARRIVAL, [record("1", 2, "bronze")], "b")
-    assert held_intervals(settings) == model.intervals(known)
-    table = table_io.open_snapshot(locations.intervals(settings, "customers"))
+    before = version(lake)
+    known += deliver(sample, ARRIVAL, [record("1", 2, "bronze")], "b")
+    assert held_intervals(lake) == model.intervals(known)
+    table = table_io.open_snapshot(locations.intervals(lake, "customers"))
     assert table is not None
     assert {row["dimension_key"] for row in change_feed.feed_of(table, before + 1, table.version()).to_pylist()} == {"1"}
 
 
 @pytest.mark.merge
 def test_buckets_with_many_rows_are_written_one_after_the_other(
-    settings: Settings, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = Lake(settings, dimension(), spark)
-    known = deliver(lake, ARRIVAL, [record(f"{key}", 0, "gold") for key in range(20)], "a")
+    sample = SampleLake(lake, dimension(), spark)
+    known = deliver(sample, ARRIVAL, [record(f"{key}", 0, "gold") for key in range(20)], "a")
     monkeypatch.setattr(buckets, "_HELD_ROWS", 1)
-    before = version(settings)
-    known += deliver(lake, ARRIVAL, [record(f"{key}", 2, "silver") for key in range(20)], "b")
-    assert version(settings) == before + 3
-    table = table_io.open_snapshot(locations.intervals(settings, "customers"))
+    before = version(lake)
+    known += deliver(sample, ARRIVAL, [record(f"{key}", 2, "silver") for key in range(20)], "b")
+    assert version(lake) == before + 3
+    table = table_io.open_snapshot(locations.intervals(lake, "customers"))
     assert table is not None
     completed = [commit_log.commit_metadata(commit).get("silver_version") for commit in commit_log.history(table, before)]
-    assert completed == [lake.silver_version(), None, None], "the newest commit comes first"
-    assert held_intervals(settings) == model.intervals(known)
+    assert completed == [sample.silver_version(), None, None], "the newest commit comes first"
+    assert held_intervals(lake) == model.intervals(known)
 
 
 @pytest.mark.merge
 def test_two_processes_at_once_leave_the_intervals_of_the_later_one(
-    settings: Settings, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = Lake(settings, dimension(), spark)
-    known = deliver(lake, ARRIVAL, [record("1", 0, "gold"), record("2", 0, "gold")], "a")
+    sample = SampleLake(lake, dimension(), spark)
+    known = deliver(sample, ARRIVAL, [record("1", 0, "gold"), record("2", 0, "gold")], "a")
     follow, rule = interval_table.follow, interval_table.intervals
     with monkeypatch.context() as without:
         without.setattr(interval_table, "follow", lambda *_: None)
-        known += deliver(lake, ARRIVAL, [record("1", 2, "bronze")], "b")
+        known += deliver(sample, ARRIVAL, [record("1", 2, "bronze")], "b")
     calls = []
 
     def interrupted(*arguments: Any) -> pa.Table:
@@ -214,31 +214,31 @@ def test_two_processes_at_once_leave_the_intervals_of_the_later_one(
         calls.append(len(result))
         if len(calls) == 1:
             nonlocal known
-            known += deliver(lake, ARRIVAL, [record("1", 3, "silver")], "c")
+            known += deliver(sample, ARRIVAL, [record("1", 3, "silver")], "c")
         return result
 
     monkeypatch.setattr(interval_table, "intervals", interrupted)
-    follow(settings, lake.contract)
+    follow(lake, sample.contract)
     assert len(calls) > 1
-    assert held_intervals(settings) == model.intervals(known)
+    assert held_intervals(lake) == model.intervals(known)
 
 
-def version(settings: Settings) -> int:
-    return table_io.version(locations.intervals(settings, "customers"))
+def version(lake: Lake) -> int:
+    return table_io.version(locations.intervals(lake, "customers"))
 
 
-def every_row(settings: Settings) -> list[dict[str, Any]]:
+def every_row(lake: Lake) -> list[dict[str, Any]]:
     """The rows of the table with all columns."""
-    rows = table_io.read(locations.intervals(settings, "customers"))
+    rows = table_io.read(locations.intervals(lake, "customers"))
     assert rows is not None
     return rows.sort_by([("dimension_key", "ascending"), ("valid_from", "ascending")]).to_pylist()
 
 
-def rebuilt(lake: Lake) -> Settings:
+def rebuilt(sample: SampleLake) -> Lake:
     """A copy of a lake whose intervals are computed from silver as a whole."""
-    copy = lake.settings.model_copy(update={"root": f"{lake.settings.root}_rebuilt"})
-    copytree(lake.settings.root, copy.root)
+    copy = sample.lake.with_settings(root=f"{sample.lake.root}_rebuilt")
+    copytree(sample.lake.root, copy.root)
     for path in (locations.intervals(copy, "customers"), locations.changes_by_key(copy, "customers")):
         rmtree(path)
-    interval_table.follow(copy, lake.contract)
+    interval_table.follow(copy, sample.contract)
     return copy

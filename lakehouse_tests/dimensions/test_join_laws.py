@@ -12,7 +12,7 @@ from hypothesis import example, given
 from lakehouse.contracts.metric import MetricContract
 from lakehouse_tests.support.dimension_model import DimensionRecord, day
 from lakehouse_tests.support.joined_histories import BY_TIER, Delivery, Fact, JoinedHistory, deliveries
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.stopped_commits import stopped_behind
 
@@ -48,16 +48,16 @@ CORNERS: list[Delivery] = [
 def test_after_each_arrival_the_numbers_are_those_of_the_model_and_the_restated_days_those_that_differ(
     history: list[Delivery], tmp_path_factory: pytest.TempPathFactory, spark: Any
 ) -> None:
-    lake = JoinedHistory(lake_settings(tmp_path_factory.mktemp("lake")), spark)
-    before = lake.model()
+    sample = JoinedHistory(lake_in(tmp_path_factory.mktemp("lake")), spark)
+    before = sample.model()
     for delivery in history:
-        restated = lake.apply(lake.land(delivery))
-        after = lake.model()
-        for metric, was, now, days in zip(lake.metrics, before, after, restated):
-            assert lake.published(metric) == now, metric.name
+        restated = sample.apply(sample.land(delivery))
+        after = sample.model()
+        for metric, was, now, days in zip(sample.metrics, before, after, restated):
+            assert sample.published(metric) == now, metric.name
             assert days == differing(was, now), metric.name
         before = after
-    assert lake.unlike_published() == []
+    assert sample.unlike_published() == []
 
 
 FACTS: Delivery = [Fact(f"{key}{number}", 1, day(number), key, "insert") for number in range(4) for key in ("1", "2")]
@@ -72,7 +72,7 @@ FACTS: Delivery = [Fact(f"{key}{number}", 1, day(number), key, "insert") for num
 def test_a_run_that_is_stopped_behind_any_commit_ends_as_if_it_had_not_been(tmp_path, spark, last: Delivery) -> None:
     metrics = [MetricContract.model_validate({"source": "events", **BY_TIER})]
     (tmp_path / "0").mkdir()
-    prepared = JoinedHistory(lake_settings(tmp_path / "0"), spark, metrics)
+    prepared = JoinedHistory(lake_in(tmp_path / "0"), spark, metrics)
     for delivery in (FACTS, [change("1", 0, "basic"), change("2", 1, "basic")]):
         prepared.apply(prepared.land(delivery))
     source, number = prepared.land(last), 0
@@ -81,15 +81,15 @@ def test_a_run_that_is_stopped_behind_any_commit_ends_as_if_it_had_not_been(tmp_
         folder = tmp_path / f"{number}"
         shutil.copytree(tmp_path / "0", folder)
         root, landing = f"{folder / 'lake'}", f"{folder / 'landing'}"
-        settings = prepared.settings.model_copy(update={"root": root, "landing": landing})
-        lake = replace(prepared, settings=settings)
-        is_stopped = stopped_behind(number, lambda: lake.apply(source))  # noqa: B023 (called in the same turn)
-        lake.apply(source)
-        assert [lake.published(metric) for metric in lake.metrics] == [lake.by_tier()], f"stopped behind commit {number}"
-        [after] = [lake.revisions(metric) for metric in lake.metrics]
+        lake = prepared.lake.with_settings(root=root, landing=landing)
+        sample = replace(prepared, lake=lake)
+        is_stopped = stopped_behind(number, lambda: sample.apply(source))  # noqa: B023 (called in the same turn)
+        sample.apply(source)
+        assert [sample.published(metric) for metric in sample.metrics] == [sample.by_tier()], f"stopped behind commit {number}"
+        [after] = [sample.revisions(metric) for metric in sample.metrics]
         assert len(after) - len(before) == len({start for start, _ in after - before}), "one revision a day"
-        assert lake.publish() == [set()]
+        assert sample.publish() == [set()]
         if not is_stopped:
             break
     assert number > 6, "there are fewer commits than a change of silver, its intervals or index, and numbers have"
-    assert lake.unlike_published() == []
+    assert sample.unlike_published() == []

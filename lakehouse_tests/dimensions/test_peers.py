@@ -13,15 +13,15 @@ import pytest
 from lakehouse_tests.support import dimension_model as model
 from lakehouse_tests.support.dimension_lake import deliver, dimension, held_intervals
 from lakehouse_tests.support.dimension_model import DimensionRecord, day
-from lakehouse_tests.support.lake import Lake
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake import SampleLake
+from lakehouse_tests.support.lake_settings import lake_in
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.proof]
 #: Each delivery has at most one change per key: (key, day of the change, tier).
@@ -92,31 +92,31 @@ def rows_of(collected: list[Any]) -> list[Row]:
     return sorted(((row[0], row[1], number(row[2]), number(row[3])) for row in collected), key=str)
 
 
-def ours(settings: Settings, spark: SparkSession, feed: list[list[tuple[str, int, str]]]) -> tuple[list[Row], list[Row]]:
+def ours(lake: Lake, spark: SparkSession, feed: list[list[tuple[str, int, str]]]) -> tuple[list[Row], list[Row]]:
     """The intervals of the product, and those of the model."""
-    lake, known = Lake(settings, dimension(), spark), list[DimensionRecord]()
+    sample, known = SampleLake(lake, dimension(), spark), list[DimensionRecord]()
     for number, changes in enumerate(feed):
         arrival = date(2024, 2, 1) + timedelta(days=number)
         at = datetime(2024, 2, 1 + number, 6, tzinfo=timezone.utc)
         known += deliver(
-            lake, arrival, [DimensionRecord(key, day(on), "", tier, "n", "a", None, at) for key, on, tier in changes], "a"
+            sample, arrival, [DimensionRecord(key, day(on), "", tier, "n", "a", None, at) for key, on, tier in changes], "a"
         )
-    both = (held_intervals(settings), model.intervals(known))
+    both = (held_intervals(lake), model.intervals(known))
     found, expected = ([(one.key, one.tier, one.valid_from, one.valid_to) for one in rows] for rows in both)
     return rows_of(found), rows_of(expected)
 
 
-def test_a_feed_in_order_gives_the_same_everywhere(settings: Settings, spark: SparkSession, tmp_path: Path) -> None:
-    held, expected = ours(settings, spark, IN_ORDER)
+def test_a_feed_in_order_gives_the_same_everywhere(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
+    held, expected = ours(lake, spark, IN_ORDER)
     assert (
         held == expected == dbt_snapshot(spark, tmp_path / "dbt", IN_ORDER) == merge_by_hand(spark, tmp_path / "merge", IN_ORDER)
     )
     assert held == [("17", "bronze", 0, 4), ("17", "gold", 8, None), ("17", "silver", 4, 8), ("18", "gold", 0, None)]
 
 
-def test_a_late_change_is_right_here_only(settings: Settings, spark: SparkSession, tmp_path: Path) -> None:
-    held, expected = ours(settings, spark, LATE)
-    assert held == expected == ours(lake_settings(_folder(tmp_path)), spark, IN_ORDER)[0]
+def test_a_late_change_is_right_here_only(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
+    held, expected = ours(lake, spark, LATE)
+    assert held == expected == ours(lake_in(_folder(tmp_path)), spark, IN_ORDER)[0]
     wrong = [("17", "bronze", 0, 8), ("17", "gold", 8, 4), ("17", "silver", 4, None), ("18", "gold", 0, None)]
     assert dbt_snapshot(spark, tmp_path / "dbt", LATE) == merge_by_hand(spark, tmp_path / "merge", LATE) == wrong
 

@@ -28,7 +28,7 @@ from lakehouse.ledger.row_states import Disposition, StewardVerdict
 from lakehouse_tests.support import row_by_row
 from lakehouse_tests.support.claim_histories import DAYS, FILES, KEYS, NOON, ClaimHistory, claim_histories
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ids import RowId
-    from lakehouse.settings import Settings
     from lakehouse_tests.support.row_by_row import Rows
 
 SOURCE = "events"
@@ -46,9 +46,9 @@ SOURCE = "events"
 class Tables:
     """The tables of a history, written without Spark."""
 
-    def __init__(self, settings: Settings, history: ClaimHistory, malformed: int) -> None:
+    def __init__(self, lake: Lake, history: ClaimHistory, malformed: int) -> None:
         policy = history.policy
-        self.settings, self.contract = settings, contract_of(history)
+        self.lake, self.contract = lake, contract_of(history)
         assert policy_of(self.contract) == policy
         corrects = {row_id_of(row): row["record_key"] for row in history.log if row["kind"] == "retire"}
         schema = arrow_schema(bronze_columns(self.contract))
@@ -63,9 +63,9 @@ class Tables:
         for line in range(malformed):
             unread = {"arrival_date": DAYS[0], "source_file": "f1.csv", "ingestion_id": "f1", "line_number": 100 + line}
             self.bronze.append(dict.fromkeys(schema.names) | unread | {"malformed_reason": "no number", "raw_payload": "?"})
-        path = locations.bronze(settings, SOURCE)
+        path = locations.bronze(lake, SOURCE)
         row_writer.append(path, pa.Table.from_pylist(self.bronze, schema=schema), partition_by=["arrival_date"])
-        row_writer.append(locations.key_log(settings, SOURCE), pa.Table.from_pylist(history.log, schema=key_log.SCHEMA))
+        row_writer.append(locations.key_log(lake, SOURCE), pa.Table.from_pylist(history.log, schema=key_log.SCHEMA))
         arrived = {row["ingestion_id"]: row["arrival_date"] for row in history.log}
         files = [
             Ingestion(SOURCE, name, name, arrived.get(name, DAYS[0]), f"{name}.csv", 1, None, "ingested", "run", NOON)
@@ -82,7 +82,7 @@ class Tables:
             for file in files
             for delivery, day, _ in history.delivered[file.ingestion_id]
         ]
-        ingestions.record(settings, *files, *self.redelivered)
+        ingestions.record(lake, *files, *self.redelivered)
         self.place: dict[str, tuple[date, str, str]] = {}
         for entry in [*files, *self.redelivered]:
             place = entry.arrival_date, entry.delivery or "", entry.ingestion_id
@@ -93,16 +93,16 @@ class Tables:
     def delivered_with(self, redelivered: Iterable[Ingestion]) -> dict[str, set[Membership]]:
         """The deliveries of each file that the ledger knows, with some entries about files that came again."""
         delivered = defaultdict[str, set[Membership]](set)
-        for entry in [*ingestions.ingested(ingestions.all_of(self.settings, SOURCE)).values(), *redelivered]:
+        for entry in [*ingestions.ingested(ingestions.all_of(self.lake, SOURCE)).values(), *redelivered]:
             delivered[entry.ingestion_id].add(Membership(entry.delivered_with, entry.arrival_date))
         return delivered
 
     def decide(self, *entries: Decision) -> str:
         self.decided |= {entry.row: entry for entry in entries}
-        return decisions.record(self.settings, SOURCE, list(entries))
+        return decisions.record(self.lake, SOURCE, list(entries))
 
     def log(self) -> Rows:
-        log = table_io.read(locations.key_log(self.settings, SOURCE), key_log.SCHEMA.names)
+        log = table_io.read(locations.key_log(self.lake, SOURCE), key_log.SCHEMA.names)
         assert log is not None
         return log.to_pylist()
 
@@ -138,25 +138,25 @@ def by_id(rows: Rows) -> list[dict[str, Any]]:
 def test_the_account_and_its_tables_are_those_of_the_rows(
     tmp_path_factory, history: ClaimHistory, malformed: int, verdict: StewardVerdict
 ) -> None:
-    tables = Tables(lake_settings(tmp_path_factory.mktemp("lake")), history, malformed)
-    settings, source = tables.settings, tables.contract
+    tables = Tables(lake_in(tmp_path_factory.mktemp("lake")), history, malformed)
+    lake, source = tables.lake, tables.contract
     if history.decided:
         tables.decide(*(replace(one, verdict=StewardVerdict.REJECT, reason="at first") for one in history.decided.values()))
         tables.decide(*(replace(one, number=2) for one in history.decided.values()))
     expected = tables.account()
-    in_tables = account.table(settings, source)
+    in_tables = account.table(lake, source)
     assert in_tables.to_pylist() == expected
-    assert account.table(settings, source, keys=["a", "c"]).to_pylist() == [
+    assert account.table(lake, source, keys=["a", "c"]).to_pylist() == [
         row for row in expected if row["record_key"] in {"a", "c"}
     ]
-    assert account.table(settings, source, arrival_days=DAYS[:1]).to_pylist() == [
+    assert account.table(lake, source, arrival_days=DAYS[:1]).to_pylist() == [
         row for row in expected if row["arrival_date"] == DAYS[0]
     ]
-    sound = [piece for days in (DAYS[:1], DAYS) for piece in account.pieces(settings, source, {"event_date": days})]
+    sound = [piece for days in (DAYS[:1], DAYS) for piece in account.pieces(lake, source, {"event_date": days})]
     assert all(row in expected for piece in sound for row in piece.to_pylist())
     dated = {row["record_key"] for row in expected if row["event_date"] and row["disposition"] != Disposition.MALFORMED}
     assert by_id(sound[-1].to_pylist()) == by_id(row for row in expected if row["record_key"] in dated)
-    unread = [row for piece in account.malformed(settings, source, {}) for row in piece.to_pylist()]
+    unread = [row for piece in account.malformed(lake, source, {}) for row in piece.to_pylist()]
     assert by_id(unread) == by_id(row for row in expected if row["disposition"] == Disposition.MALFORMED)
     counts = {day: dict(of_day) for day, of_day in account.counts(in_tables).items()}
     assert counts == {
@@ -170,7 +170,7 @@ def test_the_account_and_its_tables_are_those_of_the_rows(
     entries = _written(tables, expected, {}, {})
     if not entries:
         return
-    redactions.record(settings, SOURCE, Redaction("a", ["amount"], "anna", "asked", NOON))
+    redactions.record(lake, SOURCE, Redaction("a", ["amount"], "anna", "asked", NOON))
     row_id, entry = next(iter(entries.items()))
     tables.decide(Decision(*row_id, entry["record_key"], verdict, "bob", "looked", NOON, number=3, about_file=True))
     _written(tables, tables.account(), entries, {"amount": {"a"}})
@@ -178,9 +178,9 @@ def test_the_account_and_its_tables_are_those_of_the_rows(
 
 def _written(tables: Tables, expected: Rows, existing: Any, redacted: Any) -> dict[RowId, dict[str, Any]]:
     """The quarantine's entries after the tables were written; they and the dispositions are as expected."""
-    settings, source = tables.settings, tables.contract
-    account_tables.after_decision(settings, source, set(KEYS), set(DAYS))
-    disposed = table_io.read(locations.dispositions(settings, SOURCE))
+    lake, source = tables.lake, tables.contract
+    account_tables.after_decision(lake, source, set(KEYS), set(DAYS))
+    disposed = table_io.read(locations.dispositions(lake, SOURCE))
     if disposed is None:
         return {}
     written = {row_id_of(row) for row in disposed.to_pylist()}
@@ -188,7 +188,7 @@ def _written(tables: Tables, expected: Rows, existing: Any, redacted: Any) -> di
     assert by_id(disposed.to_pylist()) == by_id([{name: row[name] for name in disposed.column_names} for row in due])
     if not policy_of(source).chooses_deliveries:
         assert written == {row_id_of(row) for row in expected if row["record_key"] is not None}
-    table = table_io.read(locations.quarantine(settings, SOURCE))
+    table = table_io.read(locations.quarantine(lake, SOURCE))
     entries = {} if table is None else {row_id_of(row): row for row in table.to_pylist()}
     review = source.lateness.review_within
     assert entries == row_by_row.quarantine(due, tables.bronze, tables.decided, existing, redacted, review)
@@ -220,8 +220,8 @@ def earlier_times(draw: st.DrawFn) -> EarlierTime:
 @given(earlier_times())
 def test_the_choice_of_arrivals_at_an_earlier_time_is_that_of_the_rows(tmp_path_factory, known: EarlierTime) -> None:
     history, until = known.history, known.until
-    tables = Tables(lake_settings(tmp_path_factory.mktemp("lake")), history, 0)
-    settings, source, policy = tables.settings, tables.contract, policy_of(tables.contract)
+    tables = Tables(lake_in(tmp_path_factory.mktemp("lake")), history, 0)
+    lake, source, policy = tables.lake, tables.contract, policy_of(tables.contract)
     redelivered = list(compress(tables.redelivered, known.redelivered))
     ids, delivered = {"f1", "f2", *(entry.input_id for entry in redelivered)}, tables.delivered_with(redelivered)
     if history.decided:
@@ -230,14 +230,14 @@ def test_the_choice_of_arrivals_at_an_earlier_time_is_that_of_the_rows(tmp_path_
     rebuilt = list(compress(history.log, known.rebuilt))
     if rebuilt:
         request = RebuildRequest(SOURCE, "bug_replay", DAYS[0], DAYS[-1], "why", "anna", None, "1", None, "2", NOON)
-        operation = rebuild_requests.record(settings, request)
+        operation = rebuild_requests.record(lake, request)
         judged = pa.Table.from_pylist([row | {"standing": "rejected"} for row in rebuilt], schema=key_log.SCHEMA)
-        judgement_history.record(settings, SOURCE, operation, judged, NOON)
-        row_writer.upsert(locations.key_log(settings, SOURCE), judged, judgement_history.CLAIM)
+        judgement_history.record(lake, SOURCE, operation, judged, NOON)
+        row_writer.upsert(locations.key_log(lake, SOURCE), judged, judgement_history.CLAIM)
         ids |= {operation} if known.is_rebuilt else set()
-    standing = {row_id_of(row): row["standing"] for row in judgement_history.as_of(settings, SOURCE, ids).to_pylist()}
+    standing = {row_id_of(row): row["standing"] for row in judgement_history.as_of(lake, SOURCE, ids).to_pylist()}
     log = [row | {"standing": standing.get(row_id_of(row), row["standing"])} for row in tables.log()]
     log = [row for row in log if row["ingestion_id"] in ids and (until is None or row["arrival_ts"] <= until)]
     shares = row_by_row.shares(log, history.decided, delivered)
     expected = policy.choose(shares, DAYS) if policy.chooses_deliveries else {}
-    assert claims.choices(settings, source, DAYS, ids, until) == expected
+    assert claims.choices(lake, source, DAYS, ids, until) == expected

@@ -11,7 +11,7 @@ from lakehouse_tests.support.arrivals import append_to_bronze, at, bronze_row
 from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 DAY, HOUR = date(2024, 2, 20), timedelta(hours=1)
 TIERS = [
@@ -34,17 +34,17 @@ def test_the_description_of_a_rule_shows_its_category() -> None:
     assert descriptions["rule_plain"] == "Rows meet amount <> 5 (else: warn)."
 
 
-def of_tiers(settings: Settings, tiers: list[dict[str, Any]], days: list[date], **keys: Any) -> dict[tuple[str, date], Any]:
-    outcomes = check_bronze(settings, contract(lateness={"tiers": tiers}, **keys), days)
+def of_tiers(lake: Lake, tiers: list[dict[str, Any]], days: list[date], **keys: Any) -> dict[tuple[str, date], Any]:
+    outcomes = check_bronze(lake, contract(lateness={"tiers": tiers}, **keys), days)
     return {(outcome.check, outcome.day): outcome for outcome in outcomes if outcome.check.startswith("tier_")}
 
 
-def test_a_tier_has_a_check_of_the_share_that_it_tolerates(settings: Settings) -> None:
+def test_a_tier_has_a_check_of_the_share_that_it_tolerates(lake: Lake) -> None:
     lags = [HOUR, HOUR, 2 * HOUR, 6 * HOUR, 6 * HOUR, 7 * HOUR, 8 * HOUR, HOUR, HOUR, HOUR]
-    append_to_bronze(settings, contract(), [bronze_row(at(DAY, 12), lag) for lag in lags])
-    append_to_bronze(settings, contract(), [bronze_row(at(DAY, 13), HOUR)])
+    append_to_bronze(lake, contract(), [bronze_row(at(DAY, 12), lag) for lag in lags])
+    append_to_bronze(lake, contract(), [bronze_row(at(DAY, 13), HOUR)])
     next_day = DAY + timedelta(days=1)
-    outcomes = of_tiers(settings, TIERS, [next_day, DAY])
+    outcomes = of_tiers(lake, TIERS, [next_day, DAY])
     assert {(*key, outcome.passed) for key, outcome in outcomes.items()} == {
         ("tier_the_live_board", DAY, True),
         ("tier_daily_close", DAY, False),
@@ -57,13 +57,13 @@ def test_a_tier_has_a_check_of_the_share_that_it_tolerates(settings: Settings) -
     assert failed.explanation == (
         "of the rows of the day 18.18% (2) came later than 6 h, the tier that serves 'daily close'; the contract tolerates 10.00%"
     )
-    by_severity = of_tiers(settings, TIERS, [DAY], quality={"severity": {"tier_daily_close": "error"}})
+    by_severity = of_tiers(lake, TIERS, [DAY], quality={"severity": {"tier_daily_close": "error"}})
     assert not by_severity["tier_daily_close", DAY].warns
 
 
-def test_a_share_that_is_exactly_tolerated_passes(settings: Settings) -> None:
-    append_to_bronze(settings, contract(), [bronze_row(at(DAY, 12), lag) for lag in [7 * HOUR, *[HOUR] * 9]])
-    assert all(outcome.passed for outcome in of_tiers(settings, TIERS, [DAY]).values())
+def test_a_share_that_is_exactly_tolerated_passes(lake: Lake) -> None:
+    append_to_bronze(lake, contract(), [bronze_row(at(DAY, 12), lag) for lag in [7 * HOUR, *[HOUR] * 9]])
+    assert all(outcome.passed for outcome in of_tiers(lake, TIERS, [DAY]).values())
 
 
 def test_checks_of_tiers_have_names_of_their_own() -> None:

@@ -18,7 +18,7 @@ from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions import living_rows, readings
 from lakehouse_tests.support.ingested_files import deliver_text
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
@@ -104,14 +104,14 @@ def test_the_rule_of_a_set_of_rows(records: list[Sent], shuffled: Any) -> None:
 @law(60, in_each_run=12)
 @given(st.lists(st.lists(sent(), min_size=1, max_size=3), min_size=1, max_size=4, unique_by=tuple), st.data())
 def test_files_in_any_order(tmp_path_factory: pytest.TempPathFactory, files: list[list[Sent]], data: st.DataObject) -> None:
-    settings = lake_settings(tmp_path_factory.mktemp("lake"))
+    lake = lake_in(tmp_path_factory.mktemp("lake"))
     hours = iter(data.draw(st.permutations(range(12))))
     files = [[Sent(*(*_values(record), next(hours))) for record in file] for file in files]
     header = "id,Amount,shop,op,field,event_time,arrived_at"
     for number in data.draw(st.permutations(range(len(files)))):
         text = "\n".join([header, *(record.line for record in files[number])])
-        deliver_text(settings, SOURCE, date(2024, 2, 2) + timedelta(days=number), text)
-    assert living(living_rows.computed(settings, SOURCE, DAYS, 1_000)) == model(record for file in files for record in file)
+        deliver_text(lake, SOURCE, date(2024, 2, 2) + timedelta(days=number), text)
+    assert living(living_rows.computed(lake, SOURCE, DAYS, 1_000)) == model(record for file in files for record in file)
 
 
 def _values(record: Sent) -> tuple[Any, ...]:

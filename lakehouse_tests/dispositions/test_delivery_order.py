@@ -14,7 +14,7 @@ from lakehouse.ledger import ingestions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse_tests.support import kafka_lake
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ def entry(content: str, day: int, name: str, *, again: bool = False) -> Ingestio
 
 
 def order_of(path: pytest.TempPathFactory, source: SourceContract, entries: list[Ingestion]) -> list[str]:
-    settings = lake_settings(path.mktemp("lake"))
-    ingestions.record(settings, *entries)
-    return deliveries.of(settings, source)["ingestion_id"].to_pylist()
+    lake = lake_in(path.mktemp("lake"))
+    ingestions.record(lake, *entries)
+    return deliveries.of(lake, source)["ingestion_id"].to_pylist()
 
 
 @law(50, in_each_run=10)

@@ -21,7 +21,7 @@ from lakehouse.ledger import ingestions, rebuild_requests
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.rebuild_requests import RebuildRequest
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
@@ -52,20 +52,20 @@ def rows(keys: dict[tuple[str, int], str], schema: pa.Schema, **more: Any) -> pa
 def test_files_that_a_reading_has_whole_in_part_or_not_at_all(
     tmp_path_factory: Any, spark: SparkSession, readings: list[Any], where: Any, is_known: bool
 ) -> None:
-    settings = lake_settings(tmp_path_factory.mktemp("lake")).model_copy(update={"local_rows": 0})
+    lake = lake_in(tmp_path_factory.mktemp("lake")).with_settings(local_rows=0)
     first = {(file, line): "first" for file in FILES for line in (1, 2)}
-    row_writer.append(locations.bronze(settings, "events"), rows(first, arrow_schema(bronze_columns(contract()))))
+    row_writer.append(locations.bronze(lake, "events"), rows(first, arrow_schema(bronze_columns(contract()))))
     for file in FILES if is_known else ():
-        ingestions.record(settings, Ingestion("events", file, file, DAY, f"{file}.csv", 2, None, "ingested", "run", AT))
+        ingestions.record(lake, Ingestion("events", file, file, DAY, f"{file}.csv", 2, None, "ingested", "run", AT))
     for number, keys in enumerate(readings, start=1):
         name, schema = f"operation:{number}", arrow_schema(bronze_readings.columns(contract()))
         read = rows(keys, schema, _reading_id=name, _reading_number=number)
-        row_writer.append(locations.readings(settings, "events"), read, partition_by=["arrival_date"])
+        row_writer.append(locations.readings(lake, "events"), read, partition_by=["arrival_date"])
         versions = {"code_before": None, "code_after": "1", "contract_before": None, "contract_after": "2"}
         entry = RebuildRequest("events", rebuild_requests.REPARSE, DAY, DAY, "why", "anna", **versions, recorded_at=AT)
-        rebuild_requests.record(settings, replace(entry, operation_id=name), name)
-    assert (bronze_readings.readings_of(settings, "events") is not None) == bool(readings)
-    expected = bronze_readings.read(settings, "events", COLUMNS, where)
+        rebuild_requests.record(lake, replace(entry, operation_id=name), name)
+    assert (bronze_readings.readings_of(lake, "events") is not None) == bool(readings)
+    expected = bronze_readings.read(lake, "events", COLUMNS, where)
     assert expected is not None
-    frame = reading_frames.rows(spark, settings, contract(), COLUMNS, where)
+    frame = reading_frames.rows(spark, lake, contract(), COLUMNS, where)
     assert Counter(map(tuple, frame.collect())) == Counter(tuple(row[name] for name in COLUMNS) for row in expected.to_pylist())

@@ -18,13 +18,13 @@ from lakehouse.dispositions import readings as bronze_readings
 from lakehouse.ledger import rebuild_requests
 from lakehouse.ledger.rebuild_requests import RebuildRequest
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 DAY, AT = date(2024, 1, 1), datetime(2024, 1, 1, tzinfo=timezone.utc)
 SCHEMA = arrow_schema(bronze_readings.columns(contract()))
@@ -39,10 +39,10 @@ def rows(keys: dict[int, str | None], **more: Any) -> pa.Table:
     return pa.Table.from_pylist([plain | {"line_number": line, "record_key": key} for line, key in keys.items()], schema=SCHEMA)
 
 
-def request(settings: Settings, reading_id: str) -> None:
+def request(lake: Lake, reading_id: str) -> None:
     versions = {"code_before": None, "code_after": "1", "contract_before": None, "contract_after": "2"}
     entry = RebuildRequest("events", rebuild_requests.REPARSE, DAY, DAY, "why", "anna", **versions, recorded_at=AT)
-    rebuild_requests.record(settings, replace(entry, operation_id=reading_id), reading_id)
+    rebuild_requests.record(lake, replace(entry, operation_id=reading_id), reading_id)
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,15 @@ def files_read_again(draw: st.DrawFn) -> Readings:
 @given(files_read_again())
 def test_the_newest_reading_among_the_inputs_has_the_row(tmp_path_factory: Any, readings: Readings) -> None:
     first, requested = readings.first, readings.requested
-    settings = lake_settings(tmp_path_factory.mktemp("lake"))
+    lake = lake_in(tmp_path_factory.mktemp("lake"))
     row_writer.append(
-        locations.bronze(settings, "events"), rows(first).drop_columns(["_received_at", "_reading_id", "_reading_number"])
+        locations.bronze(lake, "events"), rows(first).drop_columns(["_received_at", "_reading_id", "_reading_number"])
     )
     for number, (reading_id, keys) in enumerate(readings.later.items(), start=1):
         read = rows({line: key for line, key in keys.items() if line in first}, _reading_id=reading_id, _reading_number=number)
-        row_writer.append(locations.readings(settings, "events"), read, partition_by=["arrival_date"])
+        row_writer.append(locations.readings(lake, "events"), read, partition_by=["arrival_date"])
     for reading_id in requested:
-        request(settings, reading_id)
+        request(lake, reading_id)
     for ids, wanted in readings.asked:
         counting = requested if ids is None else requested & ids
         expected = dict(first)
@@ -90,7 +90,7 @@ def test_the_newest_reading_among_the_inputs_has_the_row(tmp_path_factory: Any, 
             if reading_id in counting:
                 expected |= {line: key for line, key in keys.items() if line in first}
         where = {} if wanted is None else {"record_key": wanted}
-        read = bronze_readings.read(settings, "events", COLUMNS, where, ids)
+        read = bronze_readings.read(lake, "events", COLUMNS, where, ids)
         assert read is not None
         assert sorted(map(str, read.to_pylist())) == sorted(
             str({"ingestion_id": "file", "line_number": line, "record_key": key})
@@ -100,27 +100,27 @@ def test_the_newest_reading_among_the_inputs_has_the_row(tmp_path_factory: Any, 
 
 
 def test_without_a_table_of_readings_bronze_is_read(tmp_path: Path) -> None:
-    settings = lake_settings(tmp_path)
-    assert bronze_readings.read(settings, "events", COLUMNS) is None
-    row_writer.append(locations.bronze(settings, "events"), rows({1: "a"}))
-    assert bronze_readings.readings_of(settings, "events") is None
-    read = bronze_readings.read(settings, "events", COLUMNS)
+    lake = lake_in(tmp_path)
+    assert bronze_readings.read(lake, "events", COLUMNS) is None
+    row_writer.append(locations.bronze(lake, "events"), rows({1: "a"}))
+    assert bronze_readings.readings_of(lake, "events") is None
+    read = bronze_readings.read(lake, "events", COLUMNS)
     assert read is not None
     assert read["record_key"].to_pylist() == ["a"]
 
 
 def test_a_row_names_the_reading_that_is_in_force_for_it(tmp_path: Path) -> None:
-    settings = lake_settings(tmp_path)
-    row_writer.append(locations.bronze(settings, "events"), rows({1: "a", 2: "b"}))
+    lake = lake_in(tmp_path)
+    row_writer.append(locations.bronze(lake, "events"), rows({1: "a", 2: "b"}))
     for number, reading_id in enumerate(["operation:z", "operation:a", "operation:stopped"], start=1):
         row_writer.append(
-            locations.readings(settings, "events"),
+            locations.readings(lake, "events"),
             rows({1: "c"}, _reading_id=reading_id, _reading_number=number),
             partition_by=["arrival_date"],
         )
     for reading_id in ("operation:z", "operation:a"):
-        request(settings, reading_id)
-    named = bronze_readings.requests_of(settings, "events", [("file", 1), ("file", 2)])
+        request(lake, reading_id)
+    named = bronze_readings.requests_of(lake, "events", [("file", 1), ("file", 2)])
     assert {row: entry.operation_id for row, entry in named.items()} == {("file", 1): "operation:a"}
 
 

@@ -10,8 +10,8 @@ import pytest
 from lakehouse.dispositions import claims
 from lakehouse.stewardship import quarantine
 from lakehouse.stewardship.quarantine import QuarantineFilter
-from lakehouse_tests.support.lake import HEADER, Lake, contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake import HEADER, SampleLake, contract
+from lakehouse_tests.support.lake_settings import lake_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ RULES = [
 @pytest.mark.spark
 def test_rejected_quarantined_and_dropped_rows_are_counted(tmp_path: Path, spark: SparkSession) -> None:
     source = contract(quality={"row_rules": RULES}, lateness={"watermark": "P5D", "beyond": "drop"})
-    lake, day = Lake(lake_settings(tmp_path), source, spark), date(2024, 2, 9)
+    sample, day = SampleLake(lake_in(tmp_path), source, spark), date(2024, 2, 9)
     rows = [
         ("a", 1, "02-09", "insert", ""),
         ("b", -1, "02-09", "insert", ""),
@@ -38,18 +38,18 @@ def test_rejected_quarantined_and_dropped_rows_are_counted(tmp_path: Path, spark
     ]
     times = "2024-{}T12:00:00Z,2024-02-09T12:00:00Z"
     lines = [f"{key},{amount},{times.format(event)},{op},{corrects}," for key, amount, event, op, corrects in rows]
-    lake.deliver(day, "\n".join([HEADER, *lines]).encode())
-    lake.ingest(day)
-    counts = claims.not_admitted(lake.settings, "events", {"arrival_date": [day]})
+    sample.deliver(day, "\n".join([HEADER, *lines]).encode())
+    sample.ingest(day)
+    counts = claims.not_admitted(sample.lake, "events", {"arrival_date": [day]})
     assert {(f"{status}", cause): rows for (status, cause), rows in counts.items()} == {
         ("rejected", "rule positive"): 2,
         ("quarantined", "rule small"): 1,
         ("dropped", "beyond the cutoff"): 1,
     }
-    assert claims.not_admitted(lake.settings, "nothing", {}) == {}
+    assert claims.not_admitted(sample.lake, "nothing", {}) == {}
 
-    [waiting] = quarantine.entries(lake.settings, source, QuarantineFilter(key="d"))
+    [waiting] = quarantine.entries(sample.lake, source, QuarantineFilter(key="d"))
     row = (waiting["ingestion_id"], waiting["line_number"])
-    quarantine.decide(lake.settings, source, [row], "accept", by="anna", reason="a large one")
-    counts = claims.not_admitted(lake.settings, "events", {"arrival_date": [day]})
+    quarantine.decide(sample.lake, source, [row], "accept", by="anna", reason="a large one")
+    counts = claims.not_admitted(sample.lake, "events", {"arrival_date": [day]})
     assert {f"{status}" for status, _ in counts} == {"rejected", "dropped"}, "the steward has decided about the third"

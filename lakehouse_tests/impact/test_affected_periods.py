@@ -17,9 +17,9 @@ def _without_spark() -> Iterator[None]:
 
 
 @pytest.fixture(name="numbers")
-def _numbers(settings) -> ScriptedNumbers:
+def _numbers(lake) -> ScriptedNumbers:
     """A day that closed, an adjustment of it that is booked in the week after, and a week that has passed since."""
-    numbers = ScriptedNumbers(settings, metric(publication={"rollups": ["week"], "final_after": 2, "after_close": "adjust"}))
+    numbers = ScriptedNumbers(lake, metric(publication={"rollups": ["week"], "final_after": 2, "after_close": "adjust"}))
     for number, value in ((1, 10), (9, 12)):
         numbers.at(number)
         numbers.set(1, value)
@@ -36,7 +36,7 @@ def _numbers(settings) -> ScriptedNumbers:
 
 @pytest.mark.merge
 def test_a_change_of_a_closed_day_is_booked_today(numbers: ScriptedNumbers) -> None:
-    periods = affected(numbers.settings, numbers.series, [day(1)])
+    periods = affected(numbers.lake, numbers.series, [day(1)])
     outcomes = {period.period: period.outcome for period in periods}
     assert outcomes == {
         "2024-01-01": ImpactOutcome.ADJUSTED,
@@ -47,10 +47,10 @@ def test_a_change_of_a_closed_day_is_booked_today(numbers: ScriptedNumbers) -> N
 
 @pytest.mark.merge
 def test_the_week_that_an_adjustment_was_booked_in_was_published_because_of_its_day(numbers: ScriptedNumbers) -> None:
-    revisions = published_because(numbers.settings, numbers.series, [day(1)], PublicationCause(any_cause=True))
+    revisions = published_because(numbers.lake, numbers.series, [day(1)], PublicationCause(any_cause=True))
     assert {revision.period for revision in revisions} == {"2024-01-01", "2024-W01", "2024-W02"}
 
 
 @pytest.mark.merge
 def test_nothing_was_published_because_of_nothing(numbers: ScriptedNumbers) -> None:
-    assert published_because(numbers.settings, numbers.series, [day(1)], PublicationCause()) == []
+    assert published_because(numbers.lake, numbers.series, [day(1)], PublicationCause()) == []

@@ -19,7 +19,7 @@ from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.impact import analysis
 from lakehouse.impact.affected_periods import ImpactOutcome
 from lakehouse.impact.analysis import UnknownSubjectError
-from lakehouse_tests.support.lake import Lake, contract, csv_file
+from lakehouse_tests.support.lake import SampleLake, contract, csv_file
 
 if TYPE_CHECKING:
     from lakehouse.impact.analysis import Impact
@@ -41,53 +41,53 @@ METRICS = [metric("total", publication=CLOSED, consumers=["board"]), metric("tra
 class ImpactDeployment:
     """A lake whose numbers are published day by day in February 2024."""
 
-    def __init__(self, settings: Any, spark: Any, **changes: Any) -> None:
-        self.lake = Lake(settings, contract(**changes), spark)
-        self.catalog = Catalog({"events": self.lake.contract}, {one.metric: one for one in METRICS})
+    def __init__(self, lake: Any, spark: Any, **changes: Any) -> None:
+        self.sample = SampleLake(lake, contract(**changes), spark)
+        self.catalog = Catalog({"events": self.sample.contract}, {one.metric: one for one in METRICS})
 
     def deliver(self, day: int, *lines: str, publish_too: bool = True) -> str:
         """Lines ``key,amount,event day,op`` that arrive on a day; the name of their file."""
         self.at(day)
-        name = self.lake.deliver(date(2024, 2, day), content(day, *lines)).name
-        self.lake.ingest(date(2024, 2, day))
+        name = self.sample.deliver(date(2024, 2, day), content(day, *lines)).name
+        self.sample.ingest(date(2024, 2, day))
         if publish_too:
             self.publish()
         return name
 
     def at(self, day: int) -> None:
-        self.lake.settings.now = datetime.combine(date(2024, 2, 1), time(23), timezone.utc) + timedelta(days=day - 1)
+        self.sample.lake.settings.now = datetime.combine(date(2024, 2, 1), time(23), timezone.utc) + timedelta(days=day - 1)
 
     def publish(self) -> None:
-        settings, run = self.lake.settings, Run("run")
-        if waiting := self.lake.pending():
-            self.lake.update(waiting)
+        lake, run = self.sample.lake, Run("run")
+        if waiting := self.sample.pending():
+            self.sample.update(waiting)
         for series in map(Series, METRICS):
-            pending = find_pending(settings, series)
+            pending = find_pending(lake, series)
             restatement_days.restate(
-                settings,
-                self.lake.contract,
+                lake,
+                self.sample.contract,
                 series,
                 self.session,
-                {*pending.starts, *find_due(settings, self.lake.contract, series)},
+                {*pending.starts, *find_due(lake, self.sample.contract, series)},
                 run,
                 pending,
             )
             for rollup in series.rollups:
-                waits = find_pending(settings, rollup)
-                starts = {*waits.starts, *find_due(settings, self.lake.contract, rollup)}
-                rollups.restate(settings, self.lake.contract, series, rollup, self.session, starts, run, waits)
+                waits = find_pending(lake, rollup)
+                starts = {*waits.starts, *find_due(lake, self.sample.contract, rollup)}
+                rollups.restate(lake, self.sample.contract, series, rollup, self.session, starts, run, waits)
 
     def session(self) -> Any:
-        return self.lake.spark
+        return self.sample.spark
 
     def file(self, name: str) -> Impact:
-        return analysis.of_file(self.lake.settings, self.catalog, "events", name)
+        return analysis.of_file(self.sample.lake, self.catalog, "events", name)
 
     def key(self, key: str) -> Impact:
-        return analysis.of_key(self.lake.settings, self.catalog, "events", key)
+        return analysis.of_key(self.sample.lake, self.catalog, "events", key)
 
     def written(self) -> set[str]:
-        return {f"{path}" for path in Path(self.lake.settings.root).rglob("*")}
+        return {f"{path}" for path in Path(self.sample.lake.root).rglob("*")}
 
 
 def content(day: int, *lines: str) -> bytes:
@@ -112,10 +112,10 @@ def versions(impact: Impact) -> list[str]:
 
 
 @pytest.fixture(name="deployment")
-def _deployment(settings, spark) -> ImpactDeployment:
+def _deployment(lake, spark) -> ImpactDeployment:
     """Two days, of which the first is closed: the 1st of February is a Thursday."""
     clocks = {"event": "event_time", "arrival": "arrived_at", "max_ahead": "P3D"}  # a file is looked at before its records arrive
-    deployment = ImpactDeployment(settings, spark, clocks=clocks)
+    deployment = ImpactDeployment(lake, spark, clocks=clocks)
     deployment.deliver(1, "a,1,1,insert", "b,2,1,insert")
     deployment.deliver(2, "c,3,2,insert", "b,5,1,correct")
     deployment.at(3)
@@ -174,7 +174,7 @@ def test_the_predicted_impact_is_what_is_touched_and_published(deployment, tmp_p
 def test_a_closed_day_moves_the_roll_up_that_it_is_booked_in(deployment) -> None:
     deployment.at(6)  # Tuesday: the week of the 1st is over, and not closed
     deployment.publish()
-    found = analysis.of_days(deployment.lake.settings, deployment.catalog, "events", *february(1, 2))
+    found = analysis.of_days(deployment.sample.lake, deployment.catalog, "events", *february(1, 2))
     assert {outcome for _, outcome in outcomes(found, "total").values()} == {ImpactOutcome.ADJUSTED}
     assert outcomes(found, "total_weekly") == {
         "2024-W05": ("final", ImpactOutcome.UNCHANGED),
@@ -208,8 +208,8 @@ def test_what_silver_has_not_taken_in_yet_waits(deployment) -> None:
 
 
 @pytest.mark.merge
-def test_rows_beyond_the_watermark_touch_nothing(settings, spark, tmp_path) -> None:
-    deployment = ImpactDeployment(settings, spark, lateness={"watermark": "P7D", "beyond": "quarantine"})
+def test_rows_beyond_the_watermark_touch_nothing(lake, spark, tmp_path) -> None:
+    deployment = ImpactDeployment(lake, spark, lateness={"watermark": "P7D", "beyond": "quarantine"})
     deployment.deliver(1, "a,1,1,insert")
     deployment.at(20)
     (tmp_path / "late.csv").write_bytes(content(20, "b,1,2,insert", "c,1,19,insert"))
@@ -225,5 +225,5 @@ def test_a_file_that_cannot_be_read_and_one_that_nobody_knows(deployment, tmp_pa
     assert "the file would be held and change nothing: line 1: column event_time, arrived_at, op, corrects" in found.notes[0]
     with pytest.raises(UnknownSubjectError, match=r"nothing.csv is unknown: there is no such local file"):
         deployment.file("nothing.csv")
-    lying = deployment.lake.deliver(date(2024, 2, 9), content(9, "z,1,9,insert")).name
+    lying = deployment.sample.deliver(date(2024, 2, 9), content(9, "z,1,9,insert")).name
     assert deployment.file(lying).days == february(9), "it lies in landing, and has not been taken in"

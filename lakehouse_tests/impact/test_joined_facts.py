@@ -40,26 +40,26 @@ def starts(impact: analysis.Impact) -> list[date]:
 
 
 @pytest.mark.merge
-def test_a_change_affects_the_days_of_its_facts_until_the_next_change_of_the_key(settings, spark, tmp_path: Path) -> None:
-    lake = JoinedHistory(
-        settings, spark, [joined(["tier"], [TOTAL]), joined(["tier", {"email": "mail"}], [TOTAL, MAILS], "by_mail")]
+def test_a_change_affects_the_days_of_its_facts_until_the_next_change_of_the_key(lake, spark, tmp_path: Path) -> None:
+    sample = JoinedHistory(
+        lake, spark, [joined(["tier"], [TOTAL]), joined(["tier", {"email": "mail"}], [TOTAL, MAILS], "by_mail")]
     )
-    lake.apply(lake.land([fact("a", 0.5, "1"), fact("b", 1.5, "1"), fact("c", 2.5, "1"), fact("d", 1.5, "2")]))
-    lake.apply(lake.land([change("1", 0, "basic"), change("2", 0, "basic"), change("1", 2, "gold")]))
+    sample.apply(sample.land([fact("a", 0.5, "1"), fact("b", 1.5, "1"), fact("c", 2.5, "1"), fact("d", 1.5, "2")]))
+    sample.apply(sample.land([change("1", 0, "basic"), change("2", 0, "basic"), change("1", 2, "gold")]))
 
     local = tmp_path / "late.csv"
     local.write_bytes(dimension_lake.csv_file([change("1", 1, "silver")]))
-    foreseen = analysis.of_file(settings, lake.catalog, "customers", f"{local}")
+    foreseen = analysis.of_file(lake, sample.catalog, "customers", f"{local}")
     assert (foreseen.applied, starts(foreseen), foreseen.moved) == (False, [TWO], [])
 
-    restated, _ = lake.apply(lake.land([change("1", 1, "silver")]))
+    restated, _ = sample.apply(sample.land([change("1", 1, "silver")]))
     assert restated == {TWO}
-    source_file = analysis.of_file(settings, lake.catalog, "customers", f"customers.arrival_date=2024-01-12.{lake.delivered}.csv")
+    source_file = analysis.of_file(lake, sample.catalog, "customers", f"customers.arrival_date=2024-01-12.{sample.delivered}.csv")
     assert (source_file.applied, starts(source_file)) == (True, [TWO])
     assert [(moved.series, moved.period) for moved in source_file.moved] == [("by_tier", "2024-01-02"), ("by_mail", "2024-01-02")]
 
-    of_key = analysis.of_key(settings, lake.catalog, "customers", '["1","2024-01-03T00:00:00.000000Z"]')
+    of_key = analysis.of_key(lake, sample.catalog, "customers", '["1","2024-01-03T00:00:00.000000Z"]')
     assert starts(of_key) == [THREE], "from that change on"
-    of_days = analysis.of_days(settings, lake.catalog, "customers", ONE, ONE)
+    of_days = analysis.of_days(lake, sample.catalog, "customers", ONE, ONE)
     assert starts(of_days) == []
     assert "gold/by_tier joins customers" in of_days.notes[0]

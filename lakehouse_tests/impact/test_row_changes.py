@@ -23,12 +23,12 @@ from lakehouse.ledger import redactions
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.silver import audit_log
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 SOURCE = contract()
 ONE, TWO = date(2024, 1, 1), date(2024, 1, 2)
@@ -49,11 +49,11 @@ def table(*rows: dict[str, Any]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), schema=arrow_schema(silver_columns(SOURCE)))
 
 
-@pytest.fixture(name="settings")
-def _settings(tmp_path: Path) -> Settings:
+@pytest.fixture(name="lake")
+def _settings(tmp_path: Path) -> Lake:
     """Version 0 has four rows; 1 corrects one twice over with 2, moves one, ends one and brings one."""
-    settings = lake_settings(tmp_path)
-    path = locations.silver(settings, "events")
+    lake = lake_in(tmp_path)
+    path = locations.silver(lake, "events")
     first = table(row("a", 1), row("b", 2), row("c", 3), row("d", 4))
     write_deltalake(path, first, partition_by=["event_date"], configuration=FEED)
     DeltaTable(path).delete("record_key = 'c'")
@@ -61,7 +61,7 @@ def _settings(tmp_path: Path) -> Settings:
     DeltaTable(path).delete("record_key = 'd'")
     write_deltalake(path, table(row("d", 4, TWO, 8)), mode="append")
     merged(path, row("a", 11, line=7))
-    return settings
+    return lake
 
 
 def merged(path: str, *rows: dict[str, Any]) -> None:
@@ -69,78 +69,78 @@ def merged(path: str, *rows: dict[str, Any]) -> None:
     merge.when_matched_update_all().when_not_matched_insert_all().execute()
 
 
-def change_lines(settings: Settings, days: set[date], first: int = 1, last: int = 5, most: int = 100) -> list[tuple[Any, ...]]:
-    found = row_changes.rows(settings, SOURCE, days, first, last, most)
+def change_lines(lake: Lake, days: set[date], first: int = 1, last: int = 5, most: int = 100) -> list[tuple[Any, ...]]:
+    found = row_changes.rows(lake, SOURCE, days, first, last, most)
     assert found.known
     assert found.total >= len(found.rows)
     return [(one.key, one.day, one.what, dict(one.fields), one.line_number) for one in found.rows]
 
 
-def test_what_happened_to_each_row(settings: Settings) -> None:
-    assert change_lines(settings, {ONE}) == [
+def test_what_happened_to_each_row(lake: Lake) -> None:
+    assert change_lines(lake, {ONE}) == [
         ("a", ONE, "corrected", {"amount": (1, 11)}, 7),
         ("c", ONE, "deleted", {"amount": (3, None), "event_ts": (row("c", 3)["event_ts"], None)}, 0),
         ("e", ONE, "inserted", {"amount": (None, 7), "event_ts": (None, row("e", 7)["event_ts"])}, 6),
         ("d", ONE, "moved_out", {"amount": (4, None), "event_ts": (row("d", 4)["event_ts"], None)}, 0),
     ]
-    assert [line[:3] for line in change_lines(settings, {TWO})] == [("d", TWO, "moved_in")]
-    assert [line[:3] for line in change_lines(settings, {ONE}, 5, 5)] == [("a", ONE, "corrected")]
-    assert change_lines(settings, {date(2024, 1, 9)}) == []
+    assert [line[:3] for line in change_lines(lake, {TWO})] == [("d", TWO, "moved_in")]
+    assert [line[:3] for line in change_lines(lake, {ONE}, 5, 5)] == [("a", ONE, "corrected")]
+    assert change_lines(lake, {date(2024, 1, 9)}) == []
 
 
-def test_all_are_counted_and_some_listed(settings: Settings) -> None:
-    found = row_changes.rows(settings, SOURCE, {ONE}, 1, 5, 2)
+def test_all_are_counted_and_some_listed(lake: Lake) -> None:
+    found = row_changes.rows(lake, SOURCE, {ONE}, 1, 5, 2)
     assert (len(found.rows), found.total) == (2, 4)
 
 
-def test_what_was_redacted_stays_hidden(settings: Settings) -> None:
+def test_what_was_redacted_stays_hidden(lake: Lake) -> None:
     for key in ("a", "c"):
-        redactions.record(settings, "events", Redaction(key, ["amount"], "dpo", "asked", WHEN))
-    found = {line[0]: line[3] for line in change_lines(settings, {ONE})}
+        redactions.record(lake, "events", Redaction(key, ["amount"], "dpo", "asked", WHEN))
+    found = {line[0]: line[3] for line in change_lines(lake, {ONE})}
     assert found["a"] == {"amount": (audit_log.REDACTED, audit_log.REDACTED)}
     assert found["c"]["amount"] == (audit_log.REDACTED, None)
     assert found["e"]["amount"] == (None, 7)
 
 
-def test_the_audit_names_the_reason(settings: Settings) -> None:
+def test_the_audit_names_the_reason(lake: Lake) -> None:
     said = {"source": "events", "event_id": "a", "silver_version": 5, "reason": "typing error", "actor": "till 4"}
     rows = pa.Table.from_pylist([said, said | {"event_id": "e", "silver_version": 9, "reason": "later"}], schema=audit_log.SCHEMA)
-    row_writer.append(locations.audit_log(settings), rows, partition_by=["source"])
-    found = {one.key: (one.because, one.by) for one in row_changes.rows(settings, SOURCE, {ONE}, 1, 5, 9).rows}
+    row_writer.append(locations.audit_log(lake), rows, partition_by=["source"])
+    found = {one.key: (one.because, one.by) for one in row_changes.rows(lake, SOURCE, {ONE}, 1, 5, 9).rows}
     assert found["a"] == ("typing error", "till 4")
     assert found["e"] == (None, None)
 
 
-def test_changes_that_the_feed_no_longer_has(settings: Settings, tmp_path: Path) -> None:
-    assert not row_changes.rows(settings, SOURCE, {ONE}, 6, 9, 9).known, "versions that are not there"
-    assert not row_changes.rows(empty_lake_settings(tmp_path), SOURCE, {ONE}, 1, 5, 9).known
+def test_changes_that_the_feed_no_longer_has(lake: Lake, tmp_path: Path) -> None:
+    assert not row_changes.rows(lake, SOURCE, {ONE}, 6, 9, 9).known, "versions that are not there"
+    assert not row_changes.rows(empty_lake(tmp_path), SOURCE, {ONE}, 1, 5, 9).known
     for file in (tmp_path / "lake" / "silver" / "events" / "_change_data").rglob("*.parquet"):
         file.unlink()
-    assert not row_changes.rows(settings, SOURCE, {ONE}, 1, 5, 9).known
+    assert not row_changes.rows(lake, SOURCE, {ONE}, 1, 5, 9).known
 
 
-def test_where_silver_did_not_move_no_row_did(settings: Settings) -> None:
-    assert row_changes.rows(settings, SOURCE, {ONE}, 6, 5, 9) == Behind(), "the same version twice: a replay, a promotion"
-    assert row_changes.rows(settings, SOURCE, {ONE}, 6, 2, 9) == Behind(), "back to an earlier one"
+def test_where_silver_did_not_move_no_row_did(lake: Lake) -> None:
+    assert row_changes.rows(lake, SOURCE, {ONE}, 6, 5, 9) == Behind(), "the same version twice: a replay, a promotion"
+    assert row_changes.rows(lake, SOURCE, {ONE}, 6, 2, 9) == Behind(), "back to an earlier one"
 
 
-def test_other_days_are_not_read(settings: Settings, tmp_path: Path) -> None:
+def test_other_days_are_not_read(lake: Lake, tmp_path: Path) -> None:
     """A correction is found even if the change feed of all other days is missing."""
-    path = locations.silver(settings, "events")
+    path = locations.silver(lake, "events")
     write_deltalake(path, table(*(row(f"o{number}", number, TWO) for number in range(9))), mode="append")
     merged(path, row("a", 12, line=9))
     for file in (tmp_path / "lake" / "silver" / "events").rglob(f"event_date={TWO}/*.parquet"):
         file.unlink()
-    assert change_lines(settings, {ONE}, 6, 7) == [("a", ONE, "corrected", {"amount": (11, 12)}, 9)]
+    assert change_lines(lake, {ONE}, 6, 7) == [("a", ONE, "corrected", {"amount": (11, 12)}, 9)]
 
 
-def test_answers_are_remembered_without_redacted_values(settings: Settings, tmp_path: Path) -> None:
-    before = change_lines(settings, {ONE})
+def test_answers_are_remembered_without_redacted_values(lake: Lake, tmp_path: Path) -> None:
+    before = change_lines(lake, {ONE})
     for file in (tmp_path / "lake" / "silver" / "events" / "_change_data").rglob("*.parquet"):
         file.unlink()
-    assert change_lines(settings, {ONE}) == before
-    redactions.record(settings, "events", Redaction("a", ["amount"], "dpo", "asked", WHEN))
-    assert change_lines(settings, {ONE})[0][3] == {"amount": (audit_log.REDACTED, audit_log.REDACTED)}
+    assert change_lines(lake, {ONE}) == before
+    redactions.record(lake, "events", Redaction("a", ["amount"], "dpo", "asked", WHEN))
+    assert change_lines(lake, {ONE})[0][3] == {"amount": (audit_log.REDACTED, audit_log.REDACTED)}
 
 
 @pytest.mark.merge
@@ -213,6 +213,6 @@ def changed_keys(path: str, before: int, after: int) -> list[tuple[date, str, st
     return sorted(changes)
 
 
-def empty_lake_settings(folder: Path) -> Settings:
+def empty_lake(folder: Path) -> Lake:
     (folder / "other").mkdir()
-    return lake_settings(folder / "other")
+    return lake_in(folder / "other")

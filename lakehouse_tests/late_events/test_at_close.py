@@ -20,14 +20,14 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import reconciliation
 from lakehouse.ledger import contract_archive
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.late_lake import CORNERS, LateLake, histories, late
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.windowed_lake import BEGINS, DAYS, FIRST, SLIDING, TUMBLING, Event
 
 if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 CLOSED = datetime(2025, 2, 1, tzinfo=timezone.utc)
 EVERY_DAY = [FIRST + timedelta(days=number) for number in range(-1, DAYS + 1)]
@@ -36,45 +36,45 @@ ON_TIME = [Event("a", 5), Event("b", 30), Event("next day", 25 * 60)]
 TOO_LATE = [Event("beyond", 10, 100), Event("b", 31, 7)]
 
 
-def close(lake: LateLake, definition: MetricContract, days: list[date], at: datetime = CLOSED) -> None:
-    lake.settings.now = at
-    source, series = lake.sources["orders"], Series(definition)
-    restatement_days.restate(lake.settings, source, series, lake.session, days, Run("close"))
+def close(sample: LateLake, definition: MetricContract, days: list[date], at: datetime = CLOSED) -> None:
+    sample.lake.settings.now = at
+    source, series = sample.sources["orders"], Series(definition)
+    restatement_days.restate(sample.lake, source, series, sample.session, days, Run("close"))
 
 
-def newest(lake: LateLake, definition: MetricContract, day: date = FIRST) -> dict[str, Any]:
+def newest(sample: LateLake, definition: MetricContract, day: date = FIRST) -> dict[str, Any]:
     series = Series(definition)
-    rows = table_io.read(locations.gold(lake.settings, series), None, {series.by: [day]}).to_pylist()
+    rows = table_io.read(locations.gold(sample.lake, series), None, {series.by: [day]}).to_pylist()
     return max(rows, key=lambda row: row["revision"])
 
 
 @pytest.mark.merge
 @pytest.mark.spark
-def test_a_final_number_counts_the_rows_that_were_dropped_and_says_so(settings: Settings, spark: Any) -> None:
+def test_a_final_number_counts_the_rows_that_were_dropped_and_says_so(lake: Lake, spark: Any) -> None:
     strict_too = late({**TUMBLING, "metric": "strict"}, "drop", at_close="exclude")
-    lake = LateLake(settings, spark, [late(TUMBLING, "recompute"), strict_too])
-    hourly, strict = lake.metrics
-    lake.deliver_at(0, *ON_TIME)
-    lake.deliver_at(1, *TOO_LATE)
-    assert [lake.numbers_of(definition)[BEGINS] for definition in lake.metrics] == [(2, 2), (2, 2)]
-    for definition in lake.metrics:
-        close(lake, definition, [FIRST])
-    assert lake.numbers_of(hourly)[BEGINS] == (108, 3)
-    assert lake.numbers_of(strict)[BEGINS] == (2, 2)
-    closed, unlike = newest(lake, hourly), newest(lake, strict)
+    sample = LateLake(lake, spark, [late(TUMBLING, "recompute"), strict_too])
+    hourly, strict = sample.metrics
+    sample.deliver_at(0, *ON_TIME)
+    sample.deliver_at(1, *TOO_LATE)
+    assert [sample.numbers_of(definition)[BEGINS] for definition in sample.metrics] == [(2, 2), (2, 2)]
+    for definition in sample.metrics:
+        close(sample, definition, [FIRST])
+    assert sample.numbers_of(hourly)[BEGINS] == (108, 3)
+    assert sample.numbers_of(strict)[BEGINS] == (2, 2)
+    closed, unlike = newest(sample, hourly), newest(sample, strict)
     assert (closed["state"], closed["reason"]) == ("final", "late_data")
     assert closed["restatement_reason"] == "late_data: 2 came too late, and count now that the day is closed"
     assert (unlike["state"], unlike["reason"]) == ("final", "daily_finalization")
-    for definition in lake.metrics:
-        [outcome] = reconciliation.check_published(settings, Series(definition), [FIRST])
+    for definition in sample.metrics:
+        [outcome] = reconciliation.check_published(lake, Series(definition), [FIRST])
         assert (outcome.passed, outcome.explanation) == (True, None)
-    lake.deliver_at(2, Event("even later", 11, 1000))
-    settings.now = CLOSED
-    for definition in lake.metrics:
-        close(lake, definition, [FIRST], CLOSED + timedelta(hours=1))
-    assert lake.numbers_of(hourly)[BEGINS] == (1108, 4), "a closed day counts what comes later, too"
-    assert lake.numbers_of(strict)[BEGINS] == (2, 2)
-    assert lake.unlike_published() == []
+    sample.deliver_at(2, Event("even later", 11, 1000))
+    lake.settings.now = CLOSED
+    for definition in sample.metrics:
+        close(sample, definition, [FIRST], CLOSED + timedelta(hours=1))
+    assert sample.numbers_of(hourly)[BEGINS] == (1108, 4), "a closed day counts what comes later, too"
+    assert sample.numbers_of(strict)[BEGINS] == (2, 2)
+    assert sample.unlike_published() == []
 
 
 @pytest.mark.merge
@@ -84,18 +84,18 @@ def test_a_final_number_counts_the_rows_that_were_dropped_and_says_so(settings: 
 @given(history=histories(), action=st.sampled_from(["drop", "update", "recompute"]))
 def test_any_history_closes_with_every_row(tmp_path_factory, spark, history, action) -> None:
     metrics = [late(TUMBLING, action, 30), late(SLIDING, "recompute", 60)]
-    lake = LateLake(lake_settings(tmp_path_factory.mktemp("lake")), spark, metrics)
+    sample = LateLake(lake_in(tmp_path_factory.mktemp("lake")), spark, metrics)
     for arrived, events in history:
-        lake.deliver_at(arrived, *events)
-    lake.deliver_at(1000, Event("push", (DAYS + 1) * 24 * 60))
-    for definition in lake.metrics:
-        close(lake, definition, [*EVERY_DAY, FIRST + timedelta(days=DAYS + 1)])
+        sample.deliver_at(arrived, *events)
+    sample.deliver_at(1000, Event("push", (DAYS + 1) * 24 * 60))
+    for definition in sample.metrics:
+        close(sample, definition, [*EVERY_DAY, FIRST + timedelta(days=DAYS + 1)])
         # The day of the newest row is not over for the watermark.
         last = BEGINS + timedelta(days=DAYS)
-        seen = {start: numbers for start, numbers in lake.numbers_of(definition).items() if start < last}
-        model = lake.expected(definition, closed=True)
+        seen = {start: numbers for start, numbers in sample.numbers_of(definition).items() if start < last}
+        model = sample.expected(definition, closed=True)
         assert seen == {start: numbers for start, numbers in model.items() if start < last}
-    assert lake.unlike_published() == []
+    assert sample.unlike_published() == []
 
 
 @st.composite
@@ -120,12 +120,12 @@ def revisions(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(name="archive", scope="module")
-def _archive(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+def _archive(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A lake that has stored a contract of before there was the key, and a later one."""
-    settings = lake_settings(tmp_path_factory.mktemp("lake"))
+    lake = lake_in(tmp_path_factory.mktemp("lake"))
     for version, terms in (("without", {"allowed_lateness": "PT5M"}), ("with", {"at_close": "include"})):
-        contract_archive.record(settings, "metric", "hourly", version, json.dumps({"late_events": terms}), CLOSED)
-    return settings
+        contract_archive.record(lake, "metric", "hourly", version, json.dumps({"late_events": terms}), CLOSED)
+    return lake
 
 
 @law(500, in_each_run=100)

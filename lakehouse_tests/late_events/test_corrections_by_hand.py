@@ -21,69 +21,69 @@ from lakehouse_tests.support.numbers_without_spark import without_spark
 from lakehouse_tests.support.windowed_lake import BEGINS, FIRST, TUMBLING, Event
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 ON_TIME = [Event("a", 5), Event("b", 30), Event("push", 150)]  # after them the watermark is at 02:20
 
 
-def enter(lake: LateLake, key: str, at: int, amount: int) -> None:
-    catalog = Catalog(lake.sources, {metric.name: metric for metric in lake.metrics})
+def enter(sample: LateLake, key: str, at: int, amount: int) -> None:
+    catalog = Catalog(sample.sources, {metric.name: metric for metric in sample.metrics})
     values = {"id": key, "amount": f"{amount}", "at": (BEGINS + timedelta(minutes=at)).isoformat(), "user": "u"}
-    correction_flow.propose(lake.settings, catalog, "orders", key, Operation.ENTER, values, "anna", "lost by the till")
+    correction_flow.propose(sample.lake, catalog, "orders", key, Operation.ENTER, values, "anna", "lost by the till")
 
 
-def test_a_record_that_a_person_enters_is_not_late(settings: Settings) -> None:
+def test_a_record_that_a_person_enters_is_not_late(lake: Lake) -> None:
     with without_spark():
         hourly = late(TUMBLING, "recompute", 0)
-        lake = LateLake(settings, None, [hourly])
-        lake.classify_at(0, *ON_TIME)
-        lake.classify_at(1, Event("beyond", 10, 100))
-        enter(lake, "by hand", 20, 7)
-        contract = lake.sources["orders"]
-        Ingest(settings, contract, lake.session, "run").day(settings.clock().date())
-        follow.follow(settings, contract, [hourly])
-    counts = counters.of_metric(settings, hourly)
+        sample = LateLake(lake, None, [hourly])
+        sample.classify_at(0, *ON_TIME)
+        sample.classify_at(1, Event("beyond", 10, 100))
+        enter(sample, "by hand", 20, 7)
+        contract = sample.sources["orders"]
+        Ingest(lake, contract, sample.session, "run").day(lake.now().date())
+        follow.follow(lake, contract, [hourly])
+    counts = counters.of_metric(lake, hourly)
     assert (counts.on_time, counts.late_accepted, counts.late_dropped) == (4, 0, 1)
-    ids = ingestions.completed(settings, "orders")
-    found = left_out.on_days(settings, hourly, contract, [FIRST], ids)
+    ids = ingestions.completed(lake, "orders")
+    found = left_out.on_days(lake, hourly, contract, [FIRST], ids)
     assert found is not None
     assert found.keys.to_pylist() == ["beyond"]
 
 
-def test_a_correction_by_hand_is_late_in_no_measure_and_waits_for_no_steward(settings: Settings) -> None:
+def test_a_correction_by_hand_is_late_in_no_measure_and_waits_for_no_steward(lake: Lake) -> None:
     """The same rows from the source are late, and wait."""
     source = source_with({"strategy": "bounded", "max_lateness": "PT1H"})
     source = source.model_copy(update={"lateness": Lateness(watermark=timedelta(days=1), beyond="quarantine")})
-    deliver(settings, source, date(2024, 1, 1), line("a", "2024-01-01T09:00:00Z", at(10, 1)))
+    deliver(lake, source, date(2024, 1, 1), line("a", "2024-01-01T09:00:00Z", at(10, 1)))
     files = {
         ".correction-0123456789ab": [line("b", "2024-01-01T09:00:00Z", at(9, 9))],
         "sent": [line("c", "2024-01-01T09:00:00Z", at(9, 9)), line("d", "2024-01-09T08:00:00Z", at(9, 9))],
     }
-    deliver_files(settings, source, date(2024, 1, 9), files)
-    standing = key_log.about(settings, "events", ["record_key", "standing", "beyond"], ["b", "c", "d"])
+    deliver_files(lake, source, date(2024, 1, 9), files)
+    standing = key_log.about(lake, "events", ["record_key", "standing", "beyond"], ["b", "c", "d"])
     assert standing is not None
     assert sorted(map(tuple, (row.values() for row in standing.to_pylist()))) == [
         ("b", "admitted", False),
         ("c", "quarantined", True),
         ("d", "admitted", False),
     ]
-    measured = measurement.measure(settings, source, date(2024, 1, 9), date(2024, 1, 9))
+    measured = measurement.measure(lake, source, date(2024, 1, 9), date(2024, 1, 9))
     assert (measured.rows, measured.late, measured.historical) == (2, 1, 1)
 
 
 @pytest.mark.merge
 @pytest.mark.spark
-def test_the_number_of_a_closed_window_is_corrected_by_hand(settings: Settings, spark: Any) -> None:
+def test_the_number_of_a_closed_window_is_corrected_by_hand(lake: Lake, spark: Any) -> None:
     hourly = late(TUMBLING, "recompute", 0)
-    lake = LateLake(settings, spark, [hourly])
-    lake.deliver_at(0, *ON_TIME)
-    lake.deliver_at(1, Event("beyond", 10, 100))
-    assert lake.numbers_of(hourly)[BEGINS] == (2, 2)
-    enter(lake, "by hand", 20, 7)
-    lake.arrives = settings.clock().date()
-    lake.update("orders")
-    lake.publish()
-    assert lake.numbers_of(hourly)[BEGINS] == (9, 3)
+    sample = LateLake(lake, spark, [hourly])
+    sample.deliver_at(0, *ON_TIME)
+    sample.deliver_at(1, Event("beyond", 10, 100))
+    assert sample.numbers_of(hourly)[BEGINS] == (2, 2)
+    enter(sample, "by hand", 20, 7)
+    sample.arrives = lake.now().date()
+    sample.update("orders")
+    sample.publish()
+    assert sample.numbers_of(hourly)[BEGINS] == (9, 3)
 
 
 @pytest.mark.parametrize(

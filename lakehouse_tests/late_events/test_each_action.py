@@ -14,7 +14,7 @@ from lakehouse.delta import table_io
 from lakehouse.gold.publication import late_updates
 from lakehouse.gold.restatement import reconciliation
 from lakehouse.late_events import counters, follow, late_rows
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.late_lake import LateLake, late
 from lakehouse_tests.support.windowed_lake import BEGINS, FIRST, TUMBLING, Event
 
@@ -47,29 +47,29 @@ TABLE = {
 
 
 @pytest.fixture(scope="module")
-def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> LateLake:
+def sample(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> LateLake:
     """One lake with a metric for each action; the watermark stays ten minutes behind the newest event."""
     metrics = [late({**TUMBLING, "metric": f"orders_{action}"}, action) for action in TABLE]
-    lake = LateLake(lake_settings(tmp_path_factory.mktemp("lake")), spark, metrics)
+    sample = LateLake(lake_in(tmp_path_factory.mktemp("lake")), spark, metrics)
     on_time = [Event(f"order {minute}", minute) for minute in range(0, 60, 10)]
-    lake.deliver_at(0, *on_time, Event("next hour", 73))  # after it the watermark is at 01:03
-    lake.deliver_at(1, Event("within", 42, 10), Event("later", 80))  # and then at 01:10
-    lake.deliver_at(2, Event("beyond", 43, 100))
-    return lake
+    sample.deliver_at(0, *on_time, Event("next hour", 73))  # after it the watermark is at 01:03
+    sample.deliver_at(1, Event("within", 42, 10), Event("later", 80))  # and then at 01:10
+    sample.deliver_at(2, Event("beyond", 43, 100))
+    return sample
 
 
 @pytest.mark.merge
 @pytest.mark.parametrize("action", TABLE)
-def test_the_hour_of_orders(lake: LateLake, action: str) -> None:
-    definition = next(metric for metric in lake.metrics if metric.name == f"orders_{action}")
+def test_the_hour_of_orders(sample: LateLake, action: str) -> None:
+    definition = next(metric for metric in sample.metrics if metric.name == f"orders_{action}")
     series = Series(definition)
-    counts = counters.of_metric(lake.settings, definition)
-    rows = late_rows.read(lake.settings, "orders", {"metric": [definition.name]}).sort_by("arrival_ts").to_pylist()
-    published = table_io.read(locations.gold(lake.settings, series))
+    counts = counters.of_metric(sample.lake, definition)
+    rows = late_rows.read(sample.lake, "orders", {"metric": [definition.name]}).sort_by("arrival_ts").to_pylist()
+    published = table_io.read(locations.gold(sample.lake, series))
     assert published is not None
     outcome = Outcome(
-        lake.windows(series)[BEGINS],
-        late_updates.updates_of(lake.settings, series, published, FIRST)[BEGINS],
+        sample.windows(series)[BEGINS],
+        late_updates.updates_of(sample.lake, series, published, FIRST)[BEGINS],
         (counts.on_time, counts.late_accepted, counts.late_dropped),
         {row["record_key"]: (row["action"], row["reason"]) for row in rows},
     )
@@ -77,54 +77,54 @@ def test_the_hour_of_orders(lake: LateLake, action: str) -> None:
     assert {window for row in rows for window in row["windows"]} == {"2024-10-25T00"}
     assert [row["watermark"] - BEGINS for row in rows] == [timedelta(hours=1, minutes=minute) for minute in (3, 10)]
     assert {row["window_end"] - BEGINS for row in rows} == {timedelta(hours=1)}
-    assert len(late_rows.in_window(late_rows.read(lake.settings, "orders"), "2024-10-25T00")) == 2 * len(TABLE)
+    assert len(late_rows.in_window(late_rows.read(sample.lake, "orders"), "2024-10-25T00")) == 2 * len(TABLE)
 
 
 @pytest.mark.merge
-def test_the_rates_of_the_source_are_those_of_all_metrics_together(lake: LateLake) -> None:
-    together = counters.total(counters.of_source(lake.settings, "orders", lake.metrics), "orders")
+def test_the_rates_of_the_source_are_those_of_all_metrics_together(sample: LateLake) -> None:
+    together = counters.total(counters.of_source(sample.lake, "orders", sample.metrics), "orders")
     assert (together.on_time, together.late_accepted, together.late_dropped) == (32, 2, 6)
     assert together.rates == {"on_time": 32 / 40, "late_accepted": 2 / 40, "late_dropped": 6 / 40}
-    of_days = counters.by_event_day(lake.settings, lake.metrics[0], [FIRST, FIRST + timedelta(days=1)])
+    of_days = counters.by_event_day(sample.lake, sample.metrics[0], [FIRST, FIRST + timedelta(days=1)])
     assert of_days == {FIRST: counters.LateCounts("orders_drop", late_dropped=2)}
 
 
 @pytest.mark.merge
-def test_the_published_numbers_pass_their_checks(lake: LateLake) -> None:
-    for definition in lake.metrics:
+def test_the_published_numbers_pass_their_checks(sample: LateLake) -> None:
+    for definition in sample.metrics:
         series = Series(definition)
-        outcomes = reconciliation.check_published(lake.settings, series, [FIRST])
-        outcomes += reconciliation.check_gold(lake.settings, series, lake.session, [FIRST])
+        outcomes = reconciliation.check_published(sample.lake, series, [FIRST])
+        outcomes += reconciliation.check_gold(sample.lake, series, sample.session, [FIRST])
         assert [outcome for outcome in outcomes if not outcome.passed] == []
         assert "totals_equal_silver" in {outcome.check for outcome in outcomes}
 
 
-def test_a_lost_table_is_made_again_and_a_stopped_step_is_repeated(lake: LateLake) -> None:
+def test_a_lost_table_is_made_again_and_a_stopped_step_is_repeated(sample: LateLake) -> None:
     def content() -> list[Any]:
-        rows = late_rows.read(lake.settings, "orders").to_pylist()
+        rows = late_rows.read(sample.lake, "orders").to_pylist()
         return sorted((row["metric"], row["ingestion_id"], row["line_number"], f"{row}") for row in rows)
 
-    contract, wanted = lake.sources["orders"], content()
-    late_path, counts_path = locations.late_rows(lake.settings, "orders"), locations.late_deliveries(lake.settings, "orders")
-    follow.follow(lake.settings, contract, lake.metrics)
+    contract, wanted = sample.sources["orders"], content()
+    late_path, counts_path = locations.late_rows(sample.lake, "orders"), locations.late_deliveries(sample.lake, "orders")
+    follow.follow(sample.lake, contract, sample.metrics)
     assert content() == wanted
     for lost in (late_path, counts_path):  # without the counts, a step looks as if it had been stopped after the rows
         table = table_io.open_snapshot(lost)
         assert table is not None
         table.delete()
-        counts = counters.of_source(lake.settings, "orders", lake.metrics)
+        counts = counters.of_source(sample.lake, "orders", sample.metrics)
         if lost == late_path:
             counted = table_io.open_snapshot(counts_path)
             assert counted is not None
             counted.delete("late_accepted + late_dropped > 0")
-        follow.follow(lake.settings, contract, lake.metrics)
+        follow.follow(sample.lake, contract, sample.metrics)
         assert content() == wanted
-        assert lost == counts_path or counters.of_source(lake.settings, "orders", lake.metrics) == counts
+        assert lost == counts_path or counters.of_source(sample.lake, "orders", sample.metrics) == counts
 
 
 @pytest.mark.merge
-def test_spark_reads_the_late_rows(lake: LateLake) -> None:
-    rows = lake.spark.read.format("delta").load(locations.late_rows(lake.settings, "orders"))
+def test_spark_reads_the_late_rows(sample: LateLake) -> None:
+    rows = sample.spark.read.format("delta").load(locations.late_rows(sample.lake, "orders"))
     assert sorted(rows.where("NOT counts").groupBy("metric").count().collect()) == [
         ("orders_drop", 2),
         ("orders_recompute", 1),

@@ -11,7 +11,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.gold.publication import write_audit_publish
 from lakehouse.gold.restatement import patched_days
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.late_lake import CORNERS, LateLake, histories, late
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.windowed_lake import FIRST, TUMBLING, Event
@@ -19,7 +19,7 @@ from lakehouse_tests.support.windowed_lake import FIRST, TUMBLING, Event
 if TYPE_CHECKING:
     from datetime import date
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 pytestmark = pytest.mark.spark
 
@@ -27,39 +27,39 @@ _TOTAL = {"name": "total", "sql": "coalesce(sum(amount), 0)", "type": "bigint", 
 ADDITIVE = {**TUMBLING, "measures": [_TOTAL]}
 
 
-def patched(lake: LateLake) -> set[date]:
+def patched(sample: LateLake) -> set[date]:
     """The days that the first metric would patch now."""
-    series = Series(lake.metrics[0])
-    starts = sorted(find_pending(lake.settings, series).starts)
-    return set(patched_days.numbers(lake.spark, lake.settings, write_audit_publish.read(lake.settings, series, starts), starts))
+    series = Series(sample.metrics[0])
+    starts = sorted(find_pending(sample.lake, series).starts)
+    return set(patched_days.numbers(sample.spark, sample.lake, write_audit_publish.read(sample.lake, series, starts), starts))
 
 
 @pytest.mark.merge
-def test_a_window_is_patched_while_few_of_its_rows_are_late(settings: Settings, spark: Any) -> None:
-    lake = LateLake(settings, spark, [late(ADDITIVE, "update", 600, patch={"below": 0.3})])
-    lake.deliver_at(0, *(Event(f"order {number}", number) for number in range(5)), Event("next", 75))
-    lake.land_at(1, Event("first", 30))
-    lake.update("orders")
-    assert patched(lake) == {FIRST}, "one of five"
-    lake.publish()
-    lake.land_at(2, Event("second", 31))
-    lake.update("orders")
-    assert patched(lake) == set(), "two of six"
-    lake.publish()
-    assert lake.seen() == lake.by_model()
+def test_a_window_is_patched_while_few_of_its_rows_are_late(lake: Lake, spark: Any) -> None:
+    sample = LateLake(lake, spark, [late(ADDITIVE, "update", 600, patch={"below": 0.3})])
+    sample.deliver_at(0, *(Event(f"order {number}", number) for number in range(5)), Event("next", 75))
+    sample.land_at(1, Event("first", 30))
+    sample.update("orders")
+    assert patched(sample) == {FIRST}, "one of five"
+    sample.publish()
+    sample.land_at(2, Event("second", 31))
+    sample.update("orders")
+    assert patched(sample) == set(), "two of six"
+    sample.publish()
+    assert sample.seen() == sample.by_model()
 
 
 @pytest.mark.merge
-def test_a_day_with_rows_that_do_not_count_is_computed_again(settings: Settings, spark: Any) -> None:
-    lake = LateLake(settings, spark, [late(ADDITIVE, "update", 30, patch={"below": 1})])
-    lake.deliver_at(0, *(Event(f"order {number}", number) for number in range(5)), Event("next", 75))
-    lake.deliver_at(1, Event("later", 130))
-    lake.deliver_at(2, Event("beyond", 30, 100))
-    lake.land_at(3, Event("within", 80), Event("on time", 140))
-    lake.update("orders")
-    assert patched(lake) == set()
-    lake.publish()
-    assert lake.seen() == lake.by_model()
+def test_a_day_with_rows_that_do_not_count_is_computed_again(lake: Lake, spark: Any) -> None:
+    sample = LateLake(lake, spark, [late(ADDITIVE, "update", 30, patch={"below": 1})])
+    sample.deliver_at(0, *(Event(f"order {number}", number) for number in range(5)), Event("next", 75))
+    sample.deliver_at(1, Event("later", 130))
+    sample.deliver_at(2, Event("beyond", 30, 100))
+    sample.land_at(3, Event("within", 80), Event("on time", 140))
+    sample.update("orders")
+    assert patched(sample) == set()
+    sample.publish()
+    assert sample.seen() == sample.by_model()
 
 
 @pytest.mark.merge
@@ -68,9 +68,9 @@ def test_a_day_with_rows_that_do_not_count_is_computed_again(settings: Settings,
 @given(history=histories())
 def test_patched_and_computed_numbers_are_the_same(tmp_path_factory, spark, history) -> None:
     metrics = [late({**ADDITIVE, "metric": action}, action, 90, patch={"below": 1}) for action in ("update", "recompute")]
-    lake = LateLake(lake_settings(tmp_path_factory.mktemp("lake")), spark, metrics)
+    sample = LateLake(lake_in(tmp_path_factory.mktemp("lake")), spark, metrics)
     for arrived, events in history:
-        lake.deliver_at(arrived, *events)
-        updated, recomputed = lake.seen()
-        assert updated == recomputed == lake.expected(metrics[0])
-    assert lake.unlike_published() == []
+        sample.deliver_at(arrived, *events)
+        updated, recomputed = sample.seen()
+        assert updated == recomputed == sample.expected(metrics[0])
+    assert sample.unlike_published() == []

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.dispositions import checks
+from lakehouse.lake import Lake
 from lakehouse.lateness import arrival_curve, history, measurement, tuning
 from lakehouse.lateness.recommendation import recommend
 from lakehouse.lateness.rules import is_late
@@ -45,7 +46,7 @@ Arrival = tuple[date, date, str]
 
 
 def arrive(
-    settings: Settings, source: SourceContract, file: str, day: date, lags: Sequence[timedelta], backfill: str | None = None
+    lake: Lake, source: SourceContract, file: str, day: date, lags: Sequence[timedelta], backfill: str | None = None
 ) -> None:
     """A file that arrives at 23:00 of a day, one row for each lag: in all tables of the source."""
     arrived = datetime(day.year, day.month, day.day, 23, tzinfo=timezone.utc)
@@ -55,7 +56,7 @@ def arrive(
         (f"{file}:{line}", arrived - lag, arrived, "insert", standing)
         for line, (lag, standing) in enumerate(zip(lags, standings))
     ]
-    write_source_rows(settings, source, rows, file=file)
+    write_source_rows(lake, source, rows, file=file)
     entry = Ingestion(
         *(source.dataset, file, f"hash of {file}", day, f"{file}.csv", 1, None, "ingested", "run", arrived),
         rows=len(lags),
@@ -63,12 +64,14 @@ def arrive(
         newest_event=arrived - min(lags),
         backfill=backfill,
     )
-    ingestions.record(settings, entry)
+    ingestions.record(lake, entry)
 
 
-def lake(folder: Any, now: date = FEBRUARY[-1]) -> Settings:
-    return Settings(
-        root=f"{folder}/lake", landing=f"{folder}", now=datetime(now.year, now.month, now.day, 23, 30, tzinfo=timezone.utc)
+def lake_of(folder: Any, now: date = FEBRUARY[-1]) -> Lake:
+    return Lake(
+        Settings(
+            root=f"{folder}/lake", landing=f"{folder}", now=datetime(now.year, now.month, now.day, 23, 30, tzinfo=timezone.utc)
+        )
     )
 
 
@@ -91,68 +94,66 @@ def test_what_is_history_follows_from_the_ledger_and_the_days_of_the_rows(rows: 
     arrivals = [(FEBRUARY[min(days)], FEBRUARY[days[1]], f"of {days[1]}") for days in rows]
     names = {f"of {number}" for number in planned}
     with TemporaryDirectory() as folder:
-        settings = lake(folder)
+        lake = lake_of(folder)
         claims = [dict(zip(history.COLUMNS, row), record_key=f"{line}", line_number=line) for line, row in enumerate(arrivals)]
-        append_claims(settings, "events", claims)
+        append_claims(lake, "events", claims)
         entries = [
             Ingestion(
-                *("events", file, f"hash of {file}", day, f"{file}.csv", 1, None, "ingested", "run", lake(folder).clock()),
+                *("events", file, f"hash of {file}", day, f"{file}.csv", 1, None, "ingested", "run", lake_of(folder).now()),
                 backfill="bf-1" if file in names else None,
             )
             for day, file in {(arrival, file) for _, arrival, file in arrivals}
         ]
-        ingestions.record(settings, *entries)
+        ingestions.record(lake, *entries)
         table = pa.table(dict(zip(history.COLUMNS, map(list, zip(*arrivals)))))
-        assert history.of_source(settings, "events").of(table).to_pylist() == history_by_row(arrivals, names)
+        assert history.of_source(lake, "events").of(table).to_pylist() == history_by_row(arrivals, names)
 
 
 def test_five_years_that_come_first_move_no_percentile_no_proposal_and_no_alert(tmp_path: Any) -> None:
     """The first file brings five years; then come ordinary days."""
-    settings, source = lake(tmp_path), contract(**TUNED)
+    lake, source = lake_of(tmp_path), contract(**TUNED)
     years = [number * DAY for number in range(1, 1826)]
-    arrive(settings, source, "export", FEBRUARY[0], [timedelta(0), *years])
-    assert list(signals.of_source(settings, source)) == []
-    first = measurement.measure(settings, source, FEBRUARY[0], FEBRUARY[0])
+    arrive(lake, source, "export", FEBRUARY[0], [timedelta(0), *years])
+    assert list(signals.of_source(lake, source)) == []
+    first = measurement.measure(lake, source, FEBRUARY[0], FEBRUARY[0])
     assert (first.rows, first.late, first.historical) == (1, 0, 1825)
     for day in FEBRUARY[1:]:
-        arrive(settings, source, f"of {day}", day, [timedelta(0)] * 80)
-    assert list(signals.of_source(settings, source)) == []
-    measured = measurement.measure(settings, source, FEBRUARY[0], FEBRUARY[-1])
+        arrive(lake, source, f"of {day}", day, [timedelta(0)] * 80)
+    assert list(signals.of_source(lake, source)) == []
+    measured = measurement.measure(lake, source, FEBRUARY[0], FEBRUARY[-1])
     assert max(measurement.together(measured.types)) == 0
-    assert not measurement.late_dispositions(settings, source, FEBRUARY[0], FEBRUARY[-1])
+    assert not measurement.late_dispositions(lake, source, FEBRUARY[0], FEBRUARY[-1])
     assert measurement.proposals(source, measured)[None].needed == timedelta(minutes=1)
-    advice = recommend(settings, source, HOUR)
+    advice = recommend(lake, source, HOUR)
     assert advice is not None
     assert advice.proposal.watermark == timedelta(minutes=30), "the least that the contract allows"
-    assert tuning.apply_daily(settings, source).startswith("events: 1 h -> 45 min"), "not longer: that would delay every close"
-    assert sum(map(len, measurement.by_day(settings, source, *FEBRUARY[:: len(FEBRUARY) - 1]).values())) == measured.rows
+    assert tuning.apply_daily(lake, source).startswith("events: 1 h -> 45 min"), "not longer: that would delay every close"
+    assert sum(map(len, measurement.by_day(lake, source, *FEBRUARY[:: len(FEBRUARY) - 1]).values())) == measured.rows
     [tolerated] = [
-        one
-        for one in checks.check_rows(settings, source, {FEBRUARY[0]: 1826}, [FEBRUARY[0]])
-        if one.check == "lateness_tolerated"
+        one for one in checks.check_rows(lake, source, {FEBRUARY[0]: 1826}, [FEBRUARY[0]]) if one.check == "lateness_tolerated"
     ]
     assert (tolerated.passed, tolerated.numbers["rows"], tolerated.numbers["beyond_cutoff"]) == (True, 1, 0)
 
 
 def test_what_a_backfill_plan_brings_to_a_running_source_is_left_out_and_a_late_row_is_not(tmp_path: Any) -> None:
-    settings, source = lake(tmp_path), contract(**TUNED, alerts={"lag": {"days": 4, "needs_rows": 10}})
+    lake, source = lake_of(tmp_path), contract(**TUNED, alerts={"lag": {"days": 4, "needs_rows": 10}})
     for day in FEBRUARY[:-1]:
-        arrive(settings, source, f"of {day}", day, [HOUR / 2] * 100)
-    before = recommend(settings, source, HOUR)
-    curve, version = arrival_curve.read(settings, source), measurement.version(settings, source.dataset)
-    arrive(settings, source, "acquired", FEBRUARY[-2], [number * DAY for number in range(2, 500)], backfill="bf-1")
-    assert list(signals.of_source(settings, source)) == []
-    after = recommend(settings, source, HOUR)
+        arrive(lake, source, f"of {day}", day, [HOUR / 2] * 100)
+    before = recommend(lake, source, HOUR)
+    curve, version = arrival_curve.read(lake, source), measurement.version(lake, source.dataset)
+    arrive(lake, source, "acquired", FEBRUARY[-2], [number * DAY for number in range(2, 500)], backfill="bf-1")
+    assert list(signals.of_source(lake, source)) == []
+    after = recommend(lake, source, HOUR)
     assert before is not None
     assert after is not None
     assert after.proposal == before.proposal
     assert (after.measured.rows, after.measured.historical) == (before.measured.rows, 498)
-    assert measurement.version(settings, source.dataset) != version
-    known = arrival_curve.read(settings, source)
+    assert measurement.version(lake, source.dataset) != version
+    known = arrival_curve.read(lake, source)
     assert curve is not None
     assert known is not None
     assert (known.first, known.days) == (curve.first, curve.days)
-    arrive(settings, source, "a till that was offline", FEBRUARY[-1], [number * DAY for number in range(2, 7)] * 2)
-    late = measurement.late_dispositions(settings, source, FEBRUARY[0], FEBRUARY[-1])
-    assert sum(late.values()) == measurement.measure(settings, source, FEBRUARY[0], FEBRUARY[-1]).late == 10
-    assert "lag" in {alert.kind.value for alert in signals.of_source(settings, source)}
+    arrive(lake, source, "a till that was offline", FEBRUARY[-1], [number * DAY for number in range(2, 7)] * 2)
+    late = measurement.late_dispositions(lake, source, FEBRUARY[0], FEBRUARY[-1])
+    assert sum(late.values()) == measurement.measure(lake, source, FEBRUARY[0], FEBRUARY[-1]).late == 10
+    assert "lag" in {alert.kind.value for alert in signals.of_source(lake, source)}

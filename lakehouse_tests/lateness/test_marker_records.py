@@ -18,7 +18,7 @@ from lakehouse_tests.support.both_readers import assert_same
 from lakehouse_tests.support.ingested_files import deliver_text
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 DAY = date(2024, 1, 2)
 KINDS = [{"name": name, "type": "string", "required": True} for name in ("reading", "kind")]
@@ -45,18 +45,18 @@ FILE = (
 )
 
 
-def dispositions(settings: Settings) -> list[tuple[Any, ...]]:
-    rows = table_io.read(locations.dispositions(settings, "meters"), ["line_number", "disposition", "because"])
+def dispositions(lake: Lake) -> list[tuple[Any, ...]]:
+    rows = table_io.read(locations.dispositions(lake, "meters"), ["line_number", "disposition", "because"])
     return [] if rows is None else sorted((row["line_number"], row["disposition"], row["because"]) for row in rows.to_pylist())
 
 
-def test_a_marker_needs_its_time_alone_and_counts_nowhere(settings: Settings) -> None:
+def test_a_marker_needs_its_time_alone_and_counts_nowhere(lake: Lake) -> None:
     source = SourceContract.model_validate(MARKED)
-    [entry] = deliver_text(settings, source, DAY, FILE).ingested
+    [entry] = deliver_text(lake, source, DAY, FILE).ingested
     assert (entry.rows, entry.malformed) == (6, 3)
     assert entry.newest_marker == datetime(2024, 1, 2, tzinfo=timezone.utc)
     marker = "a marker record: it advances the watermark and counts nowhere"
-    assert dispositions(settings) == [
+    assert dispositions(lake) == [
         (2, "applied", "lives"),
         (3, "dropped", marker),
         (4, "malformed", "read_at: 2023-12-31 lies before the first event day, 2024-01-01"),
@@ -64,10 +64,10 @@ def test_a_marker_needs_its_time_alone_and_counts_nowhere(settings: Settings) ->
         (6, "malformed", "read_at: 'never' is not a time as YYYY-MM-DDTHH:MM:SS with a zone"),
         (7, "malformed", "kwh: required and empty"),
     ]
-    measured = measurement.measure(settings, source, DAY, DAY)
+    measured = measurement.measure(lake, source, DAY, DAY)
     assert (measured.rows, measured.late, measured.dispositions["dropped"]) == (1, 1, 2)
-    assert claims.not_admitted(settings, "meters", {"arrival_date": [DAY]}) == {(AdmissionStatus.DROPPED, "marker record"): 2}
-    keys = key_log.about(settings, "meters", ["standing"], ["a", "x", "y"])
+    assert claims.not_admitted(lake, "meters", {"arrival_date": [DAY]}) == {(AdmissionStatus.DROPPED, "marker record"): 2}
+    keys = key_log.about(lake, "meters", ["standing"], ["a", "x", "y"])
     assert keys is not None
     assert keys["standing"].to_pylist() == ["admitted"]  # a marker makes no claim about the key that it was sent with
 
@@ -77,16 +77,16 @@ def test_both_readers_read_a_marker_alike() -> None:
         assert_same(SourceContract.model_validate(MARKED), FILE.encode(), block_bytes)
 
 
-def test_a_delivery_of_a_marker_alone_replaces_no_day(settings: Settings) -> None:
+def test_a_delivery_of_a_marker_alone_replaces_no_day(lake: Lake) -> None:
     source = SourceContract.model_validate(MARKED | {"materialization": {"reprocess_policy": "overwrite_partition_safe"}})
-    deliver_text(settings, source, DAY, f"{HEADER}a,measured,5.00,2024-01-01T09:00:00Z,2024-01-01T10:00:00Z\n")
-    deliver_text(settings, source, date(2024, 1, 3), f"{HEADER},end_of_day,,2024-01-01T23:00:00Z,2024-01-03T00:05:00Z\n")
-    assert [disposition for _, disposition, _ in dispositions(settings)] == ["applied", "dropped"]
+    deliver_text(lake, source, DAY, f"{HEADER}a,measured,5.00,2024-01-01T09:00:00Z,2024-01-01T10:00:00Z\n")
+    deliver_text(lake, source, date(2024, 1, 3), f"{HEADER},end_of_day,,2024-01-01T23:00:00Z,2024-01-03T00:05:00Z\n")
+    assert [disposition for _, disposition, _ in dispositions(lake)] == ["applied", "dropped"]
 
 
 @pytest.mark.parametrize("value", ["insert", "correct"])
-def test_a_marker_in_the_operation_is_a_change_like_any_other(settings: Settings, value: str) -> None:
+def test_a_marker_in_the_operation_is_a_change_like_any_other(lake: Lake, value: str) -> None:
     clocks = MARKED["clocks"] | {"watermark": {"strategy": "punctuated", "marker": {"column": "change_op", "value": value}}}
     source = SourceContract.model_validate(MARKED | {"clocks": clocks})
-    deliver_text(settings, source, DAY, f"{HEADER}a,measured,5.00,2024-01-01T09:00:00Z,2024-01-01T10:00:00Z\n")
-    assert dispositions(settings)[0][1] == "applied"
+    deliver_text(lake, source, DAY, f"{HEADER}a,measured,5.00,2024-01-01T09:00:00Z,2024-01-01T10:00:00Z\n")
+    assert dispositions(lake)[0][1] == "applied"

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 from lakehouse.lateness import missing_inputs
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 MONDAY, TUESDAY = date(2024, 1, 1), date(2024, 1, 2)
 NOON = datetime(2024, 1, 3, 12, tzinfo=timezone.utc)
 
 
-def test_only_changes_are_written_and_the_newest_holds(settings: Settings) -> None:
+def test_only_changes_are_written_and_the_newest_holds(lake: Lake) -> None:
     def see(minute: int, kind: missing_inputs.Kind, missing: dict[date, str]) -> bool:
-        settings.now = NOON + timedelta(minutes=minute)
-        return missing_inputs.record(settings, "events", kind, missing)
+        lake.settings.now = NOON + timedelta(minutes=minute)
+        return missing_inputs.record(lake, "events", kind, missing)
 
     def known(source: str = "events") -> list[tuple[date, str, str]]:
-        return [(entry.arrival_date, entry.kind, entry.text) for entry in missing_inputs.of(settings, source)]
+        return [(entry.arrival_date, entry.kind, entry.text) for entry in missing_inputs.of(lake, source)]
 
     assert not see(0, "unfinished_day", {})
     assert see(1, "unfinished_day", {TUESDAY: "a.csv waits for the marker", MONDAY: "b.csv waits"})

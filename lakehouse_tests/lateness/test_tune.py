@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
 
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -27,20 +28,20 @@ MORNING = datetime(2024, 2, 11, 1, 30, tzinfo=timezone.utc)
 
 
 @pytest.fixture(name="lake")
-def _lake(tmp_path: Path) -> Settings:
-    return Settings(root=str(tmp_path / "lake"), landing=str(tmp_path), now=MORNING)
+def _lake(tmp_path: Path) -> Lake:
+    return Lake(Settings(root=str(tmp_path / "lake"), landing=str(tmp_path), now=MORNING))
 
 
-def value(lake: Settings, source: SourceContract) -> timedelta:
+def value(lake: Lake, source: SourceContract) -> timedelta:
     return state_of(lake, source).in_force.max_lateness
 
 
-def on(lake: Settings, moment: datetime) -> Settings:
-    return lake.model_copy(update={"now": moment})
+def on(lake: Lake, moment: datetime) -> Lake:
+    return lake.with_settings(now=moment)
 
 
 @pytest.mark.merge
-def test_a_watermark_ten_times_too_short_reaches_its_proposal_by_a_band_a_day(lake: Settings) -> None:
+def test_a_watermark_ten_times_too_short_reaches_its_proposal_by_a_band_a_day(lake: Lake) -> None:
     source = tuned_source("PT1H", auto=True, at_least="PT30M", at_most="P2D")
     arrive_daily(lake, source, DAYS, LAGS)
     advice = recommend(lake, source, HOUR)
@@ -64,7 +65,7 @@ def test_a_watermark_ten_times_too_short_reaches_its_proposal_by_a_band_a_day(la
     assert (taken[0].evidence["caught"], taken[0].evidence["proposed_seconds"], taken[0].evidence["rows"]) == (0.97, 36_000, 1000)
 
 
-def test_it_stays_within_the_bounds_of_the_contract(lake: Settings) -> None:
+def test_it_stays_within_the_bounds_of_the_contract(lake: Lake) -> None:
     source = tuned_source("PT1H", auto=True, at_least="PT30M", at_most="PT90M")
     arrive_daily(lake, source, DAYS, LAGS)
     for day in range(6):
@@ -72,7 +73,7 @@ def test_it_stays_within_the_bounds_of_the_contract(lake: Settings) -> None:
     assert value(on(lake, MORNING + 6 * DAY), source) == 90 * MINUTE
 
 
-def test_what_is_far_too_long_is_lowered_and_what_is_a_little_too_long_stays(lake: Settings) -> None:
+def test_what_is_far_too_long_is_lowered_and_what_is_a_little_too_long_stays(lake: Lake) -> None:
     source = tuned_source("P4D", auto=True, band=0.5)
     arrive_daily(lake, source, DAYS, LAGS)
     said = [tuning.apply_daily(on(lake, MORNING + day * DAY), source) for day in range(5)]
@@ -80,7 +81,7 @@ def test_what_is_far_too_long_is_lowered_and_what_is_a_little_too_long_stays(lak
     assert said[3].startswith("12 h of events stays: 99.0% of 1,000 rows came within 10 h")
 
 
-def test_without_auto_nothing_is_applied_by_itself(lake: Settings) -> None:
+def test_without_auto_nothing_is_applied_by_itself(lake: Lake) -> None:
     source = tuned_source("PT1H")
     arrive_daily(lake, source, DAYS, LAGS)
     assert tuning.apply_daily(lake, source) == "the contract of events does not say 'auto: true'"
@@ -91,7 +92,7 @@ def test_without_auto_nothing_is_applied_by_itself(lake: Settings) -> None:
         tuning.apply_proposal(lake, source, "anna", "once more")
 
 
-def test_a_pinned_watermark_is_left_alone_until_it_is_unpinned(lake: Settings) -> None:
+def test_a_pinned_watermark_is_left_alone_until_it_is_unpinned(lake: Lake) -> None:
     source = tuned_source("PT1H", auto=True)
     arrive_daily(lake, source, DAYS, LAGS)
     tuning.pin(lake, source, "anna", "as agreed", 2 * HOUR)
@@ -105,7 +106,7 @@ def test_a_pinned_watermark_is_left_alone_until_it_is_unpinned(lake: Settings) -
         tuning.unpin(lake, source, "anna", "again")
 
 
-def test_undo_puts_back_what_was_in_force_and_tuning_does_not_take_the_step_again(lake: Settings) -> None:
+def test_undo_puts_back_what_was_in_force_and_tuning_does_not_take_the_step_again(lake: Lake) -> None:
     source = tuned_source("PT1H", auto=True)
     arrive_daily(lake, source, DAYS, LAGS)
     tuning.apply_daily(lake, source)
@@ -120,7 +121,7 @@ def test_undo_puts_back_what_was_in_force_and_tuning_does_not_take_the_step_agai
         tuning.undo(tomorrow, source, "anna", "more")
 
 
-def test_an_arrival_counts_by_what_was_in_force_then_and_the_watermark_never_goes_back(lake: Settings) -> None:
+def test_an_arrival_counts_by_what_was_in_force_then_and_the_watermark_never_goes_back(lake: Lake) -> None:
     source = tuned_source("PT1H")
     arrive_daily(lake, source, DAYS, LAGS)
     then = datetime(2024, 2, 5, 12, tzinfo=timezone.utc)
@@ -137,7 +138,7 @@ def test_an_arrival_counts_by_what_was_in_force_then_and_the_watermark_never_goe
     assert again.watermark == state.watermark, "the next arrival counts by it, and nothing goes back"
 
 
-def test_the_later_of_two_decisions_on_the_same_state_is_refused(lake: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_later_of_two_decisions_on_the_same_state_is_refused(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tuned_source("PT1H", auto=True)
     arrive_daily(lake, source, DAYS, LAGS)
     before = state_of(lake, source)
@@ -149,7 +150,7 @@ def test_the_later_of_two_decisions_on_the_same_state_is_refused(lake: Settings,
     assert [entry.by for entry in tuning_decisions.of(lake, "events")] == ["anna"]
 
 
-def test_only_some_event_types_are_measured_and_skewed_rows_never(lake: Settings) -> None:
+def test_only_some_event_types_are_measured_and_skewed_rows_never(lake: Lake) -> None:
     source = tuned_source("PT1H", event_types=["delete"])
     arrive_daily(lake, source, DAYS, [*LAGS, *[-5 * MINUTE] * 9])
     nothing = recommend(lake, source, HOUR)
@@ -160,7 +161,7 @@ def test_only_some_event_types_are_measured_and_skewed_rows_never(lake: Settings
     assert (of_all.proposal.rows, of_all.proposal.watermark) == (1000, 10 * HOUR)
 
 
-def test_arrivals_of_the_future_and_of_before_the_window_do_not_count(lake: Settings) -> None:
+def test_arrivals_of_the_future_and_of_before_the_window_do_not_count(lake: Lake) -> None:
     source = tuned_source("PT1H", days=3)
     arrive_daily(lake, source, [*DAYS, date(2099, 1, 1)], LAGS)
     advice = recommend(lake, source, HOUR)
@@ -168,7 +169,7 @@ def test_arrivals_of_the_future_and_of_before_the_window_do_not_count(lake: Sett
     assert (advice.measured.first, advice.measured.last, advice.proposal.rows) == (DAYS[-3], DAYS[-1], 300)
 
 
-def test_what_cannot_be_decided_is_refused_with_what_to_do(lake: Settings) -> None:
+def test_what_cannot_be_decided_is_refused_with_what_to_do(lake: Lake) -> None:
     with pytest.raises(TuningError, match=r"clocks\.watermark of events has no max_lateness"):
         state_of(lake, contract())
     source = tuned_source("PT1H", auto=True)

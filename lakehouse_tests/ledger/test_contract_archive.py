@@ -11,22 +11,22 @@ from lakehouse.ledger import contract_archive
 NOW = datetime(2024, 3, 1, tzinfo=timezone.utc)
 
 
-def test_a_contract_is_kept_once_and_found_by_its_hash(settings) -> None:
-    assert contract_archive.find(settings, "metric", "total", "1") is None
-    assert contract_archive.record(settings, "metric", "total", "1", '{"metric": "total"}', NOW, "s1")
-    assert not contract_archive.record(settings, "metric", "total", "1", '{"metric": "total"}', NOW, "s1")
-    assert contract_archive.find(settings, "metric", "total", "1") == {"metric": "total"}
-    assert contract_archive.find(settings, "source", "total", "1") is None
-    assert len(table_io.read(locations.contract_archive(settings))) == 1
+def test_a_contract_is_kept_once_and_found_by_its_hash(lake) -> None:
+    assert contract_archive.find(lake, "metric", "total", "1") is None
+    assert contract_archive.record(lake, "metric", "total", "1", '{"metric": "total"}', NOW, "s1")
+    assert not contract_archive.record(lake, "metric", "total", "1", '{"metric": "total"}', NOW, "s1")
+    assert contract_archive.find(lake, "metric", "total", "1") == {"metric": "total"}
+    assert contract_archive.find(lake, "source", "total", "1") is None
+    assert len(table_io.read(locations.contract_archive(lake))) == 1
 
 
-def test_the_contract_of_the_source_is_the_one_of_the_time(settings) -> None:
+def test_the_contract_of_the_source_is_the_one_of_the_time(lake) -> None:
     for hour, source in enumerate(["s1", "s2", "s1"]):
-        assert contract_archive.record(settings, "metric", "total", "1", "{}", NOW + timedelta(hours=hour), source)
+        assert contract_archive.record(lake, "metric", "total", "1", "{}", NOW + timedelta(hours=hour), source)
 
     def at(hours: float) -> str | None:
-        return contract_archive.source_version(settings, "total", "1", NOW + timedelta(hours=hours))
+        return contract_archive.source_version(lake, "total", "1", NOW + timedelta(hours=hours))
 
     assert [at(0), at(0.5), at(1), at(1.5), at(2), at(9)] == ["s1", "s1", "s2", "s2", "s1", "s1"]
     assert at(-1) == "s1", "a clock that was set back: the oldest that is known"
-    assert contract_archive.source_version(settings, "total", "other", NOW) is None
+    assert contract_archive.source_version(lake, "total", "other", NOW) is None

@@ -23,7 +23,7 @@ from lakehouse_tests.support.notified_lake import metric
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 def changed(**sections: dict[str, Any]) -> SourceContract:
@@ -34,9 +34,9 @@ def changed(**sections: dict[str, Any]) -> SourceContract:
     return SourceContract.model_validate(content)
 
 
-def arrive(settings: Settings, source: SourceContract, day: int) -> list[str]:
+def arrive(lake: Lake, source: SourceContract, day: int) -> list[str]:
     """The messages about the file of a day that was held."""
-    report = deliver(settings, source, date(2024, 1, day), line(f"k{day}", f"2024-01-0{day}T07:00:00Z", at(9, day)))
+    report = deliver(lake, source, date(2024, 1, day), line(f"k{day}", f"2024-01-0{day}T07:00:00Z", at(9, day)))
     assert len(report.held) + len(report.ingested) == 1, report
     return [entry.message or "" for entry in report.held]
 
@@ -50,28 +50,28 @@ def arrive(settings: Settings, source: SourceContract, day: int) -> list[str]:
         ({"changes": {"op": None}}, "changes.op: was op and is not set"),
     ],
 )
-def test_a_file_is_held_while_rows_would_be_other_events(settings: Settings, sections: dict[str, Any], key: str) -> None:
-    assert arrive(settings, contract(), 2) == []
+def test_a_file_is_held_while_rows_would_be_other_events(lake: Lake, sections: dict[str, Any], key: str) -> None:
+    assert arrive(lake, contract(), 2) == []
     for _ in range(2):  # nothing is forgotten
-        (message,) = arrive(settings, changed(**sections), 3)
+        (message,) = arrive(lake, changed(**sections), 3)
         assert f"{key}" in message
         assert "'lakehouse reparse events --by NAME --reason WHY --now', then repeat" in message
-    assert arrive(settings, contract(), 3) == []
+    assert arrive(lake, contract(), 3) == []
 
 
-def test_all_older_records_read_again_let_the_file_in(settings: Settings) -> None:
-    assert arrive(settings, contract(), 2) == []
+def test_all_older_records_read_again_let_the_file_in(lake: Lake) -> None:
+    assert arrive(lake, contract(), 2) == []
     other = changed(primary_key=["amount"])
-    assert arrive(settings, other, 3) != []
-    contracts_in_use.accept(settings, other)
-    assert arrive(settings, other, 3) == []
-    assert arrive(settings, contract(), 4) != [], "the former is the changed one now"
+    assert arrive(lake, other, 3) != []
+    contracts_in_use.accept(lake, other)
+    assert arrive(lake, other, 3) == []
+    assert arrive(lake, contract(), 4) != [], "the former is the changed one now"
 
 
-def test_the_first_contract_and_one_with_the_same_meaning_are_taken(settings: Settings) -> None:
-    assert arrive(settings, contract(), 2) == []
-    assert arrive(settings, contract(description="other words", lateness={"expected": "P3D"}), 3) == []
-    assert contracts_in_use.notices_of_source(settings, contract()) == []
+def test_the_first_contract_and_one_with_the_same_meaning_are_taken(lake: Lake) -> None:
+    assert arrive(lake, contract(), 2) == []
+    assert arrive(lake, contract(description="other words", lateness={"expected": "P3D"}), 3) == []
+    assert contracts_in_use.notices_of_source(lake, contract()) == []
 
 
 @pytest.mark.parametrize(
@@ -82,44 +82,44 @@ def test_the_first_contract_and_one_with_the_same_meaning_are_taken(settings: Se
         ({"source": {"start_date": "2024-01-02"}}, ("source.start_date", "an earlier day has no partition")),
     ],
 )
-def test_rows_that_are_read_otherwise_are_told_once(settings: Settings, sections: dict[str, Any], parts: tuple[str, ...]) -> None:
-    assert arrive(settings, contract(), 2) == []
-    (notice,) = contracts_in_use.notices_of_source(settings, changed(**sections))
+def test_rows_that_are_read_otherwise_are_told_once(lake: Lake, sections: dict[str, Any], parts: tuple[str, ...]) -> None:
+    assert arrive(lake, contract(), 2) == []
+    (notice,) = contracts_in_use.notices_of_source(lake, changed(**sections))
     assert all(part in notice for part in parts), notice
-    assert arrive(settings, changed(**sections), 3) == []
-    assert contracts_in_use.notices_of_source(settings, changed(**sections)) == []
+    assert arrive(lake, changed(**sections), 3) == []
+    assert contracts_in_use.notices_of_source(lake, changed(**sections)) == []
 
 
-def test_a_lake_of_an_earlier_release_is_compared_with_the_contract_of_silver(settings: Settings) -> None:
+def test_a_lake_of_an_earlier_release_is_compared_with_the_contract_of_silver(lake: Lake) -> None:
     former = contract()
     version = provenance.of_contract(former)
-    contract_archive.record(settings, "source", "events", version, former.model_dump_json(), settings.clock())
+    contract_archive.record(lake, "source", "events", version, former.model_dump_json(), lake.now())
     other = changed(primary_key=["amount"])
-    assert contracts_in_use.problem_of_source(settings, other) is None, "nothing is known of rows"
+    assert contracts_in_use.problem_of_source(lake, other) is None, "nothing is known of rows"
     rows = pa.table({"id": ["a"]})
     why = {"userMetadata": json.dumps({"code": "1", "contract": version})}
-    write_deltalake(locations.silver(settings, "events"), rows, commit_properties=CommitProperties(custom_metadata=why))
-    assert "primary_key: was id" in f"{contracts_in_use.problem_of_source(settings, other)}"
+    write_deltalake(locations.silver(lake, "events"), rows, commit_properties=CommitProperties(custom_metadata=why))
+    assert "primary_key: was id" in f"{contracts_in_use.problem_of_source(lake, other)}"
 
 
-def test_a_metric_with_numbers_keeps_its_meaning(settings: Settings) -> None:
+def test_a_metric_with_numbers_keeps_its_meaning(lake: Lake) -> None:
     before = metric()
     other = before.model_copy(update={"grain": ["source_system"]})
     contract_archive.record(
-        settings, "metric", before.name, provenance.of_contract(before), before.model_dump_json(), settings.clock(), "s"
+        lake, "metric", before.name, provenance.of_contract(before), before.model_dump_json(), lake.now(), "s"
     )
-    contracts_in_use.check_meaning(settings, other)  # nothing is published
-    write_deltalake(locations.gold(settings, Series(before)), pa.table({"value": [1]}))
-    contracts_in_use.check_meaning(settings, before)
+    contracts_in_use.check_meaning(lake, other)  # nothing is published
+    write_deltalake(locations.gold(lake, Series(before)), pa.table({"value": [1]}))
+    contracts_in_use.check_meaning(lake, before)
     with pytest.raises(ChangedMeaningError, match="grain: was not set and is source_system, and gold/total was published"):
-        contracts_in_use.check_meaning(settings, other)
+        contracts_in_use.check_meaning(lake, other)
 
 
-def test_the_file_and_the_line_of_the_key_are_named(settings: Settings, tmp_path: Path) -> None:
-    assert arrive(settings, contract(), 2) == []
+def test_the_file_and_the_line_of_the_key_are_named(lake: Lake, tmp_path: Path) -> None:
+    assert arrive(lake, contract(), 2) == []
     folder = tmp_path / "with_contracts"
     folder.mkdir()
     (folder / "events.yaml").write_text("dataset: events\nprimary_key: [amount]\n")
-    there = settings.model_copy(update={"contracts": folder})
+    there = lake.with_settings(contracts=folder)
     problem = contracts_in_use.problem_of_source(there, changed(primary_key=["amount"]))
     assert f"{folder / 'events.yaml'}:2: primary_key: was id and is amount" in f"{problem}"

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from lakehouse.delta import row_writer, table_io
 from lakehouse.gold.publication import reverted_periods
 from lakehouse.gold.publication.reverted_periods import RevertedPeriod, RevertEvent
+from lakehouse.lake import Lake
 from lakehouse.ledger import decisions, journal
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.row_states import StewardVerdict
@@ -42,16 +43,16 @@ def decided(number: int, day: date | None = None) -> Decision:
     return Decision("i", number, f"k{number}", StewardVerdict.ACCEPT, "anna", "why", NOW, number=number, touched_days=days)
 
 
-class Lake:
+class Reverts:
     """A log of reverts, with a copy of it as each entry left it."""
 
     def __init__(self, folder: str) -> None:
-        self.settings = Settings(root=f"{folder}/lake")
+        self.lake = Lake(Settings(root=f"{folder}/lake"))
         self.folder, self.copies, self.written = Path(folder, "lake/ops/reverts"), Path(folder, "copies"), 0
 
     @property
     def log(self) -> LogTable[RevertedPeriod]:
-        return reverted_periods.log(self.settings)
+        return reverted_periods.log(self.lake)
 
     def append(self) -> None:
         number = self.written + 1
@@ -95,52 +96,52 @@ class Lake:
 @given(first=st.integers(1, 3), steps=st.lists(st.sampled_from([*CUTS, "append", "read"]), min_size=1, max_size=5))
 def test_whatever_a_log_loses_every_entry_is_read(first: int, steps: list[str]) -> None:
     with TemporaryDirectory() as folder:
-        lake = Lake(folder)
+        reverts = Reverts(folder)
         for _ in range(first):
-            lake.append()
+            reverts.append()
         for step in steps:
             if step == "append":
-                lake.walked(lake.append)
+                reverts.walked(reverts.append)
             elif step == "read":
-                assert lake.walked(lake.seen) == [*range(1, lake.written + 1)]
+                assert reverts.walked(reverts.seen) == [*range(1, reverts.written + 1)]
             else:
-                lake.cut(step)
-        assert lake.walked(lake.seen) == [*range(1, lake.written + 1)]
+                reverts.cut(step)
+        assert reverts.walked(reverts.seen) == [*range(1, reverts.written + 1)]
         journal.forget()
-        assert lake.seen() == [*range(1, lake.written + 1)], "and again"
+        assert reverts.seen() == [*range(1, reverts.written + 1)], "and again"
 
 
-def test_entries_come_back_as_they_were(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+def test_entries_come_back_as_they_were(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
     entries = [decided(1), decided(2, date(2024, 5, 2))]
-    decision_id = decisions.record(settings, "events", entries)
-    before = decisions.all_of(settings, "events")
-    shutil.rmtree(f"{settings.root}/bronze/events_decisions")
+    decision_id = decisions.record(lake, "events", entries)
+    before = decisions.all_of(lake, "events")
+    shutil.rmtree(f"{lake.root}/bronze/events_decisions")
     with caplog.at_level(logging.WARNING):
-        assert decisions.all_of(settings, "events") == before
+        assert decisions.all_of(lake, "events") == before
     assert "bronze/events_decisions does not hold commit 1 any more: its last 2 entries are written again" in caplog.text
-    assert decisions.record(settings, "events", entries) == decision_id
-    assert decisions.all_of(settings, "events") == before, "the same decision again is known"
+    assert decisions.record(lake, "events", entries) == decision_id
+    assert decisions.all_of(lake, "events") == before, "the same decision again is known"
 
 
-def test_a_log_that_other_writers_compact_has_lost_nothing(settings: Settings) -> None:
+def test_a_log_that_other_writers_compact_has_lost_nothing(lake: Lake) -> None:
     for number in (1, 2, 3):
-        reverted_periods.log(settings).append([reverted(number)], app_id="reverts:revenue", app_version=number)
-    path = f"{settings.root}/ops/reverts"
+        reverted_periods.log(lake).append([reverted(number)], app_id="reverts:revenue", app_version=number)
+    path = f"{lake.root}/ops/reverts"
     DeltaTable(path).optimize.compact()
     journal.forget()
     version = table_io.version(path)
-    assert len(reverted_periods.log(settings).read()) == 3
+    assert len(reverted_periods.log(lake).read()) == 3
     assert table_io.version(path) == version
 
 
-def test_a_lost_or_damaged_journal_harms_nothing(settings: Settings) -> None:
-    log = reverted_periods.log(settings)
+def test_a_lost_or_damaged_journal_harms_nothing(lake: Lake) -> None:
+    log = reverted_periods.log(lake)
     log.append([reverted(1)], app_id="reverts:revenue", app_version=1)
-    shutil.rmtree(f"{settings.root}/ops/journal")
+    shutil.rmtree(f"{lake.root}/ops/journal")
     journal.forget()
     assert len(log.read()) == 1
     log.append([reverted(2)], app_id="reverts:revenue", app_version=2)
-    newest = max(Path(f"{settings.root}/ops/journal").glob("_delta_log/*.json"))
+    newest = max(Path(f"{lake.root}/ops/journal").glob("_delta_log/*.json"))
     newest.write_text(newest.read_text()[:-40])
     journal.forget()
     with pytest.raises(table_io.DamagedLogError, match=r"ops/journal: its Delta log cannot be read .*move the newest file"):
@@ -149,10 +150,10 @@ def test_a_lost_or_damaged_journal_harms_nothing(settings: Settings) -> None:
     assert len(log.read()) == 2
 
 
-def test_a_lake_that_cannot_be_written_says_what_is_lost(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = reverted_periods.log(settings)
+def test_a_lake_that_cannot_be_written_says_what_is_lost(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = reverted_periods.log(lake)
     log.append([reverted(1)], app_id="reverts:revenue", app_version=1)
-    shutil.rmtree(f"{settings.root}/ops/reverts")
+    shutil.rmtree(f"{lake.root}/ops/reverts")
 
     def refused(*_: object, **__: object) -> bool:
         raise PermissionError("read-only file system")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 FIRST, SECOND = date(2024, 2, 1), date(2024, 2, 2)
 
@@ -27,56 +27,56 @@ def claims(file: str, arrival: date, *keys: str) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=key_log.SCHEMA)
 
 
-def append(settings: Settings, rows: pa.Table) -> None:
+def append(lake: Lake, rows: pa.Table) -> None:
     ids, days = rows["ingestion_id"].to_pylist(), rows["arrival_date"].to_pylist()
-    key_log.append(settings, "events", set(ids), set(days), lambda: [rows])
+    key_log.append(lake, "events", set(ids), set(days), lambda: [rows])
 
 
-def keys(settings: Settings) -> list[str]:
-    log = table_io.read(locations.key_log(settings, "events"), ["record_key"])
+def keys(lake: Lake) -> list[str]:
+    log = table_io.read(locations.key_log(lake, "events"), ["record_key"])
     assert log is not None
     return sorted(log["record_key"].to_pylist())
 
 
-def test_claims_of_other_days_stay_and_a_replacement_counts_once(settings: Settings) -> None:
+def test_claims_of_other_days_stay_and_a_replacement_counts_once(lake: Lake) -> None:
     for rows in (claims("one", FIRST, "a", "b"), claims("two", SECOND, "c")):
-        append(settings, rows)
+        append(lake, rows)
     for replacing in (claims("one", FIRST, "d", "e"), claims("one", FIRST, "f")):
-        key_log.replace(settings, "events", [FIRST], lambda _, rows=replacing: [rows.slice(0, 1), rows.slice(1)], "reading:1")
-    assert keys(settings) == ["c", "d", "e"], "repeated, it changes nothing"
-    key_log.replace(settings, "events", [FIRST], lambda _: [], "reading:2")
-    assert keys(settings) == ["c"]
+        key_log.replace(lake, "events", [FIRST], lambda _, rows=replacing: [rows.slice(0, 1), rows.slice(1)], "reading:1")
+    assert keys(lake) == ["c", "d", "e"], "repeated, it changes nothing"
+    key_log.replace(lake, "events", [FIRST], lambda _: [], "reading:2")
+    assert keys(lake) == ["c"]
 
 
-def test_claims_that_another_writer_appends_meanwhile_are_kept(settings: Settings) -> None:
-    append(settings, claims("one", FIRST, "a"))
+def test_claims_that_another_writer_appends_meanwhile_are_kept(lake: Lake) -> None:
+    append(lake, claims("one", FIRST, "a"))
     versions = []
 
     def replacing(log: DeltaTable) -> Iterator[pa.Table]:
         versions.append(log.version())
         if len(versions) == 1:
-            append(settings, claims("two", FIRST, "b"))
+            append(lake, claims("two", FIRST, "b"))
         held = table_io.read_version(log, key_log.SCHEMA.names, {"arrival_date": [FIRST]})
         yield claims("one", FIRST, "c")
         yield held.filter(pa.array([name != "one" for name in held["ingestion_id"].to_pylist()], pa.bool_()))
 
-    key_log.replace(settings, "events", [FIRST], replacing, "reading:1")
-    assert keys(settings) == ["b", "c"]
+    key_log.replace(lake, "events", [FIRST], replacing, "reading:1")
+    assert keys(lake) == ["b", "c"]
     assert len(versions) == 2, "the first attempt was in conflict"
 
 
-def test_a_column_that_is_newer_than_the_log_is_empty_until_claims_with_it_are_written(settings: Settings) -> None:
+def test_a_column_that_is_newer_than_the_log_is_empty_until_claims_with_it_are_written(lake: Lake) -> None:
     earlier = claims("one", FIRST, "a", "b").drop_columns(["source_order"])
-    row_writer.append(locations.key_log(settings, "events"), earlier)
+    row_writer.append(locations.key_log(lake, "events"), earlier)
     names = ["record_key", "source_order"]
-    read = key_log.about(settings, "events", names, ["a"])
+    read = key_log.about(lake, "events", names, ["a"])
     assert read is not None
     assert (read.schema.field("source_order").type, read["source_order"].to_pylist()) == (pa.string(), [None])
-    [piece] = key_log.about_keys_with(settings, "events", names, {"arrival_date": [FIRST]})
+    [piece] = key_log.about_keys_with(lake, "events", names, {"arrival_date": [FIRST]})
     assert piece.schema == read.schema
     ordered = claims("two", SECOND, "c").set_column(4, "source_order", pa.array(["x"]))
-    key_log.replace(settings, "events", [SECOND], lambda _: [ordered], "reading:1")
-    now = key_log.about(settings, "events", names, ["a", "c"])
+    key_log.replace(lake, "events", [SECOND], lambda _: [ordered], "reading:1")
+    now = key_log.about(lake, "events", names, ["a", "c"])
     assert now is not None
     assert sorted(now.to_pylist(), key=str) == [
         {"record_key": "a", "source_order": None},
@@ -84,7 +84,7 @@ def test_a_column_that_is_newer_than_the_log_is_empty_until_claims_with_it_are_w
     ]
 
 
-def test_a_file_with_claims_of_several_days_keeps_those_of_the_others(settings: Settings) -> None:
-    append(settings, pa.concat_tables([claims("one", FIRST, "a", "b"), claims("two", SECOND, "c", "d")]))
-    key_log.replace(settings, "events", [FIRST], lambda _: [claims("one", FIRST, "e")], "reading:1")
-    assert keys(settings) == ["c", "d", "e"]
+def test_a_file_with_claims_of_several_days_keeps_those_of_the_others(lake: Lake) -> None:
+    append(lake, pa.concat_tables([claims("one", FIRST, "a", "b"), claims("two", SECOND, "c", "d")]))
+    key_log.replace(lake, "events", [FIRST], lambda _: [claims("one", FIRST, "e")], "reading:1")
+    assert keys(lake) == ["c", "d", "e"]

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.gold.promotion import promotion_log
 from lakehouse.gold.publication import rejected_candidates, restatement_reports, reverted_periods
+from lakehouse.lake.table_cache import TableCache
 from lakehouse.lateness import cutoff, missing_inputs
 from lakehouse.lateness import tuning_decisions as max_lateness_decisions
 from lakehouse.ledger import (
@@ -51,17 +51,17 @@ from lakehouse.streams import gap_log
 from lakehouse.training_sets import releases
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: The columns of every log by its address, as tables have had them since their first version.
 SCHEMAS: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("log_schemas.json").read_text())
 NOON = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
 
 
-def _logs(settings: Settings) -> list[LogTable[Any]]:
-    of_a_source = [module.log(settings, "events") for module in (decisions, history_admissions, late_decisions, redactions)]
+def _logs(lake: Lake) -> list[LogTable[Any]]:
+    of_a_source = [module.log(lake, "events") for module in (decisions, history_admissions, late_decisions, redactions)]
     of_all = [
-        module.log(settings)
+        module.log(lake)
         for module in (
             *(applied_inputs, contract_archive, failed_checks, failed_numbers, ingestions, input_sets, publications),
             *(rebuild_requests, restatements, tokens, cutoff, missing_inputs, unread_rows, gap_log),
@@ -86,11 +86,11 @@ def _logs(settings: Settings) -> list[LogTable[Any]]:
             ),
         )
     ]
-    return [*of_a_source, *of_all, backfills.plan_log(settings), backfills.event_log(settings)]
+    return [*of_a_source, *of_all, backfills.plan_log(lake), backfills.event_log(lake)]
 
 
-def test_the_columns_of_every_log_are_those_that_its_table_has_always_had(settings: Settings) -> None:
-    derived = {log.path.removeprefix(f"{settings.root}/"): log.schema for log in _logs(settings)}
+def test_the_columns_of_every_log_are_those_that_its_table_has_always_had(lake: Lake) -> None:
+    derived = {log.path.removeprefix(f"{lake.root}/"): log.schema for log in _logs(lake)}
     for address, schema in derived.items():
         assert {column.name: str(column.type) for column in schema} == SCHEMAS[address], address
         assert schema.names == list(SCHEMAS[address]), address
@@ -124,12 +124,12 @@ class _Entry:
 ENTRY = _Entry("n", 2, _Colour.RED, "a", True, None, NOON, [NOON.date()], {"b": {"d": 1, "c": [1.5]}, "a": None}, 7)
 
 
-def _log(settings: Settings, **options: Any) -> LogTable[_Entry]:
-    return LogTable(_Entry, settings, settings.table("ops", "entries"), **options)
+def _log(lake: Lake, **options: Any) -> LogTable[_Entry]:
+    return LogTable(_Entry, lake, lake.address("ops", "entries"), **options)
 
 
-def test_an_entry_is_read_as_it_was_written(settings: Settings) -> None:
-    log = _log(settings, partition_by="name")
+def test_an_entry_is_read_as_it_was_written(lake: Lake) -> None:
+    log = _log(lake, partition_by="name")
     assert log.read() == []
     assert log.append([ENTRY], app_id="first")
     assert not log.append([ENTRY], app_id="first")
@@ -138,9 +138,9 @@ def test_an_entry_is_read_as_it_was_written(settings: Settings) -> None:
     assert DeltaTable(log.path).metadata().partition_columns == ["name"]
 
 
-def test_with_a_table_cache_only_new_files_are_parsed(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_a_table_cache_only_new_files_are_parsed(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     cache, of_may = TableCache(), {"month": ["2024-05"]}
-    log = _log(with_table_cache(settings, cache), partition_by="month")
+    log = _log(lake.cached(cache), partition_by="month")
     parsed: list[int] = []
     entries = log.entries
     monkeypatch.setattr(log, "entries", lambda rows: parsed.append(len(rows)) or entries(rows))
@@ -164,8 +164,8 @@ def test_with_a_table_cache_only_new_files_are_parsed(settings: Settings, monkey
     assert sorted(entry.name for entry in log.read()) == ["a", "b", "c", "d"]
 
 
-def test_some_columns_are_read_as_arrow(settings: Settings) -> None:
-    log = _log(settings)
+def test_some_columns_are_read_as_arrow(lake: Lake) -> None:
+    log = _log(lake)
     assert log.select(["renamed", "name"]).equals(
         pa.table({"renamed": pa.array([], pa.int64()), "name": pa.array([], pa.string())})
     )
@@ -174,8 +174,8 @@ def test_some_columns_are_read_as_arrow(settings: Settings) -> None:
     assert log.select().schema == log.schema
 
 
-def test_a_table_may_be_partitioned_by_a_property(settings: Settings) -> None:
-    log = _log(settings, partition_by="month")
+def test_a_table_may_be_partitioned_by_a_property(lake: Lake) -> None:
+    log = _log(lake, partition_by="month")
     assert log.schema.names[0] == "month"
     log.append([ENTRY])
     assert DeltaTable(log.path).metadata().partition_columns == ["month"]
@@ -184,14 +184,14 @@ def test_a_table_may_be_partitioned_by_a_property(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize(("sort_keys", "text"), [(True, '{"a": "1.0", "b": 1}'), (False, '{"b": 1, "a": "1.0"}')])
-def test_a_mapping_is_stored_as_json(settings: Settings, sort_keys: bool, text: str) -> None:
-    log = _log(settings, sort_keys=sort_keys)
+def test_a_mapping_is_stored_as_json(lake: Lake, sort_keys: bool, text: str) -> None:
+    log = _log(lake, sort_keys=sort_keys)
     entry = _Entry("n", 2, _Colour.RED, "a", True, None, NOON, [], {"b": 1, "a": Decimal("1.0")})
     assert log.to_row(entry)["more"] == text
 
 
-def test_a_column_younger_than_the_row_gives_the_default(settings: Settings) -> None:
-    log = _log(settings)
+def test_a_column_younger_than_the_row_gives_the_default(lake: Lake) -> None:
+    log = _log(lake)
     old = log.schema.remove(log.schema.get_field_index("more")).remove(1)
     row = {name: value for name, value in log.to_row(ENTRY).items() if name in old.names}
     write_deltalake(log.path, pa.Table.from_pylist([row], schema=old))
@@ -210,6 +210,6 @@ class _Either:
 
 
 @pytest.mark.parametrize("row", [_Unstorable, _Either])
-def test_a_type_that_no_column_holds_is_refused(settings: Settings, row: type) -> None:
+def test_a_type_that_no_column_holds_is_refused(lake: Lake, row: type) -> None:
     with pytest.raises(TypeError, match=r"no column holds the field (amount|value) of type"):
-        LogTable(row, settings, settings.table("ops", "entries"))
+        LogTable(row, lake, lake.address("ops", "entries"))

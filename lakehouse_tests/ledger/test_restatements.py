@@ -11,7 +11,7 @@ from lakehouse.ledger import restatements
 from lakehouse.ledger.restatements import Restatement
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
 
@@ -29,19 +29,19 @@ NOON = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
     ids=["nothing", "one table", "changed", "changed back", "changed twice", "not yet followed"],
 )
 def test_versions_of_another_table_do_not_count(
-    settings: Settings, followed: list[tuple[int, str | None]], of_main: int, of_newest: int
+    lake: Lake, followed: list[tuple[int, str | None]], of_main: int, of_newest: int
 ) -> None:
     for number, (version, table) in enumerate(followed):
         entry = Restatement("total", "run", NOON + timedelta(hours=number), version, number, days=[], followed_table=table)
-        restatements.record(settings, entry)
-    assert restatements.followed_version(settings, "total") == of_main
-    assert restatements.followed_version(settings, "total", "events_newest") == of_newest
+        restatements.record(lake, entry)
+    assert restatements.followed_version(lake, "total") == of_main
+    assert restatements.followed_version(lake, "total", "events_newest") == of_newest
 
 
-def test_every_recorded_run_changes_what_is_compared_with_the_last_answer(settings: Settings) -> None:
+def test_every_recorded_run_changes_what_is_compared_with_the_last_answer(lake: Lake) -> None:
     answers = []
     for number, (version, table) in enumerate([(7, None), (2, "events_newest"), (2, "events_newest")]):
         entry = Restatement("total", "run", NOON, version, number, days=[], followed_table=table)
-        restatements.record(settings, entry)
-        answers.append(restatements.followed_versions(settings)["total"])
+        restatements.record(lake, entry)
+        answers.append(restatements.followed_versions(lake)["total"])
     assert len(set(answers)) == len(answers)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from click.testing import Result
     from starlette.testclient import TestClient
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 MIDNIGHT = datetime(2024, 1, 1, tzinfo=timezone.utc)
 HOURLY = metric("hourly", window={"size": "PT1H"}, live=True, publication={"rollups": ["week"]})
@@ -44,7 +44,7 @@ def of_hours(numbers: dict[int, int]) -> pa.Table:
     )
 
 
-def stream(settings: Settings, numbers: dict[int, int]) -> None:
+def stream(lake: Lake, numbers: dict[int, int]) -> None:
     """What the stream has counted of the same day."""
     of_day = of_hours(numbers)
     starts, count = of_day["window_start"].to_pylist(), len(of_day)
@@ -58,25 +58,25 @@ def stream(settings: Settings, numbers: dict[int, int]) -> None:
     }
     for name, values in columns.items():
         of_day = of_day.append_column(name, values)
-    assert table.write(settings, HOURLY, "q", 0, of_day)
+    assert table.write(lake, HOURLY, "q", 0, of_day)
 
 
 @pytest.fixture
-def numbers(settings: Settings) -> Iterator[ScriptedNumbers]:
+def numbers(lake: Lake) -> Iterator[ScriptedNumbers]:
     """At 2 o'clock the day has an hour; at 12 three, of which the first has grown."""
     with without_spark():
-        made = ScriptedNumbers(settings, HOURLY)
+        made = ScriptedNumbers(lake, HOURLY)
         for hour, totals in ((2, {1: 9}), (12, {1: 10, 9: 5, 10: 7}), (30, {1: 10, 9: 6, 10: 7})):
             made.by_day[FIRST] = of_hours(totals)
             made.at(1, hour)
             made.publish(1)
-        stream(settings, {1: 10, 9: 4})
+        stream(lake, {1: 10, 9: 4})
         yield made
 
 
 @pytest.fixture
 def client(numbers: ScriptedNumbers) -> Iterator[TestClient]:
-    with api_client(numbers.settings, catalog(HOURLY, metric("total"))) as opened:
+    with api_client(numbers.lake, catalog(HOURLY, metric("total"))) as opened:
         yield opened
 
 
@@ -151,7 +151,7 @@ def run(numbers: ScriptedNumbers, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for contract in (numbers.source, HOURLY):
         written = contract.model_dump(mode="json", exclude_none=True, exclude_unset=True, by_alias=False)
         (contracts / f"{getattr(contract, 'dataset', 'hourly')}.yaml").write_text(yaml.safe_dump(written))
-    monkeypatch.setenv("LAKEHOUSE_ROOT", numbers.settings.root)
+    monkeypatch.setenv("LAKEHOUSE_ROOT", numbers.lake.root)
     monkeypatch.setenv("LAKEHOUSE_CONTRACTS", str(contracts))
     monkeypatch.setenv("LAKEHOUSE_NOW", "2024-01-02T06:00:00Z")
 

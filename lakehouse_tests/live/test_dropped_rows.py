@@ -20,7 +20,7 @@ from lakehouse_tests.support.numbers_without_spark import metric
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 NOON = datetime(2024, 1, 15, 12, tzinfo=timezone.utc)
 MINUTE = timedelta(minutes=1)
@@ -40,24 +40,24 @@ def batch(name: str, number: int, lines: tuple[int, int], before: datetime | Non
 
 
 @pytest.fixture(name="lake")
-def _lake(settings: Settings) -> Settings:
+def _lake(lake: Lake) -> Lake:
     rows = [row(2, 5), row(3, 130), row(4, 70), row(5, 130), row(6, 61), row(7, 185)]
     rows += [row(8, 300, change_op="correct"), row(9, 300, malformed_reason="no amount"), row(10, 300), row(11, 2000)]
-    append_to_bronze(settings, contract(), rows)
+    append_to_bronze(lake, contract(), rows)
     for name in ("hourly", "sliding", "daily"):
         entries = [batch(name, 0, (2, 3), None), batch(name, 1, (4, 9), NOON - 60 * MINUTE), batch(name, 2, (11, 11), NOON)]
         for entry in entries:
-            batches.record(settings, [entry])
-    return settings
+            batches.record(lake, [entry])
+    return lake
 
 
-def dropped(settings: Settings, name: str, **which: Any) -> dict[str, list[str]]:
+def dropped(lake: Lake, name: str, **which: Any) -> dict[str, list[str]]:
     definition = {one.name: one for one in (HOURLY, SLIDING, DAILY)}[name]
-    rows = dropped_rows.dropped(settings, definition, contract(), **which).rows.to_pylist()
+    rows = dropped_rows.dropped(lake, definition, contract(), **which).rows.to_pylist()
     return {entry["record_key"]: entry["windows"] for entry in rows}
 
 
-def test_a_row_is_dropped_in_the_windows_that_had_ended_at_the_watermark_of_the_batch_before(lake: Settings) -> None:
+def test_a_row_is_dropped_in_the_windows_that_had_ended_at_the_watermark_of_the_batch_before(lake: Lake) -> None:
     """The first batch drops nothing; line 10 was read by no batch, a correction and a malformed row are not counted."""
     hourly = dropped(lake, "hourly")
     assert hourly == {"k4": ["2024-01-15T10"], "k5": ["2024-01-15T09"], "k6": ["2024-01-15T10"], "k7": ["2024-01-15T08"]} | {
@@ -69,7 +69,7 @@ def test_a_row_is_dropped_in_the_windows_that_had_ended_at_the_watermark_of_the_
     assert dropped(lake, "daily") == {"k11": ["2024-01-14"]}
 
 
-def test_what_was_read_is_counted_and_a_day_is_selected(lake: Settings) -> None:
+def test_what_was_read_is_counted_and_a_day_is_selected(lake: Lake) -> None:
     found = dropped_rows.dropped(lake, HOURLY, contract())
     assert (found.read, len(found.rows), found.share) == (7, 5, 5 / 7)
     (first,) = found.rows.filter(found.rows["record_key"].to_numpy() == "k4").to_pylist()
@@ -77,16 +77,16 @@ def test_what_was_read_is_counted_and_a_day_is_selected(lake: Settings) -> None:
     assert dropped(lake, "hourly", day=date(2024, 1, 14)) == {"k11": ["2024-01-14T02"]}
 
 
-def test_the_batches_of_an_earlier_checkpoint_do_not_count(lake: Settings) -> None:
+def test_the_batches_of_an_earlier_checkpoint_do_not_count(lake: Lake) -> None:
     batches.record(lake, [batch("hourly", 9, (2, 11), None, "another")])
     assert dropped(lake, "hourly") == {}
 
 
-def test_without_a_stream_nothing_was_dropped(settings: Settings) -> None:
-    assert dropped_rows.dropped(settings, HOURLY, contract()) == (0, dropped_rows.SCHEMA.empty_table())
+def test_without_a_stream_nothing_was_dropped(lake: Lake) -> None:
+    assert dropped_rows.dropped(lake, HOURLY, contract()) == (0, dropped_rows.SCHEMA.empty_table())
 
 
-def test_the_command_lists_them(lake: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_lists_them(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     contracts = tmp_path / "contracts"
     contracts.mkdir()
     for name, definition in (("events", contract()), ("hourly", HOURLY), ("total", metric())):

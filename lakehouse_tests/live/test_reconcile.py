@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lakehouse.live import dropped_rows, reconciliation_log, run
 from lakehouse.live.causes import add_up
 from lakehouse.live.reconcile import reconcile
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.late_lake import LateLake, late
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.live_lake import LIVE, QUARANTINED_FROM, LiveLake, StreamModel
@@ -24,23 +24,23 @@ from lakehouse_tests.support.windowed_lake import BEGINS, FIRST, TUMBLING, ZONE,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lakehouse.lake import Lake
     from lakehouse.live.causes import Reconciled
-    from lakehouse.settings import Settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.own_spark, pytest.mark.merge]
 
 
-def played(lake: LiveLake, history: History) -> StreamModel:
+def played(sample: LiveLake, history: History) -> StreamModel:
     """Deliver a history and publish it; gives the stream by the model."""
     model = StreamModel(60, 60)
     for place, (events, is_read) in enumerate(history):
-        lake.land_events(*events)
-        lake.update("orders")
+        sample.land_events(*events)
+        sample.update("orders")
         if is_read:
             model.batch(events)
             if not any(later for _, later in history[place + 1 :]):
-                lake.stream()  # a run of several batches takes little longer than one of one
-    lake.publish()
+                sample.stream()  # a run of several batches takes little longer than one of one
+    sample.publish()
     return model
 
 
@@ -48,11 +48,11 @@ def days_of(history: History) -> list[date]:
     return sorted({event.moment.astimezone(ZoneInfo(ZONE)).date() for events, _ in history for event in events})
 
 
-def reconciled(lake: LiveLake, days: Sequence[date]) -> list[Reconciled]:
+def reconciled(sample: LiveLake, days: Sequence[date]) -> list[Reconciled]:
     return [
         entry
         for day in days
-        for entry in reconcile(lake.session, lake.settings, lake.hourly, lake.sources["orders"], day).entries
+        for entry in reconcile(sample.session, sample.lake, sample.hourly, sample.sources["orders"], day).entries
     ]
 
 
@@ -79,12 +79,12 @@ HISTORY: History = [
 ]
 
 
-def test_each_difference_has_its_causes(settings: Settings, spark: Any) -> None:
-    lake = LiveLake(settings, spark)
-    model = played(lake, HISTORY)
-    entries = reconciled(lake, days_of(HISTORY))
+def test_each_difference_has_its_causes(lake: Lake, spark: Any) -> None:
+    sample = LiveLake(lake, spark)
+    model = played(sample, HISTORY)
+    entries = reconciled(sample, days_of(HISTORY))
     assert as_causes(entries) == causes_by_model(HISTORY, model)
-    listed = dropped_rows.dropped(settings, lake.hourly, lake.sources["orders"])
+    listed = dropped_rows.dropped(lake, sample.hourly, sample.sources["orders"])
     assert sorted(listed.rows["record_key"].to_pylist()) == sorted(event.key for event, _ in model.dropped)
     assert listed.rows["windows"].to_pylist() == [["2024-10-25T00"]] * 2
     assert listed.read == sum(event.op == "insert" for events, is_read in HISTORY if is_read for event in events)
@@ -103,13 +103,13 @@ def test_each_difference_has_its_causes(settings: Settings, spark: Any) -> None:
     }
 
 
-def test_rows_that_came_too_late_for_the_metric_are_a_cause_of_their_own(settings: Settings, spark: Any) -> None:
-    lake = LateLake(settings, spark, [late({**TUMBLING, **LIVE}, "recompute", 0)])
-    hourly = lake.metrics[0]
-    lake.deliver_at(0, Event("a", 5), Event("b", 30, 4), Event("push", 73))  # after it the watermark is at 01:03
-    lake.deliver_at(1, Event("beyond", 10, 60), Event("b", 31, 9, "correct"))
-    run.run(lake.session, settings, hourly, lake.sources["orders"], ends=True)
-    entries = reconcile(lake.session, settings, hourly, lake.sources["orders"], FIRST).entries
+def test_rows_that_came_too_late_for_the_metric_are_a_cause_of_their_own(lake: Lake, spark: Any) -> None:
+    sample = LateLake(lake, spark, [late({**TUMBLING, **LIVE}, "recompute", 0)])
+    hourly = sample.metrics[0]
+    sample.deliver_at(0, Event("a", 5), Event("b", 30, 4), Event("push", 73))  # after it the watermark is at 01:03
+    sample.deliver_at(1, Event("beyond", 10, 60), Event("b", 31, 9, "correct"))
+    run.run(sample.session, lake, hourly, sample.sources["orders"], ends=True)
+    entries = reconcile(sample.session, lake, hourly, sample.sources["orders"], FIRST).entries
     first = {entry.measure: entry for entry in entries if entry.window_start == BEGINS}
     assert (first["total"].live, first["total"].books) == ("65", "5")
     assert {name: int(value) for name, value in first["total"].causes_of_gap.items()} == {
@@ -147,22 +147,22 @@ _MIDNIGHT: History = [
 @example(history=_MIDNIGHT)
 @given(history=_HISTORIES)
 def test_causes_add_up_and_are_those_of_the_model(tmp_path_factory: Any, spark: Any, history: History) -> None:
-    lake = LiveLake(lake_settings(tmp_path_factory.mktemp("lake")), spark)
-    model = played(lake, history)
-    entries = reconciled(lake, days_of(history))
+    sample = LiveLake(lake_in(tmp_path_factory.mktemp("lake")), spark)
+    model = played(sample, history)
+    entries = reconciled(sample, days_of(history))
     assert all(add_up(entry.causes_of_gap) == entry.gap for entry in entries)
     assert as_causes(entries) == causes_by_model(history, model), "also: nothing is unexplained, so S0 is what Spark counted"
-    assert lake.live_numbers() == model.numbers()
+    assert sample.live_numbers() == model.numbers()
 
 
 @pytest.mark.proof
-def test_a_reconciliation_is_a_function_of_the_tables(settings: Settings, spark: Any) -> None:
-    lake = LiveLake(settings, spark)
-    played(lake, HISTORY[:3])
-    once = reconcile(lake.session, settings, lake.hourly, lake.sources["orders"], FIRST)
-    again = reconcile(lake.session, settings, lake.hourly, lake.sources["orders"], FIRST)
+def test_a_reconciliation_is_a_function_of_the_tables(lake: Lake, spark: Any) -> None:
+    sample = LiveLake(lake, spark)
+    played(sample, HISTORY[:3])
+    once = reconcile(sample.session, lake, sample.hourly, sample.sources["orders"], FIRST)
+    again = reconcile(sample.session, lake, sample.hourly, sample.sources["orders"], FIRST)
     assert (once.is_new, again.is_new) == (True, False)
-    assert [entry.number for entry in reconciliation_log.newest(settings, "hourly", FIRST)] == [1] * len(once.entries)
-    lake.send(Event("a", 2, 1, "correct"))
-    assert reconcile(lake.session, settings, lake.hourly, lake.sources["orders"], FIRST).is_new
-    assert {entry.number for entry in reconciliation_log.newest(settings, "hourly", FIRST)} == {2}
+    assert [entry.number for entry in reconciliation_log.newest(lake, "hourly", FIRST)] == [1] * len(once.entries)
+    sample.send(Event("a", 2, 1, "correct"))
+    assert reconcile(sample.session, lake, sample.hourly, sample.sources["orders"], FIRST).is_new
+    assert {entry.number for entry in reconciliation_log.newest(lake, "hourly", FIRST)} == {2}

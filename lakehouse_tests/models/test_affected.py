@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from lakehouse.contracts import Catalog
 from lakehouse.impact import analysis
 from lakehouse.impact.analysis import ConcernedRecords, Impact, UnknownSubjectError
+from lakehouse.lake import Lake
 from lakehouse.ledger import decisions
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.row_states import StewardVerdict
@@ -60,21 +61,21 @@ def subjects(draw: st.DrawFn) -> dict[str, Subjects]:
 @given(history=histories(), questions=subjects())
 def test_impact_agrees_with_a_scan_over_all_sets_and_models(history: ReleasedHistory, questions: dict[str, Subjects]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(root=folder, bundled_contracts=False, now=datetime(2024, 6, 1, tzinfo=timezone.utc))
-        history.write(settings)
+        lake = Lake(Settings(root=folder, bundled_contracts=False, now=datetime(2024, 6, 1, tzinfo=timezone.utc)))
+        history.write(lake)
         for name, subject in questions.items():
             values = {"payment_id": pa.array(sorted(subject.new), pa.string())}
             records = ConcernedRecords(pa.array(sorted(subject.keys)), values=values)
             by_keys = Impact(name, "", applied=True, days=[], records=records)
-            assert lineage.of_impact(settings, source(name), by_keys).as_json() == history.search(name, subject.keys, subject.new)
+            assert lineage.of_impact(lake, source(name), by_keys).as_json() == history.search(name, subject.keys, subject.new)
 
             by_days = Impact(name, "", applied=False, days=subject.days)
-            assert lineage.of_impact(settings, source(name), by_days).as_json() == history.search(name, days=subject.days)
+            assert lineage.of_impact(lake, source(name), by_days).as_json() == history.search(name, days=subject.days)
 
             brought = {record.key for record in history.records if record.file == subject.file}
             in_file = ConcernedRecords(ingestions=frozenset({subject.file}))
             by_file = Impact(name, "", applied=True, days=[], records=in_file)
-            assert lineage.of_impact(settings, source(name), by_file).as_json() == history.search(name, brought)
+            assert lineage.of_impact(lake, source(name), by_file).as_json() == history.search(name, brought)
 
 
 def test_a_new_chargeback_in_a_file_and_a_decision_reach_the_model(tmp_path: Path) -> None:
@@ -85,37 +86,37 @@ def test_a_new_chargeback_in_a_file_and_a_decision_reach_the_model(tmp_path: Pat
         [HistorySet("large", "v1.0", False, rows)],
         {("fraud", "v1.0"): "large_v1.0"},
     )
-    settings = Settings(root=f"{tmp_path / 'lake'}", bundled_contracts=False, now=datetime(2024, 6, 1, tzinfo=timezone.utc))
-    history.write(settings)
+    lake = Lake(Settings(root=f"{tmp_path / 'lake'}", bundled_contracts=False, now=datetime(2024, 6, 1, tzinfo=timezone.utc)))
+    history.write(lake)
     chargebacks = source("chargebacks")
     catalog = Catalog({"chargebacks": chargebacks})
     file = tmp_path / "new.csv"
     file.write_text("chargeback_id,payment_id,at,arrived_at\nc9,p0,2024-02-20T00:00:00Z,2024-02-21T00:00:00Z\n")
-    columns = columns_searched(settings, chargebacks)
+    columns = columns_searched(lake, chargebacks)
     assert columns == ["payment_id"]
-    of_file = analysis.of_file(settings, catalog, "chargebacks", f"{file}", columns)
+    of_file = analysis.of_file(lake, catalog, "chargebacks", f"{file}", columns)
     assert "records" not in of_file.as_json()
-    released = lineage.of_impact(settings, chargebacks, of_file).as_json()
+    released = lineage.of_impact(lake, chargebacks, of_file).as_json()
     assert (released["labels"], [entry["rows"] for entry in released["training_sets"]]) == ([], [1])
     assert [entry["version"] for entry in released["models"]] == ["v1.0"]
 
-    decided = Decision("cb", 0, "c1", StewardVerdict.REJECT, "anna", "no receipt", settings.clock(), touched_days=[DAYS[3]])
-    decision_id = decisions.record(settings, "chargebacks", [decided])
-    of_decision = analysis.of_decision(settings, catalog, "chargebacks", decision_id)
+    decided = Decision("cb", 0, "c1", StewardVerdict.REJECT, "anna", "no receipt", lake.now(), touched_days=[DAYS[3]])
+    decision_id = decisions.record(lake, "chargebacks", [decided])
+    of_decision = analysis.of_decision(lake, catalog, "chargebacks", decision_id)
     assert (of_decision.days, of_decision.waiting) == ([DAYS[3]], [DAYS[3]])
-    released = lineage.of_impact(settings, chargebacks, of_decision).as_json()
+    released = lineage.of_impact(lake, chargebacks, of_decision).as_json()
     assert (released["labels"], [entry["rows"] for entry in released["training_sets"]]) == (["chargebacks_v1.0"], [1])
     with pytest.raises(UnknownSubjectError, match=f"its newest are {decision_id}"):
-        analysis.of_decision(settings, catalog, "chargebacks", "decision:0")
+        analysis.of_decision(lake, catalog, "chargebacks", "decision:0")
 
 
 def test_a_set_whose_rows_are_gone_is_listed_with_its_models(tmp_path: Path) -> None:
     history = ReleasedHistory([], {}, [HistorySet("large", "v1.0", False, (("p0", 1, "a"),))], {("fraud", "v1.0"): "large_v1.0"})
-    settings = Settings(root=str(tmp_path), bundled_contracts=False)
-    history.write(settings)
-    shutil.rmtree(addresses.training_set(settings, "large", "v1.0"))
+    lake = Lake(Settings(root=str(tmp_path), bundled_contracts=False))
+    history.write(lake)
+    shutil.rmtree(addresses.training_set(lake, "large", "v1.0"))
     impact = Impact("payments", "", applied=True, days=[], records=ConcernedRecords(pa.array(["p5"])))
-    found_releases = lineage.of_impact(settings, source("payments"), impact).as_json()
+    found_releases = lineage.of_impact(lake, source("payments"), impact).as_json()
     assert found_releases["training_sets"] == [{"name": "large", "version": "v1.0", "rows": None, "total": 1, "share": None}]
     assert [model["version"] for model in found_releases["models"]] == ["v1.0"]
     assert json.dumps(found_releases)

@@ -21,9 +21,9 @@ from lakehouse_tests.support.scored_rows import catalog, constant_model, linear_
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from lakehouse.lake import Lake
     from lakehouse.models.backtest_log import Backtest
     from lakehouse.models.result import BacktestResult
-    from lakehouse.settings import Settings
 
 MONTHS = ["2024-10", "2024-11"]
 RULES = [
@@ -58,8 +58,8 @@ def _result(contract=CONTRACT, rows=None, **changes: Any) -> BacktestResult:
     return backtests.compared(contracts, contract, rows or _rows(), champion, challenger, MONTHS, resamples=40)
 
 
-def _recorded(settings: Settings, result: BacktestResult, by: str = "ann") -> Backtest:
-    return backtests.recorded(settings, result, MONTHS, by=by, known_at=NOON)
+def _recorded(lake: Lake, result: BacktestResult, by: str = "ann") -> Backtest:
+    return backtests.recorded(lake, result, MONTHS, by=by, known_at=NOON)
 
 
 def test_both_readings_are_compared_and_that_of_the_set_is_judged() -> None:
@@ -71,49 +71,49 @@ def test_both_readings_are_compared_and_that_of_the_set_is_judged() -> None:
     assert _result(reading="as_corrected").judged == "as_corrected"
 
 
-def test_a_rule_that_is_not_met_is_named_with_what_is_lacking(settings) -> None:
+def test_a_rule_that_is_not_met_is_named_with_what_is_lacking(lake) -> None:
     contract = model_contract(acceptance=[{"metric": "roc_auc", "better_by": 0.45}], metrics=["roc_auc"])
-    done = _recorded(settings, _result(contract))
+    done = _recorded(lake, _result(contract))
     assert not done.passed
     assert len(done.failed) == 1
     assert done.failed[0].startswith("roc_auc better by 0.45: not met, it is 0.")
     assert "too little" in done.failed[0]
 
 
-def test_the_same_result_is_recorded_once_and_keeps_its_first_author(settings) -> None:
-    first, again = _recorded(settings, _result()), _recorded(settings, _result(), by="bob")
+def test_the_same_result_is_recorded_once_and_keeps_its_first_author(lake) -> None:
+    first, again = _recorded(lake, _result()), _recorded(lake, _result(), by="bob")
     assert first == again
     assert (first.by, first.title) == ("ann", "v2.4 against v2.3 on 2024-10 to 2024-11")
-    assert len(backtest_log.of(settings, "fraud")) == 1
+    assert len(backtest_log.of(lake, "fraud")) == 1
 
 
-def test_other_rows_make_another_backtest_and_the_older_report_stays(settings) -> None:
-    first = _recorded(settings, _result())
-    later = settings.model_copy(update={"now": settings.clock() + timedelta(days=1)})
+def test_other_rows_make_another_backtest_and_the_older_report_stays(lake) -> None:
+    first = _recorded(lake, _result())
+    later = lake.with_settings(now=lake.now() + timedelta(days=1))
     second = _recorded(later, _result(rows=_rows(seed=3)))
-    assert [entry.report for entry in backtest_log.of(settings, "fraud")] == [first.report, second.report]
+    assert [entry.report for entry in backtest_log.of(lake, "fraud")] == [first.report, second.report]
     assert first.report != second.report
     assert all((Path(entry.report) / "report.md").exists() for entry in (first, second))
-    back = _recorded(later.model_copy(update={"now": later.clock() + timedelta(days=1)}), _result())
-    assert (back.report, len(backtest_log.of(settings, "fraud"))) == (first.report, 3)  # it is the newest again
+    back = _recorded(later.with_settings(now=later.now() + timedelta(days=1)), _result())
+    assert (back.report, len(backtest_log.of(lake, "fraud"))) == (first.report, 3)  # it is the newest again
 
 
-def test_two_that_are_made_at_once_are_recorded_once(settings) -> None:
+def test_two_that_are_made_at_once_are_recorded_once(lake) -> None:
     results, together = [_result(), _result()], threading.Barrier(2)
 
     def record(result: BacktestResult) -> Backtest:
         together.wait()
-        return _recorded(settings, result)
+        return _recorded(lake, result)
 
     with ThreadPoolExecutor(2) as threads:
         assert len({entry.report for entry in threads.map(record, results)}) == 1
-    assert len(backtest_log.of(settings, "fraud")) == 1
+    assert len(backtest_log.of(lake, "fraud")) == 1
 
 
-def test_the_report_is_kept_with_the_version_in_three_forms(settings) -> None:
-    done = _recorded(settings, _result())
+def test_the_report_is_kept_with_the_version_in_three_forms(lake) -> None:
+    done = _recorded(lake, _result())
     folder = Path(done.report)
-    assert folder.is_relative_to(Path(settings.root) / "models" / "fraud" / "v2.4")
+    assert folder.is_relative_to(Path(lake.root) / "models" / "fraud" / "v2.4")
     markdown, html, values = ((folder / f"report.{form}").read_text("utf-8") for form in ("md", "html", "json"))
     assert "**v2.4 meets the acceptance rules against v2.3.**" in markdown
     assert "| 2024-10 |" in markdown
@@ -127,9 +127,9 @@ def test_the_report_is_kept_with_the_version_in_three_forms(settings) -> None:
     assert stored["readings"] == json.loads(json.dumps(done.results["readings"]))
 
 
-def test_the_same_rows_give_the_same_report(settings, tmp_path) -> None:
-    other = settings.model_copy(update={"root": f"{tmp_path}/other"})
-    first, second = (_recorded(lake, _result()) for lake in (settings, other))
+def test_the_same_rows_give_the_same_report(lake, tmp_path) -> None:
+    other = lake.with_settings(root=f"{tmp_path}/other")
+    first, second = (_recorded(sample, _result()) for sample in (lake, other))
     for form in ("md", "html", "json"):
         texts = [(Path(entry.report) / f"report.{form}").read_text("utf-8") for entry in (first, second)]
         assert texts[0] == texts[1]
@@ -146,21 +146,21 @@ def test_a_version_that_was_trained_on_these_months_is_marked() -> None:
     ]
 
 
-def test_what_cannot_be_measured_is_null_in_json(settings) -> None:
+def test_what_cannot_be_measured_is_null_in_json(lake) -> None:
     rows = {name: table.filter(pc.equal(table["label"], 0)) for name, table in _rows().items()}
     contract = model_contract(metrics=["roc_auc", "brier_score"])
-    done = _recorded(settings, _result(contract, rows=rows))
+    done = _recorded(lake, _result(contract, rows=rows))
     total = done.results["readings"]["as_known"]["total"]
     assert total["measures"]["roc_auc"]["difference"] == {"value": None, "low": None, "high": None}
     json.loads((Path(done.report) / "report.json").read_text(), parse_constant=pytest.fail)
     assert " none | " in (Path(done.report) / "report.md").read_text()
 
 
-def test_without_a_labelled_event_nothing_is_recorded(settings) -> None:
+def test_without_a_labelled_event_nothing_is_recorded(lake) -> None:
     empty = {name: table.slice(0, 0) for name, table in _rows().items()}
     with pytest.raises(BacktestError, match=r"no event of events from 2024-10 to 2024-11 has a label that is believed \(60 days"):
         _result(rows=empty)
-    assert backtest_log.of(settings, "fraud") == []
+    assert backtest_log.of(lake, "fraud") == []
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_months_end_with_their_last_day() -> None:
     assert backtests._day_after("2024-12") == date(2025, 1, 1)
 
 
-def test_a_version_is_not_compared_with_itself(settings) -> None:
+def test_a_version_is_not_compared_with_itself(lake) -> None:
     contract = model_contract()
     with pytest.raises(BacktestError, match=r"v2\.4 cannot be compared with itself; name another version with --against"):
-        backtests.backtest(None, settings, catalog(contract), contract, "v2.4", "v2.4", *MONTHS, by="ann")  # type: ignore[arg-type]
+        backtests.backtest(None, lake, catalog(contract), contract, "v2.4", "v2.4", *MONTHS, by="ann")  # type: ignore[arg-type]

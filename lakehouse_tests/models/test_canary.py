@@ -21,7 +21,7 @@ from lakehouse.models.scores import LoadedVersion, ScoringRun
 from lakehouse_tests.support.scored_rows import DAY, catalog, constant_model, linear_model, model_contract, payments
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 CONTRACT = model_contract(
     metrics=["roc_auc", "brier_score"],
@@ -32,7 +32,7 @@ V24 = LoadedVersion(CONTRACT, "v2.4", linear_model(), ["amount"])
 DAYS = [DAY + timedelta(days=at) for at in range(60)]
 
 
-def _entry(settings: Settings, **changes: Any) -> CanaryEntry:
+def _entry(lake: Lake, **changes: Any) -> CanaryEntry:
     entry = CanaryEntry(
         model="fraud",
         number=0,
@@ -43,28 +43,28 @@ def _entry(settings: Settings, **changes: Any) -> CanaryEntry:
         salt="fraud:",
         by="ann",
         reason="it looks better",
-        recorded_at=settings.clock(),
+        recorded_at=lake.now(),
     )
     return replace(entry, **changes)
 
 
-def _scored(settings: Settings, count: int = 600) -> tuple[CanaryEntry, pa.Table]:
+def _scored(lake: Lake, count: int = 600) -> tuple[CanaryEntry, pa.Table]:
     """A started canary with scores of both versions, and the labelled events."""
-    entry = canary.begin(settings, _entry(settings))
+    entry = canary.begin(lake, _entry(lake))
     labelled = payments(count, seed=7)
     rows = labelled.append_column("event_date", labelled["event_ts"].cast(pa.date32()))
-    run = ScoringRun("run", "ann", settings.clock())
-    score.score_rows(settings, rows, DAYS, V23, score.RunningCanary(entry, V24), run)
+    run = ScoringRun("run", "ann", lake.now())
+    score.score_rows(lake, rows, DAYS, V23, score.RunningCanary(entry, V24), run)
     return entry, labelled
 
 
-def _judged(settings: Settings, entry: CanaryEntry, labelled: pa.Table | None, contract=CONTRACT) -> canary.CanaryStatus:
-    return canary.judged(catalog(contract), contract, entry, canary.scores_of_both(settings, entry), labelled)
+def _judged(lake: Lake, entry: CanaryEntry, labelled: pa.Table | None, contract=CONTRACT) -> canary.CanaryStatus:
+    return canary.judged(catalog(contract), contract, entry, canary.scores_of_both(lake, entry), labelled)
 
 
-def test_a_canary_is_judged_on_its_entities_alone(settings) -> None:
-    entry, labelled = _scored(settings)
-    status = _judged(settings, entry, labelled)
+def test_a_canary_is_judged_on_its_entities_alone(lake) -> None:
+    entry, labelled = _scored(lake)
+    status = _judged(lake, entry, labelled)
     assert status.outcome is CanaryOutcome.MET
     assert 230 < status.scored == status.labels < 370
     assert status.result is not None
@@ -73,76 +73,76 @@ def test_a_canary_is_judged_on_its_entities_alone(settings) -> None:
     assert area.difference.low > 0.1
 
 
-def test_labels_that_are_not_mature_do_not_count(settings) -> None:
-    entry, labelled = _scored(settings)
-    few = _judged(settings, entry, labelled.slice(0, 150))
+def test_labels_that_are_not_mature_do_not_count(lake) -> None:
+    entry, labelled = _scored(lake)
+    few = _judged(lake, entry, labelled.slice(0, 150))
     assert few.outcome is CanaryOutcome.TOO_FEW_LABELS
     assert 50 < few.labels < 100 == few.needs_labels
     assert few.result is not None  # the numbers so far are shown
     for nothing in (None, labelled.slice(0, 0)):
-        assert _judged(settings, entry, nothing).outcome is CanaryOutcome.TOO_FEW_LABELS
+        assert _judged(lake, entry, nothing).outcome is CanaryOutcome.TOO_FEW_LABELS
 
 
-def test_criteria_that_are_not_met_are_named(settings) -> None:
-    entry, labelled = _scored(settings)
+def test_criteria_that_are_not_met_are_named(lake) -> None:
+    entry, labelled = _scored(lake)
     strict = model_contract(canary={"share": "50%", "needs_labels": 1}, acceptance=[{"metric": "roc_auc", "better_by": 0.49}])
-    status = _judged(settings, entry, labelled, strict)
+    status = _judged(lake, entry, labelled, strict)
     assert status.outcome is CanaryOutcome.NOT_MET
     assert status.result is not None
     assert "too little" in status.result.verdicts[0].text
 
 
-def test_an_event_that_was_moved_since_is_not_judged(settings) -> None:
-    entry, labelled = _scored(settings)
+def test_an_event_that_was_moved_since_is_not_judged(lake) -> None:
+    entry, labelled = _scored(lake)
     place = labelled.schema.get_field_index("event_ts")
     moved = labelled.set_column(place, "event_ts", pc.add(labelled["event_ts"], pa.scalar(timedelta(hours=1))))
-    assert _judged(settings, entry, moved).labels == 0
+    assert _judged(lake, entry, moved).labels == 0
 
 
-def test_scores_from_before_the_canary_or_after_it_are_left_out(settings) -> None:
-    entry, _ = _scored(settings)
+def test_scores_from_before_the_canary_or_after_it_are_left_out(lake) -> None:
+    entry, _ = _scored(lake)
     later = replace(entry, recorded_at=entry.recorded_at + timedelta(seconds=1))
-    assert len(canary.scores_of_both(settings, later)) == 0
-    assert len(canary.scores_of_both(settings, entry, entry.recorded_at - timedelta(seconds=1))) == 0
-    assert len(canary.scores_of_both(settings, entry, entry.recorded_at)) > 200
+    assert len(canary.scores_of_both(lake, later)) == 0
+    assert len(canary.scores_of_both(lake, entry, entry.recorded_at - timedelta(seconds=1))) == 0
+    assert len(canary.scores_of_both(lake, entry, entry.recorded_at)) > 200
 
 
-def test_a_promoted_challenger_keeps_what_its_canary_has_scored(settings) -> None:
-    entry, _ = _scored(settings)
-    before = len(canary.scores_of_both(settings, entry))
+def test_a_promoted_challenger_keeps_what_its_canary_has_scored(lake) -> None:
+    entry, _ = _scored(lake)
+    before = len(canary.scores_of_both(lake, entry))
     labelled = payments(600, seed=7)
     of_day = labelled.append_column("event_date", labelled["event_ts"].cast(pa.date32()))
     of_day = of_day.filter(pc.equal(of_day["event_date"], pa.scalar(DAYS[-1])))
-    score.score_rows(settings, of_day, DAYS[-1:], V24, None, ScoringRun("later", "ann", settings.clock()))
-    left = canary.scores_of_both(settings, entry)
+    score.score_rows(lake, of_day, DAYS[-1:], V24, None, ScoringRun("later", "ann", lake.now()))
+    left = canary.scores_of_both(lake, entry)
     assert len(left) < before  # the day that was scored again is one of a champion now
     assert DAYS[-1] not in left["event_date"].to_pylist()
 
 
-def test_there_is_one_canary_at_a_time(settings) -> None:
-    canary.begin(settings, _entry(settings))
+def test_there_is_one_canary_at_a_time(lake) -> None:
+    canary.begin(lake, _entry(lake))
     with pytest.raises(
         CanaryError, match=r"the canary of fraud v2\.4 against v2\.3 on 50\.0000% of the entities, started by ann"
     ):
-        canary.begin(settings, _entry(settings, challenger="v2.5"))
-    canary.stop(settings, "fraud", by="bob", reason="enough")
-    second = canary.begin(settings, _entry(settings, challenger="v2.5"))
-    assert (second.number, canary_log.running(settings, "fraud")) == (2, second)
+        canary.begin(lake, _entry(lake, challenger="v2.5"))
+    canary.stop(lake, "fraud", by="bob", reason="enough")
+    second = canary.begin(lake, _entry(lake, challenger="v2.5"))
+    assert (second.number, canary_log.running(lake, "fraud")) == (2, second)
 
 
 @pytest.mark.parametrize("in_use", ["v2.4", "v2.9"])
-def test_a_canary_that_compares_with_another_version_than_the_one_in_use_scores_nothing(settings, in_use) -> None:
-    canary.begin(settings, _entry(settings))
-    assert score.running_canary(settings, catalog(CONTRACT), CONTRACT, in_use) is None
+def test_a_canary_that_compares_with_another_version_than_the_one_in_use_scores_nothing(lake, in_use) -> None:
+    canary.begin(lake, _entry(lake))
+    assert score.running_canary(lake, catalog(CONTRACT), CONTRACT, in_use) is None
 
 
-def test_of_two_starts_at_once_one_wins(settings) -> None:
+def test_of_two_starts_at_once_one_wins(lake) -> None:
     together = threading.Barrier(2)
 
     def start(challenger: str) -> str:
         together.wait()
         try:
-            return canary.begin(settings, _entry(settings, challenger=challenger)).challenger
+            return canary.begin(lake, _entry(lake, challenger=challenger)).challenger
         except CanaryError as refused:
             return f"refused: {refused}"
 
@@ -151,47 +151,47 @@ def test_of_two_starts_at_once_one_wins(settings) -> None:
     (winner,) = [outcome for outcome in outcomes if outcome.startswith("v")]
     (refused,) = [outcome for outcome in outcomes if outcome.startswith("refused")]
     assert f"canary of fraud {winner} " in refused
-    assert len(canary_log.of(settings, "fraud")) == 1
+    assert len(canary_log.of(lake, "fraud")) == 1
 
 
-def test_a_stop_keeps_the_last_judgement(settings) -> None:
+def test_a_stop_keeps_the_last_judgement(lake) -> None:
     with pytest.raises(
         CanaryError, match="no canary of fraud is running; 'lakehouse model canary start fraud VERSION' starts one"
     ):
-        canary.stop(settings, "fraud", by="bob", reason="enough")
-    entry, labelled = _scored(settings)
-    canary.record(settings, _judged(settings, entry, labelled), by="cy")
-    stopped = canary.stop(settings, "fraud", by="bob", reason="enough")
+        canary.stop(lake, "fraud", by="bob", reason="enough")
+    entry, labelled = _scored(lake)
+    canary.record(lake, _judged(lake, entry, labelled), by="cy")
+    stopped = canary.stop(lake, "fraud", by="bob", reason="enough")
     assert (stopped.outcome, stopped.by, stopped.reason) == (CanaryOutcome.MET, "bob", "enough")
-    assert canary_log.running(settings, "fraud") is None
+    assert canary_log.running(lake, "fraud") is None
     with pytest.raises(CanaryError, match="no canary of fraud is running"):
-        canary.stop(settings, "fraud", by="bob", reason="again")
-    events = [(event["event"], event["outcome"], event["by"]) for event in canary_log.events_of(settings, "fraud", "v2.4")]
+        canary.stop(lake, "fraud", by="bob", reason="again")
+    events = [(event["event"], event["outcome"], event["by"]) for event in canary_log.events_of(lake, "fraud", "v2.4")]
     assert events == [("started", None, "ann"), ("judged", "met", "cy"), ("stopped", "met", "bob")]
-    assert canary_log.events_of(settings, "fraud", "v9.9") == []
+    assert canary_log.events_of(lake, "fraud", "v9.9") == []
 
 
-def test_a_judgement_is_recorded_when_it_says_something_new(settings) -> None:
-    entry, labelled = _scored(settings)
+def test_a_judgement_is_recorded_when_it_says_something_new(lake) -> None:
+    entry, labelled = _scored(lake)
     for some in (labelled.slice(0, 300), labelled.slice(0, 300), labelled):
-        canary.record(settings, _judged(settings, entry, some), by="cy")
-    entries = canary_log.log(settings).read()
+        canary.record(lake, _judged(lake, entry, some), by="cy")
+    entries = canary_log.log(lake).read()
     assert sorted(event.labels for event in entries if event.event is CanaryEvent.JUDGED) == [
-        _judged(settings, entry, some).labels for some in (labelled.slice(0, 300), labelled)
+        _judged(lake, entry, some).labels for some in (labelled.slice(0, 300), labelled)
     ]
-    canary.stop(settings, "fraud", by="bob", reason="enough")
-    canary.record(settings, _judged(settings, entry, labelled.slice(0, 10)), by="cy")
-    assert len(canary_log.log(settings).read()) == len(entries) + 1
+    canary.stop(lake, "fraud", by="bob", reason="enough")
+    canary.record(lake, _judged(lake, entry, labelled.slice(0, 10)), by="cy")
+    assert len(canary_log.log(lake).read()) == len(entries) + 1
 
 
-def test_a_model_that_never_had_a_canary_has_no_status(settings) -> None:
+def test_a_model_that_never_had_a_canary_has_no_status(lake) -> None:
     with pytest.raises(CanaryError, match="fraud has had no canary"):
-        canary.judge(pytest.fail, settings, catalog(CONTRACT), CONTRACT, by="cy")  # type: ignore[arg-type]
+        canary.judge(pytest.fail, lake, catalog(CONTRACT), CONTRACT, by="cy")  # type: ignore[arg-type]
 
 
-def test_before_anything_is_scored_no_spark_is_needed(settings) -> None:
-    canary.begin(settings, _entry(settings))
-    status = canary.judge(pytest.fail, settings, catalog(CONTRACT), CONTRACT, by="cy")  # type: ignore[arg-type]
+def test_before_anything_is_scored_no_spark_is_needed(lake) -> None:
+    canary.begin(lake, _entry(lake))
+    status = canary.judge(pytest.fail, lake, catalog(CONTRACT), CONTRACT, by="cy")  # type: ignore[arg-type]
     assert (status.scored, status.labels, status.outcome) == (0, 0, CanaryOutcome.TOO_FEW_LABELS)
 
 
@@ -203,15 +203,15 @@ def test_before_anything_is_scored_no_spark_is_needed(settings) -> None:
         (model_contract(), Decimal("0.1"), "fraud has no rules to judge a canary by; add 'canary.success' or 'acceptance'"),
     ],
 )
-def test_what_cannot_be_judged_is_not_started(settings, contract, share, message) -> None:
+def test_what_cannot_be_judged_is_not_started(lake, contract, share, message) -> None:
     with pytest.raises(CanaryError, match=message):
-        canary.start(settings, contract, "v2.4", by="ann", reason="why", share=share)
-    assert canary_log.of(settings, "fraud") == []
+        canary.start(lake, contract, "v2.4", by="ann", reason="why", share=share)
+    assert canary_log.of(lake, "fraud") == []
 
 
-def test_both_scores_of_a_day_are_compared_without_labels(settings) -> None:
-    entry, _ = _scored(settings)
-    scores = canary.scores_of_both(settings, entry)
+def test_both_scores_of_a_day_are_compared_without_labels(lake) -> None:
+    entry, _ = _scored(lake)
+    scores = canary.scores_of_both(lake, entry)
     day = scores["event_date"][0].as_py()
     of_day = scores.filter(pc.equal(scores["event_date"], pa.scalar(day)))
     compared = score_checks.compare_day(day, scores)

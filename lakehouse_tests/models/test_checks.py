@@ -17,7 +17,7 @@ from lakehouse.training_sets.releases import Release, ReleaseEvent, ReleaseKind
 from lakehouse_tests.support.scored_rows import DAY, events, linear_model, model_contract, payments, set_contract
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 CONTRACT = model_contract(checks={"needs_rows": 50})
 V24 = LoadedVersion(CONTRACT, "v2.4", linear_model(), ["amount", "country"][:1])
@@ -39,14 +39,14 @@ def _set() -> Release:
     return Release("payments_set", ReleaseKind.TRAINING_SET, "v5.0", ReleaseEvent.RELEASED, "", "ann", NOW, about=about)
 
 
-def _scores(settings: Settings, rows: pa.Table) -> pa.Table:
-    score.score_rows(settings, rows, [DAY], V24, None, ScoringRun("run", "ann", settings.clock()))
-    return model_scores.read(settings, "fraud", {"event_date": [DAY]})
+def _scores(lake: Lake, rows: pa.Table) -> pa.Table:
+    score.score_rows(lake, rows, [DAY], V24, None, ScoringRun("run", "ann", lake.now()))
+    return model_scores.read(lake, "fraud", {"event_date": [DAY]})
 
 
-def test_a_day_like_the_set_passes_every_check(settings) -> None:
+def test_a_day_like_the_set_passes_every_check(lake) -> None:
     rows, of_set = events(500, seed=3), _set()
-    scores = _scores(settings, rows)
+    scores = _scores(lake, rows)
     reference = V24.scores(payments(4_000, seed=11))
     results = [
         score_checks.row_count(CONTRACT, DAY, scores, rows),
@@ -68,9 +68,9 @@ def test_a_day_like_the_set_passes_every_check(settings) -> None:
     assert max(drifted["amount"], drifted["country"]) < 0.1
 
 
-def test_events_without_a_score_and_scores_without_an_event_are_counted(settings) -> None:
+def test_events_without_a_score_and_scores_without_an_event_are_counted(lake) -> None:
     rows = events(100)
-    scores = _scores(settings, rows.slice(0, 90))
+    scores = _scores(lake, rows.slice(0, 90))
     result = score_checks.row_count(CONTRACT, DAY, scores, rows.slice(5))
     assert (result.passed, result.warns) == (False, False)
     assert result.numbers == {"events": 95, "served": 90, "without_score": 10, "surplus": 5}
@@ -99,8 +99,8 @@ def test_a_feature_with_other_values_is_named() -> None:
     assert (result.explanation or "").startswith("amount (0.")
 
 
-def test_scores_that_are_distributed_otherwise_are_noticed(settings) -> None:
-    scores = _scores(settings, events(300, shift=150))
+def test_scores_that_are_distributed_otherwise_are_noticed(lake) -> None:
+    scores = _scores(lake, events(300, shift=150))
     reference = V24.scores(payments(1_000, seed=11))
     result = score_checks.prediction_drift(CONTRACT, DAY, scores, "v2.4", reference)
     assert not result.passed
@@ -108,9 +108,9 @@ def test_scores_that_are_distributed_otherwise_are_noticed(settings) -> None:
     assert score_checks.prediction_drift(CONTRACT, DAY, scores, "v2.3", reference).numbers == {"rows": 0, "judged": False}
 
 
-def test_few_rows_are_not_judged(settings) -> None:
+def test_few_rows_are_not_judged(lake) -> None:
     rows, of_set = events(49, shift=500), _set()
-    scores = _scores(settings, rows)
+    scores = _scores(lake, rows)
     for result in (
         score_checks.null_shares(CONTRACT, DAY, rows, of_set),
         score_checks.feature_drift(CONTRACT, DAY, rows, of_set),
@@ -119,9 +119,9 @@ def test_few_rows_are_not_judged(settings) -> None:
         assert (result.passed, result.numbers) == (True, {"rows": 49, "judged": False})
 
 
-def test_a_label_that_is_missing_once_it_should_be_believed_is_noticed(settings) -> None:
+def test_a_label_that_is_missing_once_it_should_be_believed_is_noticed(lake) -> None:
     rows = events(100)
-    scores = _scores(settings, rows)
+    scores = _scores(lake, rows)
     early = score_checks.label_maturity(set_contract(), DAY, scores, rows.slice(0, 0), datetime(2024, 11, 1, tzinfo=timezone.utc))
     assert (early.passed, early.numbers) == (True, {"rows": 100, "mature": 0, "labelled": 0, "missing": 0})
     late = score_checks.label_maturity(set_contract(), DAY, scores, rows.slice(10), NOW)
@@ -132,9 +132,9 @@ def test_a_label_that_is_missing_once_it_should_be_believed_is_noticed(settings)
     assert score_checks.label_maturity(set_contract(), DAY, scores, rows, at_noon).numbers["mature"] == mature
 
 
-def test_features_that_are_others_afterwards_are_skew(settings) -> None:
+def test_features_that_are_others_afterwards_are_skew(lake) -> None:
     rows = events(200)
-    scores = _scores(settings, rows)
+    scores = _scores(lake, rows)
     place = rows.schema.get_field_index("amount")
     later = rows.set_column(place, "amount", pc.add(rows["amount"], pa.array([1.0] * 3 + [0.0] * 197))).slice(0, 190)
     shuffled = later.take(pa.array(np.random.default_rng(0).permutation(190)))

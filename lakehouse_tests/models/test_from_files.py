@@ -48,73 +48,73 @@ DAYS = [date(2024, 2, 12), date(2024, 2, 13)]
 
 
 @pytest.fixture
-def lake(tmp_path: Path, spark: SparkSession) -> Iterator[TrainingLake]:
+def sample(tmp_path: Path, spark: SparkSession) -> Iterator[TrainingLake]:
     """Payments of two weeks, of which large amounts are fraud, and two versions: v1.0 learned next to nothing, v1.1 did."""
-    settings = trained_lake.settings_of(tmp_path)
-    settings.landing = f"{tmp_path / 'landing'}"
-    Path(settings.landing).mkdir()
-    (settings.contracts / "fraud_training.py").write_text(trained_lake.TRAIN)
-    made = TrainingLake(settings, spark, SET)
+    lake = trained_lake.settings_of(tmp_path)
+    lake.settings.landing = f"{tmp_path / 'landing'}"
+    Path(lake.settings.landing).mkdir()
+    (lake.settings.contracts / "fraud_training.py").write_text(trained_lake.TRAIN)
+    made = TrainingLake(lake, spark, SET)
     random = np.random.default_rng(0)
     places = [(number, float(at), int(random.integers(1, 100))) for number, at in enumerate(np.linspace(0, 13.9, 420))]
     payments = [Said("payments", f"p{number}", at, 14, ("c1", "AT", amount)) for number, at, amount in places]
     frauds = [Said("labels", f"p{number}", at + 1, 16, (1,)) for number, at, amount in places if amount > 70]
     made.deliver(*payments)
     made.deliver(*frauds)
-    settings.now = moment(20)
+    lake.settings.now = moment(20)
     with trained_lake.own_modules():
-        labels.release(settings, made.sources["labels"], "v3.0", by="anna", notes="first labels")
-        build.build(spark, settings, made.catalog, SET, "v5.0", by="anna", notes="first set")
+        labels.release(lake, made.sources["labels"], "v3.0", by="anna", notes="first labels")
+        build.build(spark, lake, made.catalog, SET, "v5.0", by="anna", notes="first set")
         for version, strength in (("v1.0", 1e-9), ("v1.1", 1.0)):
             given = {"strength": strength}
-            training.train(settings, made.catalog, MODEL, version, "v5.0", by="anna", notes="", parameters=given)
+            training.train(lake, made.catalog, MODEL, version, "v5.0", by="anna", notes="", parameters=given)
         yield made
 
 
-def catalog_of(lake: TrainingLake) -> Catalog:
-    return Catalog(lake.sources, {}, {SET.name: SET}, {MODEL.name: MODEL})
+def catalog_of(sample: TrainingLake) -> Catalog:
+    return Catalog(sample.sources, {}, {SET.name: SET}, {MODEL.name: MODEL})
 
 
-def test_from_a_champion_to_a_judged_canary(lake: TrainingLake) -> None:
-    settings, spark, catalog = lake.settings, lake.spark, catalog_of(lake)
+def test_from_a_champion_to_a_judged_canary(sample: TrainingLake) -> None:
+    lake, spark, catalog = sample.lake, sample.spark, catalog_of(sample)
     with pytest.raises(NoChampionError, match="fraud has no champion, so that nothing can be scored: 'lakehouse model promote"):
-        score.score(spark, settings, catalog, MODEL, DAYS, run_id="run", by="anna")
+        score.score(spark, lake, catalog, MODEL, DAYS, run_id="run", by="anna")
     with pytest.raises(NoChampionError):
-        canary.start(settings, MODEL, "v1.1", by="anna", reason="try it")
-    tracking.set_champion(settings, releases.find(settings, ReleaseKind.MODEL, "fraud", "v1.0"))
+        canary.start(lake, MODEL, "v1.1", by="anna", reason="try it")
+    tracking.set_champion(lake, releases.find(lake, ReleaseKind.MODEL, "fraud", "v1.0"))
     with pytest.raises(canary.CanaryError, match=r"fraud v1\.0 is in use already"):
-        canary.start(settings, MODEL, "v1.0", by="anna", reason="try it")
+        canary.start(lake, MODEL, "v1.0", by="anna", reason="try it")
     with pytest.raises(ReleaseError, match=r"fraud v9\.9 does not exist; released are v1\.0, v1\.1"):
-        canary.start(settings, MODEL, "v9.9", by="anna", reason="try it")
-    assert canary.start(settings, MODEL, "v1.1", by="anna", reason="try it").of_entities == Decimal("0.4")
+        canary.start(lake, MODEL, "v9.9", by="anna", reason="try it")
+    assert canary.start(lake, MODEL, "v1.1", by="anna", reason="try it").of_entities == Decimal("0.4")
 
-    scored = score.score(spark, settings, catalog, MODEL, DAYS, run_id="run", by="anna")
+    scored = score.score(spark, lake, catalog, MODEL, DAYS, run_id="run", by="anna")
     assert [(day.day, day.events, day.champion, day.challenger) for day in scored] == [(day, 30, "v1.0", "v1.1") for day in DAYS]
     assert 10 < sum(day.in_canary for day in scored) < 40
 
-    status = canary.judge(lambda: spark, settings, catalog, MODEL, by="anna")
+    status = canary.judge(lambda: spark, lake, catalog, MODEL, by="anna")
     assert (status.outcome, status.labels) == (CanaryOutcome.MET, sum(day.in_canary for day in scored))
 
-    done = backtests.backtest(spark, settings, catalog, MODEL, "v1.1", "v1.0", "2024-02", "2024-02", by="anna")
+    done = backtests.backtest(spark, lake, catalog, MODEL, "v1.1", "v1.0", "2024-02", "2024-02", by="anna")
     assert done.passed
     assert done.results["readings"]["as_known"]["total"]["rows"] == 420
     assert done.results["seen"] == {"v1.0": 212, "v1.1": 212}  # the part that both were trained on
-    again = backtests.backtest(spark, settings, catalog, MODEL, "v1.1", "v1.0", "2024-02", "2024-02", by="bob")
+    again = backtests.backtest(spark, lake, catalog, MODEL, "v1.1", "v1.0", "2024-02", "2024-02", by="bob")
     assert again == done
 
-    of_day = scores.read(settings, "fraud", {"event_date": DAYS[:1]})
-    rows = events.unlabelled(spark, settings, catalog, SET, DAYS[:1])
-    champion = scores.load(settings, catalog, MODEL, "v1.0")
+    of_day = scores.read(lake, "fraud", {"event_date": DAYS[:1]})
+    rows = events.unlabelled(spark, lake, catalog, SET, DAYS[:1])
+    champion = scores.load(lake, catalog, MODEL, "v1.0")
     assert score_checks.row_count(MODEL, DAYS[0], of_day, rows).passed
     skew = score_checks.training_serving_skew(MODEL, DAYS[0], of_day, champion, rows)
     assert (skew.passed, skew.numbers["rows"], skew.numbers["differing"]) == (True, 30, 0)
-    of_set = score_checks.set_of(settings, MODEL, "v1.0")
+    of_set = score_checks.set_of(lake, MODEL, "v1.0")
     generous = MODEL.model_copy(update={"checks": MODEL.checks.model_copy(update={"needs_rows": 1})})
     drifted = score_checks.feature_drift(generous, DAYS[0], rows, of_set)
     assert drifted.numbers.keys() == {"rows", "bound", "amount", "is_large", "country"}
     assert drifted.passed
-    reference = score_checks.reference_scores(settings, MODEL, champion)
+    reference = score_checks.reference_scores(lake, MODEL, champion)
     assert len(reference) == 420 - 212
-    labelled = events.labelled(spark, settings, catalog, SET, DAYS[0], DAYS[1], "as_known")
-    assert score_checks.label_maturity(SET, DAYS[0], of_day, labelled, settings.clock()).numbers["mature"] == 30
+    labelled = events.labelled(spark, lake, catalog, SET, DAYS[0], DAYS[1], "as_known")
+    assert score_checks.label_maturity(SET, DAYS[0], of_day, labelled, lake.now()).numbers["mature"] == 30
     assert pc.sum(of_day["served"]).as_py() == 30

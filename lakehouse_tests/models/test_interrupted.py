@@ -25,39 +25,39 @@ from lakehouse_tests.support.trained_lake import CATALOG, MODEL
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
-def promote(settings: Settings, version: str) -> ModelPromotion:
-    return promotion.promote(settings, CATALOG, MODEL, version, by="ana", notes="it is better", sign_off="no months yet")
+def promote(lake: Lake, version: str) -> ModelPromotion:
+    return promotion.promote(lake, CATALOG, MODEL, version, by="ana", notes="it is better", sign_off="no months yet")
 
 
-def rollback(settings: Settings) -> ModelPromotion:
-    return promotion.rollback(settings, MODEL, by="bo", notes="too many alarms")
+def rollback(lake: Lake) -> ModelPromotion:
+    return promotion.rollback(lake, MODEL, by="bo", notes="too many alarms")
 
 
-def in_use(settings: Settings) -> tuple[str | None, str | None]:
+def in_use(lake: Lake) -> tuple[str | None, str | None]:
     """The version in use by MLflow, and by the log."""
-    return tracking.champion(settings, MODEL), promotion_log.in_use(settings, "fraud")
+    return tracking.champion(lake, MODEL), promotion_log.in_use(lake, "fraud")
 
 
-def moves(settings: Settings) -> list[tuple[str | None, str]]:
-    return [(entry.from_version, entry.to_version) for entry in promotion_log.completed(settings, "fraud")]
+def moves(lake: Lake) -> list[tuple[str | None, str]]:
+    return [(entry.from_version, entry.to_version) for entry in promotion_log.completed(lake, "fraud")]
 
 
-def begun(settings: Settings, process: str, seconds: float = 60) -> ModelPromotion:
+def begun(lake: Lake, process: str, seconds: float = 60) -> ModelPromotion:
     """The first entry of a promotion of v2.4 that a process has begun."""
     expires = datetime.now(timezone.utc) + timedelta(seconds=seconds)
-    terms = ("fraud", promotion_log.next_number(settings, "fraud"), PromotionStep.BEGUN, PromotionKind.PROMOTE)
-    entry = ModelPromotion(*terms, "v2.3", "v2.4", "cy", "at night", settings.clock(), process, expires)
-    assert promotion_log.begin(settings, entry)
+    terms = ("fraud", promotion_log.next_number(lake, "fraud"), PromotionStep.BEGUN, PromotionKind.PROMOTE)
+    entry = ModelPromotion(*terms, "v2.3", "v2.4", "cy", "at night", lake.now(), process, expires)
+    assert promotion_log.begin(lake, entry)
     return entry
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("step", ["promote", "rollback"])
-def test_one_that_is_stopped_anywhere_is_completed_by_the_same_command(new_lake: Callable[[], Settings], step: str) -> None:
-    lakes: list[Settings] = []
+def test_one_that_is_stopped_anywhere_is_completed_by_the_same_command(new_lake: Callable[[], Lake], step: str) -> None:
+    lakes: list[Lake] = []
 
     def prepare() -> None:
         lakes.append(new_lake())
@@ -79,21 +79,21 @@ def test_one_that_is_stopped_anywhere_is_completed_by_the_same_command(new_lake:
 
 @pytest.mark.merge
 @pytest.mark.parametrize("is_moved", [True, False], ids=["behind the alias", "before it"])
-def test_a_canary_ends_with_a_promotion_that_another_command_settles(new_lake: Callable[[], Settings], is_moved: bool) -> None:
-    lake = new_lake()
-    promote(lake, "v2.3")
-    started = canary.start(lake, MODEL, "v2.4", by="cy", reason="a look", share=Decimal("0.2"))
-    begun(lake, dead_process())
+def test_a_canary_ends_with_a_promotion_that_another_command_settles(new_lake: Callable[[], Lake], is_moved: bool) -> None:
+    sample = new_lake()
+    promote(sample, "v2.3")
+    started = canary.start(sample, MODEL, "v2.4", by="cy", reason="a look", share=Decimal("0.2"))
+    begun(sample, dead_process())
     if is_moved:
-        tracking.set_champion(lake, releases.find(lake, ReleaseKind.MODEL, "fraud", "v2.4"))
-    assert promotion.settle(lake, MODEL) is None
-    ended = canary_log.of(lake, "fraud")[-1].stopped
-    assert (canary_log.running(lake, "fraud"), ended and (ended.by, ended.reason)) == (
+        tracking.set_champion(sample, releases.find(sample, ReleaseKind.MODEL, "fraud", "v2.4"))
+    assert promotion.settle(sample, MODEL) is None
+    ended = canary_log.of(sample, "fraud")[-1].stopped
+    assert (canary_log.running(sample, "fraud"), ended and (ended.by, ended.reason)) == (
         (None, ("cy", "promote fraud v2.3 -> v2.4")) if is_moved else (started, None)
     )
 
 
-def test_the_next_command_ends_what_was_interrupted_by_where_the_alias_points_to(new_lake: Callable[[], Settings]) -> None:
+def test_the_next_command_ends_what_was_interrupted_by_where_the_alias_points_to(new_lake: Callable[[], Lake]) -> None:
     before_alias = new_lake()
     promote(before_alias, "v2.3")
     begun(before_alias, dead_process())
@@ -110,8 +110,8 @@ def test_the_next_command_ends_what_was_interrupted_by_where_the_alias_points_to
     assert (done.to_version, in_use(behind_alias)) == ("v2.3", ("v2.3", "v2.3"))
 
 
-def test_another_command_waits_for_one_that_runs_until_it_expires(trained_lake_settings: Settings) -> None:
-    lake = trained_lake_settings
+def test_another_command_waits_for_one_that_runs_until_it_expires(trained_lake: Lake) -> None:
+    lake = trained_lake
     promote(lake, "v2.3")
     running = begun(lake, leases.this_process())
     assert promotion.settle(lake, MODEL) == running
@@ -128,10 +128,8 @@ def test_another_command_waits_for_one_that_runs_until_it_expires(trained_lake_s
     assert moves(lake) == [(None, "v2.3")]
 
 
-def test_of_two_at_once_one_wins_and_the_other_is_refused(
-    trained_lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lake = trained_lake_settings
+def test_of_two_at_once_one_wins_and_the_other_is_refused(trained_lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = trained_lake
     both_have_looked, objections = threading.Barrier(2), promotion.objections
 
     def look(*arguments: Any) -> list[str]:
@@ -156,29 +154,29 @@ def test_of_two_at_once_one_wins_and_the_other_is_refused(
 
 
 def test_one_that_rests_on_what_another_one_has_changed_meanwhile_is_refused(
-    trained_lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
+    trained_lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake, objections = trained_lake_settings, promotion.objections
+    sample, objections = trained_lake, promotion.objections
 
     def look(*arguments: Any) -> list[str]:
         """While this one looks at its backtest, another one takes place."""
         monkeypatch.setattr(promotion, "objections", objections)
-        promote(lake, "v2.3")
+        promote(sample, "v2.3")
         return objections(*arguments)
 
     monkeypatch.setattr(promotion, "objections", look)
     with pytest.raises(
         ModelPromotionError, match=r"another promotion took place at the same time: promote fraud none -> v2.3 by ana"
     ):
-        promote(lake, "v2.4")
-    assert (moves(lake), in_use(lake)) == ([(None, "v2.3")], ("v2.3", "v2.3"))
+        promote(sample, "v2.4")
+    assert (moves(sample), in_use(sample)) == ([(None, "v2.3")], ("v2.3", "v2.3"))
 
 
 @pytest.mark.parametrize("is_moved", [False, True])
 def test_one_that_mlflow_fails_is_undone_unless_the_alias_was_moved(
-    trained_lake_settings: Settings, monkeypatch: pytest.MonkeyPatch, is_moved: bool
+    trained_lake: Lake, monkeypatch: pytest.MonkeyPatch, is_moved: bool
 ) -> None:
-    lake = trained_lake_settings
+    lake = trained_lake
     promote(lake, "v2.3")
     move = MlflowClient.set_registered_model_alias
 

@@ -18,7 +18,7 @@ from lakehouse_tests.support import trained_lake
 from lakehouse_tests.support.trained_lake import CATALOG, MODEL
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 READS = """\
 import json, sys
@@ -31,7 +31,7 @@ assert not {"mlflow", "sklearn", "pyspark", "dagster"} & sys.modules.keys()
 
 
 @pytest.mark.merge
-def test_everything_about_a_version_is_in_one_place(lake: Settings) -> None:
+def test_everything_about_a_version_is_in_one_place(lake: Lake) -> None:
     release = trained_lake.train(lake, "v2.3")
     trained_lake.train(lake, "v2.4", "v5.1")
     promotion.promote(lake, CATALOG, MODEL, "v2.3", by="ana", notes="the first one")

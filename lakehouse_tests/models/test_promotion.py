@@ -21,33 +21,33 @@ from lakehouse_tests.support.trained_lake import CATALOG, MODEL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lakehouse.lake import Lake
     from lakehouse.models.promotion_log import ModelPromotion
-    from lakehouse.settings import Settings
 
 
-def promote(settings: Settings, version: str, **options: str) -> ModelPromotion:
-    return promotion.promote(settings, CATALOG, MODEL, version, **{"by": "ana", "notes": "it is better", **options})
+def promote(lake: Lake, version: str, **options: str) -> ModelPromotion:
+    return promotion.promote(lake, CATALOG, MODEL, version, **{"by": "ana", "notes": "it is better", **options})
 
 
-def rollback(settings: Settings, to: str | None = None) -> ModelPromotion:
-    return promotion.rollback(settings, MODEL, by="bo", notes="too many alarms", to=to)
+def rollback(lake: Lake, to: str | None = None) -> ModelPromotion:
+    return promotion.rollback(lake, MODEL, by="bo", notes="too many alarms", to=to)
 
 
-def record_backtest(settings: Settings, *failed: str, month: int = 10, rules: Sequence[str] = MODEL.rules) -> None:
+def record_backtest(lake: Lake, *failed: str, month: int = 10, rules: Sequence[str] = MODEL.rules) -> None:
     moment = datetime(2024, month, 1, tzinfo=timezone.utc)
     months = ("2024-10", "2024-11")
     results = {"rules": list(rules)}
     entry = Backtest("fraud", "v2.4", "v2.3", *months, moment, not failed, list(failed), results, "report.md", "cy", moment)
-    backtest_log.log(settings).append([entry])
+    backtest_log.log(lake).append([entry])
 
 
-def in_use(settings: Settings) -> tuple[str | None, str | None]:
+def in_use(lake: Lake) -> tuple[str | None, str | None]:
     """The version in use by MLflow, and by the log."""
-    return tracking.champion(settings, MODEL), promotion_log.in_use(settings, "fraud")
+    return tracking.champion(lake, MODEL), promotion_log.in_use(lake, "fraud")
 
 
-def test_the_first_version_needs_no_backtest_and_the_next_one_does(trained_lake_settings: Settings) -> None:
-    lake = trained_lake_settings
+def test_the_first_version_needs_no_backtest_and_the_next_one_does(trained_lake: Lake) -> None:
+    lake = trained_lake
     first = promote(lake, "v2.3")
     assert (first.from_version, first.to_version, first.accepted, first.sign_off) == (None, "v2.3", [], None)
     assert promote(lake, "v2.3") == first
@@ -77,8 +77,8 @@ def test_the_first_version_needs_no_backtest_and_the_next_one_does(trained_lake_
         promote(lake, "v2.4")
 
 
-def test_a_backtest_counts_only_by_the_rules_that_the_contract_has_now(trained_lake_settings: Settings) -> None:
-    lake = trained_lake_settings
+def test_a_backtest_counts_only_by_the_rules_that_the_contract_has_now(trained_lake: Lake) -> None:
+    lake = trained_lake
     promote(lake, "v2.3")
     record_backtest(lake, rules=["log_loss better by 0.1"])
     assert promotion.accepted_by_backtest(lake, MODEL, "v2.4", "v2.3") is None
@@ -92,8 +92,8 @@ def test_a_backtest_counts_only_by_the_rules_that_the_contract_has_now(trained_l
     assert promote(lake, "v2.4").accepted == []
 
 
-def test_a_canary_ends_when_another_version_comes_into_use(trained_lake_settings: Settings) -> None:
-    lake = trained_lake_settings
+def test_a_canary_ends_when_another_version_comes_into_use(trained_lake: Lake) -> None:
+    lake = trained_lake
     promote(lake, "v2.3")
     moves = [("v2.4", "promote fraud v2.3 -> v2.4"), ("v2.3", "rollback fraud v2.4 -> v2.3")]
     for number, (challenger, move) in enumerate(moves, start=1):
@@ -123,24 +123,24 @@ def test_a_canary_ends_when_another_version_comes_into_use(trained_lake_settings
     ],
 )
 def test_a_canary_that_failed_runs_or_has_too_few_labels_needs_a_sign_off(
-    settings: Settings, outcome: CanaryOutcome | None, stopped: bool, lacking: list[str]
+    lake: Lake, outcome: CanaryOutcome | None, stopped: bool, lacking: list[str]
 ) -> None:
     """It stands in the notes and in the log of the promotion, as every rule that was not met."""
     moment = datetime(2024, 11, 1, tzinfo=timezone.utc)
-    record_backtest(settings)
+    record_backtest(lake)
     started = CanaryEntry("fraud", 1, CanaryEvent.STARTED, "v2.4", "v2.3", "0.1", "salt", "ana", "a look", moment)
-    canary_log.start(settings, started)
+    canary_log.start(lake, started)
     if outcome is not None:
-        canary_log.judge(settings, replace(started, event=CanaryEvent.JUDGED, outcome=outcome, labels=3))
+        canary_log.judge(lake, replace(started, event=CanaryEvent.JUDGED, outcome=outcome, labels=3))
     if stopped:
-        canary_log.stop_running(settings, "fraud", by="ana", reason="enough")
+        canary_log.stop_running(lake, "fraud", by="ana", reason="enough")
     title = "canary of fraud v2.4 against v2.3 on 10.0000% of the entities"
-    assert promotion.objections(settings, MODEL, "v2.4", "v2.3") == [text.format(title) for text in lacking]
-    assert promotion.objections(settings, MODEL, "v2.3", "v2.4")[0].startswith("no backtest"), "of another pair nothing is said"
+    assert promotion.objections(lake, MODEL, "v2.4", "v2.3") == [text.format(title) for text in lacking]
+    assert promotion.objections(lake, MODEL, "v2.3", "v2.4")[0].startswith("no backtest"), "of another pair nothing is said"
 
 
-def test_a_canary_that_failed_stands_in_the_notes_and_in_the_log(trained_lake_settings: Settings) -> None:
-    lake = trained_lake_settings
+def test_a_canary_that_failed_stands_in_the_notes_and_in_the_log(trained_lake: Lake) -> None:
+    lake = trained_lake
     promote(lake, "v2.3")
     record_backtest(lake)
     canary.start(lake, MODEL, "v2.4", by="ana", reason="a look", share=Decimal("0.2"))
@@ -151,8 +151,8 @@ def test_a_canary_that_failed_stands_in_the_notes_and_in_the_log(trained_lake_se
     assert all(text in done.release_notes for text in done.accepted)
 
 
-def test_a_person_may_sign_off_what_is_not_met_and_the_notes_tell_it(trained_lake_settings: Settings) -> None:
-    lake = trained_lake_settings
+def test_a_person_may_sign_off_what_is_not_met_and_the_notes_tell_it(trained_lake: Lake) -> None:
+    lake = trained_lake
     promote(lake, "v2.3")
     record_backtest(lake, "roc_auc is worse by 0.02")
     done = promote(lake, "v2.4", sign_off="fewer false alarms count more")
@@ -174,15 +174,15 @@ def test_a_person_may_sign_off_what_is_not_met_and_the_notes_tell_it(trained_lak
     ]
 
 
-def test_a_model_without_acceptance_rules_needs_no_backtest(trained_lake_settings: Settings) -> None:
+def test_a_model_without_acceptance_rules_needs_no_backtest(trained_lake: Lake) -> None:
     free = MODEL.model_copy(update={"acceptance": []})
     for version in ("v2.3", "v2.4"):
-        promotion.promote(trained_lake_settings, Catalog(models={"fraud": free}), free, version, by="ana", notes="")
-    assert in_use(trained_lake_settings) == ("v2.4", "v2.4")
+        promotion.promote(trained_lake, Catalog(models={"fraud": free}), free, version, by="ana", notes="")
+    assert in_use(trained_lake) == ("v2.4", "v2.4")
 
 
-def test_a_rollback_goes_one_promotion_back_and_not_further_when_repeated(trained_lake_settings: Settings) -> None:
-    lake = trained_lake_settings
+def test_a_rollback_goes_one_promotion_back_and_not_further_when_repeated(trained_lake: Lake) -> None:
+    lake = trained_lake
     with pytest.raises(ModelPromotionError, match=r"fraud has no version in use, so there is none to go back to"):
         rollback(lake)
     promote(lake, "v2.3")
@@ -201,8 +201,8 @@ def test_a_rollback_goes_one_promotion_back_and_not_further_when_repeated(traine
         rollback(lake, "v9.0")
 
 
-def test_a_deprecated_version_is_neither_promoted_nor_gone_back_to(trained_lake_settings: Settings) -> None:
-    lake = trained_lake_settings
+def test_a_deprecated_version_is_neither_promoted_nor_gone_back_to(trained_lake: Lake) -> None:
+    lake = trained_lake
     promote(lake, "v2.3")
     promote(lake, "v2.4", sign_off="try")
     releases.deprecate(lake, ReleaseKind.MODEL, "fraud", "v2.3", by="cy", notes="learned from wrong labels")
@@ -213,8 +213,8 @@ def test_a_deprecated_version_is_neither_promoted_nor_gone_back_to(trained_lake_
     assert in_use(lake) == ("v2.4", "v2.4")
 
 
-def test_an_alias_that_was_moved_in_mlflow_is_noticed_and_taken_over(trained_lake_settings: Settings) -> None:
-    lake = trained_lake_settings
+def test_an_alias_that_was_moved_in_mlflow_is_noticed_and_taken_over(trained_lake: Lake) -> None:
+    lake = trained_lake
     promote(lake, "v2.3")
     tracking.set_champion(lake, releases.find(lake, ReleaseKind.MODEL, "fraud", "v2.4"))
     with pytest.raises(ModelPromotionError, match=r"no backtest compares v2.4 with v2.3"):

@@ -18,7 +18,7 @@ from lakehouse_tests.support.free_port import free_port
 from lakehouse_tests.support.trained_lake import CATALOG, MODEL, SET
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: A model of no library.
 THRESHOLD = """\
@@ -36,8 +36,8 @@ def train(frame, params):
 
 
 @pytest.mark.merge
-def test_a_model_loads_as_the_object_that_it_was_and_one_version_is_the_champion(lake: Settings) -> None:
-    (lake.contracts / "threshold.py").write_text(THRESHOLD, encoding="utf-8")
+def test_a_model_loads_as_the_object_that_it_was_and_one_version_is_the_champion(lake: Lake) -> None:
+    (lake.settings.contracts / "threshold.py").write_text(THRESHOLD, encoding="utf-8")
     of_own_class = MODEL.model_copy(update={"train": "threshold:train"})
     by_version = {
         "v1.0": trained_lake.train(lake, "v1.0"),
@@ -62,18 +62,18 @@ def test_a_model_loads_as_the_object_that_it_was_and_one_version_is_the_champion
     assert tracking.champion(lake, MODEL) == "v1.0"
 
 
-def test_a_model_whose_code_is_gone_is_reported(lake: Settings) -> None:
-    (lake.contracts / "threshold.py").write_text(THRESHOLD, encoding="utf-8")
+def test_a_model_whose_code_is_gone_is_reported(lake: Lake) -> None:
+    (lake.settings.contracts / "threshold.py").write_text(THRESHOLD, encoding="utf-8")
     of_own_class = MODEL.model_copy(update={"train": "threshold:train"})
     training.train(lake, CATALOG, of_own_class, "v1.1", "v5.0", by="ana", notes="by a rule")
-    (lake.contracts / "threshold.py").unlink()
+    (lake.settings.contracts / "threshold.py").unlink()
     del sys.modules["threshold"]
     with pytest.raises(tracking.TrackingError, match=r"fraud v1.1 could not be loaded: .*the code of 'threshold:train'"):
         function.load(lake, MODEL, "v1.1")
 
 
-def test_a_server_that_is_down_is_reported_within_seconds(settings: Settings) -> None:
-    away = settings.model_copy(update={"mlflow_uri": f"http://ana:secret@127.0.0.1:{free_port()}"})
+def test_a_server_that_is_down_is_reported_within_seconds(lake: Lake) -> None:
+    away = lake.with_settings(mlflow_uri=f"http://ana:secret@127.0.0.1:{free_port()}")
     begun = time.monotonic()
     with pytest.raises(tracking.MlflowUnavailableError, match=r"does not answer; start it, or correct LAKEHOUSE") as refused:
         tracking.champion(away, MODEL)
@@ -81,9 +81,9 @@ def test_a_server_that_is_down_is_reported_within_seconds(settings: Settings) ->
     assert "secret" not in str(refused.value)
 
 
-def test_a_root_in_an_object_store_needs_a_server(settings: Settings) -> None:
+def test_a_root_in_an_object_store_needs_a_server(lake: Lake) -> None:
     with pytest.raises(tracking.TrackingError, match="set LAKEHOUSE_MLFLOW_URI"):
-        tracking.champion(settings.model_copy(update={"root": "s3://bucket/lake"}), MODEL)
+        tracking.champion(lake.with_settings(root="s3://bucket/lake"), MODEL)
 
 
 def test_a_column_has_the_same_type_in_every_frame() -> None:

@@ -20,25 +20,25 @@ from lakehouse_tests.support.trained_lake import CATALOG, MODEL, SET, TRAIN, tra
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
-def mlflow_of(settings: Settings) -> MlflowClient:
-    uri = tracking.address(settings)
+def mlflow_of(lake: Lake) -> MlflowClient:
+    uri = tracking.address(lake)
     return MlflowClient(uri, uri)
 
 
-def runs_of(settings: Settings) -> list[Any]:
-    client = mlflow_of(settings)
+def runs_of(lake: Lake) -> list[Any]:
+    client = mlflow_of(lake)
     experiment = client.get_experiment_by_name("fraud")
     return [] if experiment is None else list(client.search_runs([experiment.experiment_id]))
 
 
-def versions_of(settings: Settings) -> list[Any]:
-    return list(mlflow_of(settings).search_model_versions("name = 'fraud'"))
+def versions_of(lake: Lake) -> list[Any]:
+    return list(mlflow_of(lake).search_model_versions("name = 'fraud'"))
 
 
-def test_a_version_is_recorded_with_all_that_it_was_made_from(lake: Settings) -> None:
+def test_a_version_is_recorded_with_all_that_it_was_made_from(lake: Lake) -> None:
     release = train(lake, "v2.4", parameters={"depth": 3})
     about = release.about
     assert releases.find(lake, ReleaseKind.MODEL, "fraud", "v2.4") == release
@@ -74,7 +74,7 @@ def test_a_version_is_recorded_with_all_that_it_was_made_from(lake: Settings) ->
     assert len(function.load(lake, MODEL, "v2.4").predict_proba(frame)) == trained_lake.ROWS
 
 
-def test_the_same_command_again_gives_the_same_version_and_another_one_is_refused(lake: Settings) -> None:
+def test_the_same_command_again_gives_the_same_version_and_another_one_is_refused(lake: Lake) -> None:
     release = train(lake, "v2.4")
     assert train(lake, "v2.4", notes="again") == release
     assert len(versions_of(lake)) == 1
@@ -87,7 +87,7 @@ def test_the_same_command_again_gives_the_same_version_and_another_one_is_refuse
 
 @pytest.mark.proof
 def test_a_training_that_is_stopped_anywhere_is_completed_by_the_same_command(tmp_path: Path) -> None:
-    lakes: list[Settings] = []
+    lakes: list[Lake] = []
 
     def prepare() -> None:
         folder = tmp_path / f"{len(lakes)}"
@@ -96,21 +96,21 @@ def test_a_training_that_is_stopped_anywhere_is_completed_by_the_same_command(tm
         trained_lake.fill(lakes[-1])
 
     def check() -> None:
-        settings = lakes[-1]
-        release = releases.find(settings, ReleaseKind.MODEL, "fraud", "v2.4")
-        (version,) = versions_of(settings)
-        (run,) = runs_of(settings)
+        lake = lakes[-1]
+        release = releases.find(lake, ReleaseKind.MODEL, "fraud", "v2.4")
+        (version,) = versions_of(lake)
+        (run,) = runs_of(lake)
         assert release.about["mlflow"] == {"version": f"{version.version}", "run_id": run.info.run_id}
         assert (run.info.status, version.run_id) == ("FINISHED", run.info.run_id)
-        assert len(mlflow_of(settings).search_logged_models([run.info.experiment_id])) == 1
-        assert train(settings, "v2.4") == release
+        assert len(mlflow_of(lake).search_logged_models([run.info.experiment_id])) == 1
+        assert train(lake, "v2.4") == release
 
     with trained_lake.own_modules():
         stops = stopped_behind_each(lambda: train(lakes[-1], "v2.4"), check, prepare)
     assert stops > 8
 
 
-def test_of_two_trainings_at_once_the_first_counts(lake: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_trainings_at_once_the_first_counts(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     call = function.call
 
     def slow(*arguments: Any) -> Any:
@@ -152,11 +152,11 @@ BAD_FUNCTIONS = {
 }
 
 
-def test_a_function_that_gives_no_model_is_reported_and_nothing_is_recorded(lake: Settings) -> None:
+def test_a_function_that_gives_no_model_is_reported_and_nothing_is_recorded(lake: Lake) -> None:
     for number, (text, message) in enumerate(BAD_FUNCTIONS.values()):
         module = "absent" if text is None else f"bad_{number}"
         if text is not None:
-            (lake.contracts / f"{module}.py").write_text(text, encoding="utf-8")
+            (lake.settings.contracts / f"{module}.py").write_text(text, encoding="utf-8")
         contract = MODEL.model_copy(update={"train": f"{module}:train"})
         with pytest.raises((TrainingError, ScoringError), match=message):
             training.train(lake, CATALOG, contract, "v1.0", "v5.0", by="ana", notes="bad")
@@ -165,7 +165,7 @@ def test_a_function_that_gives_no_model_is_reported_and_nothing_is_recorded(lake
     assert releases.all_of(lake, ReleaseKind.MODEL) == []
 
 
-def test_versions_and_sets_that_cannot_be_used_are_refused(lake: Settings) -> None:
+def test_versions_and_sets_that_cannot_be_used_are_refused(lake: Lake) -> None:
     with pytest.raises(TrainingError, match=r"'2.4' is no version"):
         train(lake, "2.4")
     with pytest.raises(ReleaseError, match=r"training_data v9.0 does not exist; released are v5.0, v5.1"):
@@ -182,7 +182,7 @@ def test_versions_and_sets_that_cannot_be_used_are_refused(lake: Settings) -> No
     assert runs_of(lake) == []
 
 
-def test_a_function_is_found_in_the_current_folder_too(lake: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_is_found_in_the_current_folder_too(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "here" / "shop_models"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()

@@ -13,27 +13,27 @@ from lakehouse.operations.delivery import directory
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lakehouse.lake import Lake
     from lakehouse.operations.delivery import Directory
-    from lakehouse.settings import Settings
 
 
-def read(settings: Settings, tmp_path: Path, text: str) -> Directory:
-    settings.addresses = tmp_path / "addresses.yaml"
-    settings.addresses.write_text(text)
-    return directory(settings)
+def read(lake: Lake, tmp_path: Path, text: str) -> Directory:
+    lake.settings.addresses = tmp_path / "addresses.yaml"
+    lake.settings.addresses.write_text(text)
+    return directory(lake)
 
 
-def test_without_a_file_everything_goes_to_the_targets_of_the_deployment(settings: Settings) -> None:
-    settings.alert_targets = ["log", "file:/tmp/alerts.jsonl"]
-    reached = directory(settings)
+def test_without_a_file_everything_goes_to_the_targets_of_the_deployment(lake: Lake) -> None:
+    lake.settings.alert_targets = ["log", "file:/tmp/alerts.jsonl"]
+    reached = directory(lake)
     assert reached.of_owners(["anna"]) == reached.platform == ["log", "file:/tmp/alerts.jsonl"]
     assert reached.of_consumer("board") == reached.platform
     assert reached.escalate_after is None
 
 
-def test_owners_consumers_and_the_platform_team_have_addresses(settings: Settings, tmp_path: Path) -> None:
+def test_owners_consumers_and_the_platform_team_have_addresses(lake: Lake, tmp_path: Path) -> None:
     reached = read(
-        settings,
+        lake,
         tmp_path,
         """
 owners:
@@ -55,11 +55,11 @@ escalate_after: PT30M
     assert {name: target.name for name, target in reached.targets.items()} == {name: name for name in reached.targets}
 
 
-def test_the_platform_team_is_reached_at_the_targets_of_the_deployment_by_default(settings: Settings, tmp_path: Path) -> None:
-    settings.alert_targets = ["file:/var/all.jsonl"]
-    reached = read(settings, tmp_path, "owners: {anna: [log]}\n")
+def test_the_platform_team_is_reached_at_the_targets_of_the_deployment_by_default(lake: Lake, tmp_path: Path) -> None:
+    lake.settings.alert_targets = ["file:/var/all.jsonl"]
+    reached = read(lake, tmp_path, "owners: {anna: [log]}\n")
     assert (reached.platform, reached.escalate_after) == (["file:/var/all.jsonl"], timedelta(hours=1))
-    assert read(settings, tmp_path, "# nothing yet\n").of_owners(["anna"]) == ["file:/var/all.jsonl"]
+    assert read(lake, tmp_path, "# nothing yet\n").of_owners(["anna"]) == ["file:/var/all.jsonl"]
 
 
 @pytest.mark.parametrize(
@@ -73,14 +73,14 @@ def test_the_platform_team_is_reached_at_the_targets_of_the_deployment_by_defaul
         ("owners: [\n", ": not valid YAML"),
     ],
 )
-def test_a_mistake_is_reported_with_its_line_and_field(settings: Settings, tmp_path: Path, text: str, mistake: str) -> None:
+def test_a_mistake_is_reported_with_its_line_and_field(lake: Lake, tmp_path: Path, text: str, mistake: str) -> None:
     with pytest.raises(ContractError) as problem:
-        read(settings, tmp_path, text)
+        read(lake, tmp_path, text)
     assert mistake in f"{problem.value}"
     assert f"{tmp_path / 'addresses.yaml'}:" in f"{problem.value}"
 
 
-def test_a_file_that_is_not_there_is_a_mistake(settings: Settings, tmp_path: Path) -> None:
-    settings.addresses = tmp_path / "none.yaml"
+def test_a_file_that_is_not_there_is_a_mistake(lake: Lake, tmp_path: Path) -> None:
+    lake.settings.addresses = tmp_path / "none.yaml"
     with pytest.raises(ContractError, match=r"none.yaml: cannot be read: No such file"):
-        directory(settings)
+        directory(lake)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakehouse.lake import Lake
 from lakehouse.operations.channels import AppriseService, DeliveryError, File, Log, Message, Webhook, chat_text, targets
 from lakehouse.settings import Settings
 from lakehouse_tests.support.mail_server import mail_server
@@ -227,11 +228,11 @@ def test_names_tell_targets_apart_and_no_secrets() -> None:
 
 def test_the_setting_names_the_targets_each_once() -> None:
     addresses = ["log", "file:/a/b.jsonl", "https://example.com/x", "log", "json://example.com/x", "chat+https://example.com/x"]
-    listed = targets(Settings(alert_targets=addresses))
+    listed = targets(Lake(Settings(alert_targets=addresses)))
     assert [type(target) for target in listed] == [Log, File, Webhook, AppriseService, Webhook]
     assert listed[1].name == "file:/a/b.jsonl"
     assert listed[-1] == Webhook("https://example.com/x", form="chat")
     assert listed[-1].name.startswith("chat:example.com:")
     logger = logging.getLogger("mine")
-    assert targets(Settings(alert_targets=["log"]), logger) == [Log(logger)]
-    assert targets(Settings(alert_targets=[])) == []
+    assert targets(Lake(Settings(alert_targets=["log"])), logger) == [Log(logger)]
+    assert targets(Lake(Settings(alert_targets=[]))) == []

@@ -23,15 +23,15 @@ from lakehouse_tests.support.lossy_lake import METRIC, arrive, copies, expected_
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse_tests.support.reproducible_lake import ReproducibleLake
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def lake(settings: Settings, spark: SparkSession) -> ReproducibleLake:
-    return prepared(settings, spark)
+def sample(lake: Lake, spark: SparkSession) -> ReproducibleLake:
+    return prepared(lake, spark)
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def expected(tmp_path: Path, spark: SparkSession) -> dict[str, Any]:
     return expected_state(tmp_path, spark)
 
 
-def damage(settings: Settings, table: str, how: str, first: int = 0) -> None:
+def damage(lake: Lake, table: str, how: str, first: int = 0) -> None:
     """Delete, empty or cut the files that a table reads, and delete what its older versions had."""
-    folder = Path(settings.root, table)
+    folder = Path(lake.root, table)
     opened = DeltaTable(folder)
     opened.vacuum(0, enforce_retention_duration=False, dry_run=False)
     for name in sorted(unquote(path) for path in opened.get_add_actions(flatten=True).column("path").to_pylist())[first:]:
@@ -51,17 +51,17 @@ def damage(settings: Settings, table: str, how: str, first: int = 0) -> None:
             (folder / name).write_bytes((folder / name).read_bytes()[: 0 if how == "emptied" else -100])
 
 
-def everything(lake: ReproducibleLake) -> dict[str, Any]:
+def everything(sample: ReproducibleLake) -> dict[str, Any]:
     """The state of a lake, with every published row and all rows of Bronze."""
     rows = {}
     for table in ("gold/total", "gold/total_weekly", "bronze/events"):
-        stored = table_io.read(f"{lake.settings.root}/{table}")
+        stored = table_io.read(f"{sample.lake.root}/{table}")
         rows[table] = sorted(repr(sorted(row.items())) for row in stored.to_pylist()) if stored is not None else []
-    return state(lake) | rows
+    return state(sample) | rows
 
 
-def repaired(lake: ReproducibleLake) -> list[tuple[str, bool]]:
-    return list(repair.repair(lake.settings, lake.catalog, lambda: lake.lake.spark, "mend"))
+def repaired(sample: ReproducibleLake) -> list[tuple[str, bool]]:
+    return list(repair.repair(sample.lake, sample.catalog, lambda: sample.sample.spark, "mend"))
 
 
 CASES = {
@@ -86,111 +86,113 @@ FEW = {("silver/events", "cut"), ("gold/total", "deleted"), ("bronze/events", "d
         for how in hows
     ],
 )
-def test_a_repair_makes_the_rows_again(lake: ReproducibleLake, expected: dict[str, Any], table: str, how: str) -> None:
-    before = everything(lake)
-    damage(lake.settings, table, how)
-    (damaged,) = find(lake.settings, lake.catalog)
+def test_a_repair_makes_the_rows_again(sample: ReproducibleLake, expected: dict[str, Any], table: str, how: str) -> None:
+    before = everything(sample)
+    damage(sample.lake, table, how)
+    (damaged,) = find(sample.lake, sample.catalog)
     text_of_table = f"{damaged}"
     assert text_of_table.startswith(f"{table}: the data file ")
     assert ("is missing" if how == "deleted" else "is cut off") in text_of_table
     assert "'lakehouse repair'" in text_of_table
-    done = repaired(lake)
+    done = repaired(sample)
     assert done
     assert all(is_done for _, is_done in done), done
-    assert find(lake.settings, lake.catalog) == []
-    assert everything(lake) == before
-    publish(lake)
-    arrive(lake, 4)
-    assert state(lake) == expected
+    assert find(sample.lake, sample.catalog) == []
+    assert everything(sample) == before
+    publish(sample)
+    arrive(sample, 4)
+    assert state(sample) == expected
 
 
 @pytest.mark.merge
 @pytest.mark.parametrize("table", ["gold/total", "gold/total_weekly"])
 def test_published_numbers_that_are_gone_are_named_and_made_again(
-    lake: ReproducibleLake, expected: dict[str, Any], table: str
+    sample: ReproducibleLake, expected: dict[str, Any], table: str
 ) -> None:
     """A new table would begin with first revisions, and with states that follow from today: readers would lose what they saw."""
-    before = everything(lake)[table]
-    shutil.rmtree(Path(lake.settings.root, table))
+    before = everything(sample)[table]
+    shutil.rmtree(Path(sample.lake.root, table))
     with pytest.raises(LostNumbersError, match=rf"^{table} is gone, and its numbers were published: 'lakehouse repair' makes"):
-        publish(lake)
-    [damaged] = find(lake.settings, lake.catalog)
+        publish(sample)
+    [damaged] = find(sample.lake, sample.catalog)
     assert (
         f"{damaged}" == f"{table}: the table is gone. 'lakehouse repair' makes its numbers again from the inputs that they name."
     )
-    assert all(is_done for _, is_done in repaired(lake))
-    assert find(lake.settings, lake.catalog) == []
-    assert everything(lake)[table] == before
-    publish(lake)
-    arrive(lake, 4)
-    assert state(lake) == expected
+    assert all(is_done for _, is_done in repaired(sample))
+    assert find(sample.lake, sample.catalog) == []
+    assert everything(sample)[table] == before
+    publish(sample)
+    arrive(sample, 4)
+    assert state(sample) == expected
 
 
 @pytest.mark.merge
 @pytest.mark.parametrize("table", ["gold/total", "gold/total_weekly"])
 @pytest.mark.parametrize("copy", [1, 2])
 def test_versions_that_an_older_copy_does_not_have_are_named_and_made_again(
-    lake: ReproducibleLake, expected: dict[str, Any], table: str, copy: int
+    sample: ReproducibleLake, expected: dict[str, Any], table: str, copy: int
 ) -> None:
     """Numbers computed from silver would take the place of revisions that readers have seen, under the same names."""
-    revert.put_back(lake.settings, lake.lake.contract, Series(METRIC), {date(2024, 2, 1): "r1"}, Run("back", by="anna"), "a test")
-    publish(lake)
-    before = everything(lake)[table]
-    folder = Path(lake.settings.root, table)
+    revert.put_back(
+        sample.lake, sample.sample.contract, Series(METRIC), {date(2024, 2, 1): "r1"}, Run("back", by="anna"), "a test"
+    )
+    publish(sample)
+    before = everything(sample)[table]
+    folder = Path(sample.lake.root, table)
     shutil.rmtree(folder)
-    shutil.copytree(copies(lake.settings, copy) / table, folder)
-    [damaged] = find(lake.settings, lake.catalog)
+    shutil.copytree(copies(sample.lake, copy) / table, folder)
+    [damaged] = find(sample.lake, sample.catalog)
     assert f"{damaged}".startswith(f"{table} has lost published numbers: {table[5:]}_v2024-")
     if table == "gold/total":
         with pytest.raises(
             LostNumbersError, match=rf"^{table} has lost published numbers .*: 'lakehouse repair' makes them again"
         ):
             revert.put_back(
-                lake.settings, lake.lake.contract, Series(METRIC), {date(2024, 2, 2): "r1"}, Run("x", by="anna"), "a test"
+                sample.lake, sample.sample.contract, Series(METRIC), {date(2024, 2, 2): "r1"}, Run("x", by="anna"), "a test"
             )
-    assert all(is_done for _, is_done in repaired(lake))
-    assert find(lake.settings, lake.catalog) == []
-    assert everything(lake)[table] == before
-    publish(lake)
-    assert everything(lake)[table] == before
+    assert all(is_done for _, is_done in repaired(sample))
+    assert find(sample.lake, sample.catalog) == []
+    assert everything(sample)[table] == before
+    publish(sample)
+    assert everything(sample)[table] == before
 
 
 @pytest.mark.merge
-def test_all_layers_at_once(lake: ReproducibleLake, expected: dict[str, Any]) -> None:
-    before = everything(lake)
+def test_all_layers_at_once(sample: ReproducibleLake, expected: dict[str, Any]) -> None:
+    before = everything(sample)
     for table in ("silver/events", "gold/total", "gold/total_weekly", "bronze/events", "ops/events_keys"):
-        damage(lake.settings, table, "deleted")
-    assert all(is_done for _, is_done in repaired(lake))
-    assert everything(lake) == before
-    publish(lake)
-    arrive(lake, 4)
-    assert state(lake) == expected
+        damage(sample.lake, table, "deleted")
+    assert all(is_done for _, is_done in repaired(sample))
+    assert everything(sample) == before
+    publish(sample)
+    arrive(sample, 4)
+    assert state(sample) == expected
 
 
-def test_what_cannot_be_made_again_is_named(lake: ReproducibleLake) -> None:
-    damage(lake.settings, "bronze/events", "deleted")
-    damage(lake.settings, "ops/ingestions", "deleted")
-    texts = [f"{entry}" for entry in find(lake.settings, lake.catalog)]
+def test_what_cannot_be_made_again_is_named(sample: ReproducibleLake) -> None:
+    damage(sample.lake, "bronze/events", "deleted")
+    damage(sample.lake, "ops/ingestions", "deleted")
+    texts = [f"{entry}" for entry in find(sample.lake, sample.catalog)]
     assert texts[0].endswith("'lakehouse repair' reads its rows again from landing.")
     assert texts[1].startswith("ops/ingestions: the data file ")
     assert texts[1].endswith("It cannot be derived from other tables: restore this table from a copy.")
 
 
 @pytest.mark.merge
-def test_rows_that_landing_does_not_have_any_more_are_named(lake: ReproducibleLake) -> None:
-    damage(lake.settings, "bronze/events", "deleted")
-    next(Path(str(lake.settings.landing)).glob("arrival_date=2024-02-02*")).unlink()
-    text_of_table = dict(repaired(lake))
+def test_rows_that_landing_does_not_have_any_more_are_named(sample: ReproducibleLake) -> None:
+    damage(sample.lake, "bronze/events", "deleted")
+    next(Path(str(sample.lake.settings.landing)).glob("arrival_date=2024-02-02*")).unlink()
+    text_of_table = dict(repaired(sample))
     (lost,) = [text for text, is_done in text_of_table.items() if not is_done]
     assert lost.startswith("bronze/events: bronze/events has lost the 2 rows of 1 ingested files (arrival_date=2024-02-02")
     assert lost.endswith("put them back into landing as they were, and run 'lakehouse repair' again")
-    days = set(table_io.read(lake.settings.table("bronze", "events"), ["arrival_date"])["arrival_date"].to_pylist())
+    days = set(table_io.read(sample.lake.address("bronze", "events"), ["arrival_date"])["arrival_date"].to_pylist())
     assert days == {date(2024, 2, 1), date(2024, 2, 3)}, "the others are there again"
 
 
 @pytest.mark.parametrize("how", ["deleted", "cut"])
-def test_files_are_looked_up_without_reading_them(lake: ReproducibleLake, how: str) -> None:
-    path = lake.settings.table("silver", "events")
+def test_files_are_looked_up_without_reading_them(sample: ReproducibleLake, how: str) -> None:
+    path = sample.lake.address("silver", "events")
     assert damaged_files.of(path) == []
-    damage(lake.settings, "silver/events", how, first=1)
+    damage(sample.lake, "silver/events", how, first=1)
     assert {(file.is_missing, file.rows > 0) for file in damaged_files.of(path)} == {(how == "deleted", True)}

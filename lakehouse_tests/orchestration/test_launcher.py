@@ -27,8 +27,8 @@ CHECKOUT = Path(__file__).parents[2]
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
     """An instance with the settings that the project comes with."""
-    settings = yaml.safe_load((CHECKOUT / "dagster_home" / "dagster.yaml").read_text())
-    with dg.instance_for_test(temp_dir=str(tmp_path), overrides=settings) as instance:
+    lake = yaml.safe_load((CHECKOUT / "dagster_home" / "dagster.yaml").read_text())
+    with dg.instance_for_test(temp_dir=str(tmp_path), overrides=lake) as instance:
         yield instance
 
 

@@ -26,10 +26,10 @@ POOL = "silver_orders"
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
     """An instance with the settings that the project comes with, and its pools of one."""
-    settings = yaml.safe_load((CHECKOUT / "dagster_home" / "dagster.yaml").read_text())
+    lake = yaml.safe_load((CHECKOUT / "dagster_home" / "dagster.yaml").read_text())
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     monkeypatch.setattr(event_storage, "_SECONDS_BETWEEN_LOOKS", 0.0)
-    with dg.instance_for_test(temp_dir=str(tmp_path), overrides=settings) as instance:
+    with dg.instance_for_test(temp_dir=str(tmp_path), overrides=lake) as instance:
         instance.event_log_storage.set_concurrency_slots(POOL, 1)
         yield instance
 

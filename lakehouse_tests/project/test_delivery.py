@@ -14,7 +14,7 @@ from lakehouse.project.delivery import UndeliveredFileError, deliver
 from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 DAY = date(2024, 11, 5)
 
@@ -29,29 +29,29 @@ DAY = date(2024, 11, 5)
         ("{arrival_date}.csv", "2024-11-05.csv"),
     ],
 )
-def test_the_name_is_one_that_the_pattern_takes(settings: Settings, tmp_path: Path, pattern: str, name: str) -> None:
+def test_the_name_is_one_that_the_pattern_takes(lake: Lake, tmp_path: Path, pattern: str, name: str) -> None:
     source = contract(source={"landing": pattern})
     file = tmp_path / "orders.csv"
     file.write_text("id\n1\n")
-    [target] = deliver(settings, source, [file], DAY)
-    assert f"{target.relative_to(settings.landing_of('events'))}" == name
-    files, complaints = landing.landing_files(settings, source)
+    [target] = deliver(lake, source, [file], DAY)
+    assert f"{target.relative_to(lake.landing_of('events'))}" == name
+    files, complaints = landing.landing_files(lake, source)
     assert ([(one.arrival_date) for one in files], complaints) == ([DAY], [])
-    assert deliver(settings, source, [file], DAY) == [target], "it is in its place"
+    assert deliver(lake, source, [file], DAY) == [target], "it is in its place"
 
 
-def test_a_second_file_of_the_same_name_gets_a_number(settings: Settings, tmp_path: Path) -> None:
+def test_a_second_file_of_the_same_name_gets_a_number(lake: Lake, tmp_path: Path) -> None:
     source, file, other = contract(), tmp_path / "orders.csv", tmp_path / "more" / "orders.csv"
     other.parent.mkdir()
     file.write_text("id\n1\n")
     other.write_text("id\n2\n")
-    names = [target.name for target in deliver(settings, source, [file, other], DAY)]
+    names = [target.name for target in deliver(lake, source, [file, other], DAY)]
     assert names == ["arrival_date=2024-11-05.orders.csv", "arrival_date=2024-11-05.orders.csv.2"]
     file.write_text("id\n3\n")
-    assert [target.name for target in deliver(settings, source, [file], DAY)] == ["arrival_date=2024-11-05.orders.csv.3"]
+    assert [target.name for target in deliver(lake, source, [file], DAY)] == ["arrival_date=2024-11-05.orders.csv.3"]
 
 
-def test_only_what_can_be_read_as_a_file_is_delivered(settings: Settings, tmp_path: Path) -> None:
+def test_only_what_can_be_read_as_a_file_is_delivered(lake: Lake, tmp_path: Path) -> None:
     pipe, folder, link, of_latin = (tmp_path / name for name in ("pipe.csv", "folder.csv", "link.csv", os.fsdecode(b"b\xff.csv")))
     os.mkfifo(pipe)
     folder.mkdir()
@@ -66,23 +66,23 @@ def test_only_what_can_be_read_as_a_file_is_delivered(settings: Settings, tmp_pa
         (Path("/proc/self/mem"), r"it cannot be read \(Input/output error\)"),
     ]:
         with pytest.raises(UndeliveredFileError, match=reason):
-            deliver(settings, contract(), [file], DAY)
-    assert not [*Path(settings.landing_of("events")).glob("*")]
+            deliver(lake, contract(), [file], DAY)
+    assert not [*Path(lake.landing_of("events")).glob("*")]
 
 
-def test_what_cannot_be_delivered_is_said_and_nothing_is_copied(settings: Settings, tmp_path: Path) -> None:
+def test_what_cannot_be_delivered_is_said_and_nothing_is_copied(lake: Lake, tmp_path: Path) -> None:
     file = tmp_path / "orders.csv"
     file.write_text("id\n1\n")
     with pytest.raises(UndeliveredFileError, match=r"lost.csv: there is no such file"):
-        deliver(settings, contract(), [file, tmp_path / "lost.csv"], DAY)
-    assert not Path(settings.landing_of("events")).exists() or not list(Path(settings.landing_of("events")).iterdir())
+        deliver(lake, contract(), [file, tmp_path / "lost.csv"], DAY)
+    assert not Path(lake.landing_of("events")).exists() or not list(Path(lake.landing_of("events")).iterdir())
     daily = contract(source={"landing": "{arrival_date}.csv"})
-    deliver(settings, daily, [file], DAY)
+    deliver(lake, daily, [file], DAY)
     file.write_text("id\n2\n")
     with pytest.raises(
         UndeliveredFileError, match=r"2024-11-05 \(\{arrival_date\}.csv\) takes one file a day, and has another one"
     ):
-        deliver(settings, daily, [file], DAY)
-    remote = settings.model_copy(update={"landing": "s3://bucket/in"})
+        deliver(lake, daily, [file], DAY)
+    remote = lake.with_settings(landing="s3://bucket/in")
     with pytest.raises(UndeliveredFileError, match="upload yours there, or set LAKEHOUSE_LANDING to a local folder"):
         deliver(remote, contract(), [file], DAY)

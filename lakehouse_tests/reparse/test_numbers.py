@@ -14,36 +14,36 @@ from lakehouse_tests.support.reproducible_lake import METRICS, reproducible_lake
 from lakehouse_tests.support.reread_lake import folder, put, read
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 pytestmark = pytest.mark.spark
 
 
-def totals(settings: Settings) -> dict[tuple[date, int], tuple[int, str]]:
+def totals(lake: Lake) -> dict[tuple[date, int], tuple[int, str]]:
     """Number and reason, by day and revision."""
     columns = ["event_date", "revision", "total", "reason"]
-    rows = table_io.read(locations.gold(settings, Series(METRICS[0])), columns)
+    rows = table_io.read(locations.gold(lake, Series(METRICS[0])), columns)
     return {(row["event_date"], row["revision"]): (row["total"], row["reason"]) for row in rows.to_pylist()} if rows else {}
 
 
 @pytest.mark.proof
-def test_numbers_are_restated_and_each_earlier_revision_is_reproduced(settings, spark) -> None:
-    reproducible = reproducible_lake(settings, spark, METRICS[:1])
-    lake = reproducible.lake
+def test_numbers_are_restated_and_each_earlier_revision_is_reproduced(lake, spark) -> None:
+    reproducible = reproducible_lake(lake, spark, METRICS[:1])
+    sample = reproducible.sample
     reproducible.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue", "c,n/a,1,insert,,red")
     reproducible.publish()
     reproducible.deliver(2, "d,4,2,insert,,red", "a,8,1,correct,,red")
     reproducible.publish()
     clocks = {"event": "event_time", "arrival": "arrived_at"}
-    words = lake.contract.source.model_dump() | {"null_values": ["", "n/a"]}
+    words = sample.contract.source.model_dump() | {"null_values": ["", "n/a"]}
     for number, zone in enumerate(["Etc/GMT+12", "UTC"]):
         reproducible.at(3 + number)
-        lake.contract = source_with_colour(clocks={**clocks, "timezone": zone}, source=words)
-        into = folder(settings, f"reading{number}")
-        read(lake, into)
-        put(lake, into)
+        sample.contract = source_with_colour(clocks={**clocks, "timezone": zone}, source=words)
+        into = folder(lake, f"reading{number}")
+        read(sample, into)
+        put(sample, into)
         reproducible.publish()
-    published = totals(settings)
+    published = totals(lake)
     first, second = date(2024, 2, 1), date(2024, 2, 2)
     assert published[first, 1] == (3, "initial")
     assert published[first, 2] == (10, "correction")

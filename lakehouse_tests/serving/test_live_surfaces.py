@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from starlette.testclient import TestClient
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 DAY = "2024-01-01"
 HOURS = [f"{DAY}T{hour:02}" for hour in (9, 10, 11)]
@@ -37,11 +37,11 @@ BOUND = {"measure": "total", "above": 0}
 
 
 @pytest.fixture(name="numbers")
-def _numbers(settings: Settings) -> Iterator[ScriptedNumbers]:
+def _numbers(lake: Lake) -> Iterator[ScriptedNumbers]:
     """The stream has dropped a late row of the hour from 9 on, has not read that from 10 on, and counts that from 11 on alone."""
     terms = {"window": {"size": "PT1H"}, "live": True, "alerts": {"values": [BOUND], "live_tolerance": 0}}
     with without_spark():
-        numbers = ScriptedNumbers(settings, metric("hourly", **terms))
+        numbers = ScriptedNumbers(lake, metric("hourly", **terms))
         numbers.at(1, 11)
         numbers.set_hours(1, {9: 50, 10: 7})
         numbers.publish()
@@ -51,7 +51,7 @@ def _numbers(settings: Settings) -> Iterator[ScriptedNumbers]:
 
 def plain_tables(numbers: ScriptedNumbers) -> Layers:
     def totals(path: str, *, latest: bool) -> dict[str, int]:
-        rows = DeltaTable(f"{numbers.settings.root}/{path}").to_pyarrow_table().to_pylist()
+        rows = DeltaTable(f"{numbers.lake.root}/{path}").to_pyarrow_table().to_pylist()
         return {f"{row['window_start']:%Y-%m-%dT%H}": row["total"] for row in rows if not latest or row["is_latest"]}
 
     live, published = totals("live/hourly", latest=False), totals("gold/hourly", latest=True)
@@ -104,7 +104,7 @@ def _shown(cell: str) -> int | None:
 
 def of_the_alerts(numbers: ScriptedNumbers) -> Layers:
     """The alert about the largest published value, and where the published one is within its bound, about that of the stream."""
-    alerts = signals.of_metric(numbers.settings, catalog(numbers.metric), numbers.metric)
+    alerts = signals.of_metric(numbers.lake, catalog(numbers.metric), numbers.metric)
     [alert] = [alert for alert in alerts if alert.kind is AlertKind.VALUE]
     matched = re.match(r"total of hourly \S+ is (\d+) for window_start (\S+):", alert.text)
     assert matched
@@ -115,7 +115,7 @@ def of_the_alerts(numbers: ScriptedNumbers) -> Layers:
 def contradicting(numbers: ScriptedNumbers, printed: Callable[..., tuple[str, str]]) -> list[str]:
     """Every contradiction between a surface and the tables: surface, hour, what it says and what they hold."""
     known = plain_tables(numbers)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         readers = {"GET /metrics": of_the_api, "GET /series": of_the_series, "GET /compare": of_the_comparison}
         shown = {name: reader(client) for name, reader in (readers | {"the page": of_the_page}).items()}
     shown["the alert"] = of_the_alerts(numbers)

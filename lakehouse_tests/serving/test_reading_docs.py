@@ -24,7 +24,7 @@ from lakehouse.gold.restatement.pending import find_due
 from lakehouse.serving import sql_views
 from lakehouse.serving.sql_views import Dialect
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, without_spark
 
 if TYPE_CHECKING:
@@ -52,15 +52,15 @@ class Revenue(ScriptedNumbers):
 @pytest.fixture(scope="module", name="revenue")
 def _revenue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Revenue]:
     """Two weeks of November: on each day its own number comes, and that of two days before is corrected."""
-    revenue = Revenue(lake_settings(tmp_path_factory.mktemp("lake")), load_catalog(None).metrics["revenue"])
+    revenue = Revenue(lake_in(tmp_path_factory.mktemp("lake")), load_catalog(None).metrics["revenue"])
     with without_spark():
         for day in range(1, 15):
-            revenue.settings.now = datetime(2024, 11, day, 9, tzinfo=timezone.utc)
+            revenue.lake.settings.now = datetime(2024, 11, day, 9, tzinfo=timezone.utc)
             revenue.by_day[date(2024, 11, day)] = revenue.table(f"{day}.50")
             if day > 2:
                 revenue.by_day[date(2024, 11, day - 2)] = revenue.table(f"{day}.75")
-            days = {*revenue.by_day, *find_due(revenue.settings, contract(), revenue.series)}
-            restatement_days.restate(revenue.settings, contract(), revenue.series, revenue.session, days, Run("run"))
+            days = {*revenue.by_day, *find_due(revenue.lake, contract(), revenue.series)}
+            restatement_days.restate(revenue.lake, contract(), revenue.series, revenue.session, days, Run("run"))
         yield revenue
 
 
@@ -69,7 +69,7 @@ def _truth(revenue: Revenue) -> dict[str, list[Row]]:
     """The product's own answers."""
     one = revenue.series
     known = numbers_history.history(
-        revenue.settings, one, published_table.partitions(revenue.settings, locations.gold(revenue.settings, one), one.by)
+        revenue.lake, one, published_table.partitions(revenue.lake, locations.gold(revenue.lake, one), one.by)
     )
     versions_by_name = {
         "latest": numbers_history.versions(known, parse("latest")),
@@ -94,7 +94,7 @@ def snippet(heading: str, language: str, revenue: Revenue) -> str:
     found = re.search(rf"```{language}\n(.*?)```", part, re.DOTALL)
     assert found is not None
     assert "lakehouse_data" in found[1]
-    return found[1].replace("lakehouse_data", revenue.settings.root).replace("INSTALL delta; LOAD delta", LOAD)
+    return found[1].replace("lakehouse_data", revenue.lake.root).replace("INSTALL delta; LOAD delta", LOAD)
 
 
 def plain(rows: list[tuple[Any, ...]]) -> list[Row]:
@@ -132,7 +132,7 @@ def test_a_bi_tool(revenue: Revenue, truth: dict[str, list[Row]], tmp_path: Path
 
 def views(revenue: Revenue, dialect: Dialect) -> list[str]:
     """The statements without those that fetch an extension."""
-    return sql_views.statements(revenue.settings, load_catalog(None), dialect)[len(sql_views.PREAMBLE[dialect]) :]
+    return sql_views.statements(revenue.lake, load_catalog(None), dialect)[len(sql_views.PREAMBLE[dialect]) :]
 
 
 def relations(moment: str) -> dict[str, str]:

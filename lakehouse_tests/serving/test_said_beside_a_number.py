@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 HELD = "it failed row_count; 'lakehouse gold held total' shows why"
 
@@ -29,9 +29,9 @@ def _without_spark() -> Iterator[None]:
         yield
 
 
-def test_a_number_waits_for_a_newer_one_that_is_held(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_waits_for_a_newer_one_that_is_held(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the calendar it is final; the next run does not close it."""
-    numbers = numbers_with_weeks(settings, checks={"row_count": {"max": 1}}, publication={"final_after": 2, "rollups": ["week"]})
+    numbers = numbers_with_weeks(lake, checks={"row_count": {"max": 1}}, publication={"final_after": 2, "rollups": ["week"]})
     numbers.at(1, 12)
     numbers.set(1, 5)
     numbers.publish()
@@ -39,7 +39,7 @@ def test_a_number_waits_for_a_newer_one_that_is_held(settings: Settings, tmp_pat
     numbers.by_day[date(2024, 1, 1)] = two.set_column(1, "row_count", [[2]])
     numbers.at(5)
     numbers.publish()
-    with api_client(settings, catalog(numbers.metric)) as client:
+    with api_client(lake, catalog(numbers.metric)) as client:
         answer = get_json(client, "/metrics/total", window=on(1))
         page, overview = (words(client.get(path).text) for path in (f"/page/metrics/total/{on(1)}", "/"))
     sentence = f"a newer number is held: {HELD}"
@@ -50,8 +50,8 @@ def test_a_number_waits_for_a_newer_one_that_is_held(settings: Settings, tmp_pat
     assert f"  {sentence}\n" in typed(numbers, tmp_path, monkeypatch, "gold", "show", "total", on(1))[0]
 
 
-def test_an_adjusted_number_says_to_what_it_amounts(settings: Settings) -> None:
-    numbers = numbers_with_weeks(settings, publication={"after_close": "adjust", "final_after": 2})
+def test_an_adjusted_number_says_to_what_it_amounts(lake: Lake) -> None:
+    numbers = numbers_with_weeks(lake, publication={"after_close": "adjust", "final_after": 2})
     numbers.at(1, 12)
     numbers.set(1, 5)
     numbers.publish()
@@ -61,7 +61,7 @@ def test_an_adjusted_number_says_to_what_it_amounts(settings: Settings) -> None:
     numbers.set(4, 1)
     numbers.set(1, 9)
     numbers.publish()
-    with api_client(settings, catalog(numbers.metric)) as client:
+    with api_client(lake, catalog(numbers.metric)) as client:
         answer = get_json(client, "/metrics/total", window=on(1))
         earlier = get_json(client, "/metrics/total", window=on(1), version="r1")
     assert answer["result"] == [{"total": 5, "row_count": 1}]
@@ -69,8 +69,8 @@ def test_an_adjusted_number_says_to_what_it_amounts(settings: Settings) -> None:
     assert (earlier["adjustments"], earlier["adjusted"]) == ([], {})
 
 
-def test_a_number_that_has_only_grown_does_not_say_that_it_never_changed(settings: Settings) -> None:
-    numbers = numbers_with_weeks(settings)
+def test_a_number_that_has_only_grown_does_not_say_that_it_never_changed(lake: Lake) -> None:
+    numbers = numbers_with_weeks(lake)
     numbers.at(1, 12)
     numbers.set(1, 5)
     numbers.publish()
@@ -79,21 +79,19 @@ def test_a_number_that_has_only_grown_does_not_say_that_it_never_changed(setting
     numbers.set(2, 7)
     numbers.publish(2)
     numbers.roll_up()
-    with api_client(settings, catalog(numbers.metric)) as client:
+    with api_client(lake, catalog(numbers.metric)) as client:
         week, day = (words(client.get(f"/page/metrics/total/{name}").text) for name in ("2024-W01", on(1)))
     assert "It has grown since it was first published, and was not restated." in week
     assert "It has not changed since it was first published." in day
 
 
-def test_a_deprecated_dataset_version_says_so_everywhere(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    numbers = ScriptedNumbers(settings, metric(deprecated_on="2025-01-01"))
+def test_a_deprecated_dataset_version_says_so_everywhere(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = ScriptedNumbers(lake, metric(deprecated_on="2025-01-01"))
     numbers.at(1, 12)
     numbers.set(1, 5)
     numbers.publish()
     sentence = "total v1 is deprecated: nobody should read it from 2025-01-01 on."
-    with api_client(settings, catalog(numbers.metric)) as client:
+    with api_client(lake, catalog(numbers.metric)) as client:
         assert get_json(client, "/metrics/total", window=on(1))["deprecated_on"] == "2025-01-01"
         for path in ("/page/metrics/total", f"/page/metrics/total/{on(1)}"):
             assert sentence in words(client.get(path).text)
@@ -101,9 +99,9 @@ def test_a_deprecated_dataset_version_says_so_everywhere(
         assert sentence in typed(numbers, tmp_path, monkeypatch, "gold", command, "total", on(1))[1]
 
 
-def test_a_week_is_restated_by_a_day_that_was_put_back_and_closed_since(settings: Settings) -> None:
+def test_a_week_is_restated_by_a_day_that_was_put_back_and_closed_since(lake: Lake) -> None:
     """The newest revision of the day only changed its state: the one before took a number back."""
-    numbers = numbers_with_weeks(settings, publication={"final_after": 3, "rollups": ["week"]})
+    numbers = numbers_with_weeks(lake, publication={"final_after": 3, "rollups": ["week"]})
     numbers.at(1, 12)
     numbers.set(1, 10)
     numbers.publish()
@@ -115,7 +113,7 @@ def test_a_week_is_restated_by_a_day_that_was_put_back_and_closed_since(settings
     numbers.set(4, 1)
     numbers.publish()
     numbers.roll_up()
-    with api_client(settings, catalog(numbers.metric)) as client:
+    with api_client(lake, catalog(numbers.metric)) as client:
         versions = get_json(client, "/metrics/total/history", window="2024-W01")["versions"]
         page = words(client.get("/page/metrics/total/2024-W01").text)
     assert [(version["result"][0]["total"], version["reason"]) for version in versions] == [(10, "initial"), (5, "rollback")]
@@ -123,8 +121,8 @@ def test_a_week_is_restated_by_a_day_that_was_put_back_and_closed_since(settings
     assert at(4, 12).strftime("%Y-%m-%dT%H") in versions[-1]["restated_on"]
 
 
-def test_an_adjustment_restates_the_open_week_that_it_is_booked_in(settings: Settings) -> None:
-    numbers = numbers_with_weeks(settings, publication={"after_close": "adjust", "final_after": 1, "rollups": ["week"]})
+def test_an_adjustment_restates_the_open_week_that_it_is_booked_in(lake: Lake) -> None:
+    numbers = numbers_with_weeks(lake, publication={"after_close": "adjust", "final_after": 1, "rollups": ["week"]})
     numbers.at(1, 12)
     numbers.set(1, 10)
     numbers.publish()
@@ -136,7 +134,7 @@ def test_an_adjustment_restates_the_open_week_that_it_is_booked_in(settings: Set
     numbers.set(3, 1)
     numbers.publish()
     numbers.roll_up()
-    with api_client(settings, catalog(numbers.metric)) as client:
+    with api_client(lake, catalog(numbers.metric)) as client:
         *_, newest = get_json(client, "/metrics/total/history", window="2024-W01")["versions"]
         day = get_json(client, "/metrics/total/history", window=on(1))["versions"][-1]
     assert day["booked_on"] is not None
@@ -145,8 +143,8 @@ def test_an_adjustment_restates_the_open_week_that_it_is_booked_in(settings: Set
     assert newest["restated_on"] is not None
 
 
-def test_an_hour_has_its_own_version_end_and_updates(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = ScriptedNumbers(settings, metric("hourly", window={"size": "PT1H"}, publication={"final_after": 9}))
+def test_an_hour_has_its_own_version_end_and_updates(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = ScriptedNumbers(lake, metric("hourly", window={"size": "PT1H"}, publication={"final_after": 9}))
     numbers.at(1, 12)
     numbers.set_hours(1, {9: 5, 10: 7})
     numbers.publish()
@@ -154,7 +152,7 @@ def test_an_hour_has_its_own_version_end_and_updates(settings: Settings, tmp_pat
     numbers.set_hours(1, {9: 5, 10: 9})
     numbers.publish(reason=RevisionReason.LATE_DATA)
     for name, hour, updates in (("2024-01-01T09", 10, 0), ("2024-01-01T10", 11, 1)):
-        with api_client(settings, catalog(numbers.metric)) as client:
+        with api_client(lake, catalog(numbers.metric)) as client:
             answer = get_json(client, "/metrics/hourly", window=name)
         shown = typed(numbers, tmp_path, monkeypatch, "gold", "show", "hourly", name)[0]
         words_of_updates = "1 update" if updates == 1 else f"{updates} updates"

@@ -82,7 +82,7 @@ def _kinds(spark: SparkSession, spark_remote: dict[str, str], tmp_path_factory: 
 
 
 def contradicting(
-    lake: TypedLake,
+    sample: TypedLake,
     surfaces: Mapping[str, Reader] = READERS,
     numbers: Iterable[tuple[str, str]] | None = None,
     as_of: str | None = None,
@@ -92,10 +92,10 @@ def contradicting(
     :param as_of: the earlier time as of which they are read.
     """
     listed = []
-    with lake.used(), api_client(lake.settings, lake.catalog) as client:
-        for metric, period in lake.numbers() if numbers is None else numbers:
-            number = Number(lake, client, metric, period, as_of)
-            known = lake.truth.get((metric, period)) if as_of is None else lake.earlier.get((metric, period, as_of))
+    with sample.used(), api_client(sample.lake, sample.catalog) as client:
+        for metric, period in sample.numbers() if numbers is None else numbers:
+            number = Number(sample, client, metric, period, as_of)
+            known = sample.truth.get((metric, period)) if as_of is None else sample.earlier.get((metric, period, as_of))
             truth = {HAPPENED: known} if known is not None else {}
             said = {name: reader(number) for name, reader in surfaces.items()}
             listed += contradictions(f"{metric} {period}", truth | {name: one for name, one in said.items() if one is not None})
@@ -120,22 +120,24 @@ def test_all_surfaces_say_the_same_of_earlier_numbers(shop: TypedLake) -> None:
         assert contradicting(shop, EARLIER, known, moment) == []
 
 
-def replayed(lake: TypedLake) -> tuple[dict[str, int], dict[str, int]]:
+def replayed(sample: TypedLake) -> tuple[dict[str, int], dict[str, int]]:
     """What ``lakehouse replay`` prints last of its rows and days, and the same from a plain read of the tables."""
-    with lake.used():
-        printed = lake.at("2024-11-07T00:00:00Z").typed("replay", "sales", "--landing", f"{lake.folder / 'landing' / 'sales'}")
+    with sample.used():
+        printed = sample.at("2024-11-07T00:00:00Z").typed(
+            "replay", "sales", "--landing", f"{sample.folder / 'landing' / 'sales'}"
+        )
         matched = re.search(r"(\d+) arrival days, (\d+) rows in Bronze, (\d+) malformed", printed)
         assert matched, printed
         shown = dict(zip(("arrival days", "rows", "malformed"), map(int, matched.groups())))
         shown |= {name: int(days) for name, days in re.findall(r"gold/(\w+): (\d+) days published or restated", printed)}
-        rows = DeltaTable(f"{lake.settings.root}/bronze/sales").to_pyarrow_table().to_pylist()
+        rows = DeltaTable(f"{sample.lake.root}/bronze/sales").to_pyarrow_table().to_pylist()
         held = {
             "arrival days": len({row["arrival_date"] for row in rows}),
             "rows": len(rows),
             "malformed": sum(row["malformed_reason"] is not None for row in rows),
         }
         for name in ("revenue", "revenue_weekly"):
-            published = DeltaTable(f"{lake.settings.root}/gold/{name}").to_pyarrow_table().to_pylist()
+            published = DeltaTable(f"{sample.lake.root}/gold/{name}").to_pyarrow_table().to_pylist()
             changes = [row for row in published if row["reason"] != "daily_finalization"]  # a change of state restates nothing
             held[name] = len({(row["period"], row["published_at"]) for row in changes})
     return shown, held
@@ -167,10 +169,10 @@ class TestReplay:
         assert (shown["revenue"], held["revenue"]) == (3, 5)
 
 
-def rows_of(lake: TypedLake, metric: str, period: str) -> list[dict[str, Any]]:
+def rows_of(sample: TypedLake, metric: str, period: str) -> list[dict[str, Any]]:
     """Every published row of a period."""
-    series = Series(lake.catalog.metrics[metric], Kind.WEEK if "-W" in period else Kind.DAY)
-    table = table_io.read(locations.gold(lake.settings, series))
+    series = Series(sample.catalog.metrics[metric], Kind.WEEK if "-W" in period else Kind.DAY)
+    table = table_io.read(locations.gold(sample.lake, series))
     assert table is not None
     return [row for row in table.to_pylist() if row["period"] == period]
 
@@ -194,7 +196,7 @@ def test_views_in_spark_say_the_same(shop: TypedLake, kinds: TypedLake, spark: S
 
 def test_a_reader_that_says_nothing_is_no_reader(shop: TypedLake) -> None:
     """Each surface says something of the day with the longest history, and what it says depends on the number."""
-    with shop.used(), api_client(shop.settings, shop.catalog) as client:
+    with shop.used(), api_client(shop.lake, shop.catalog) as client:
         said = {name: reader(Number(shop, client, "revenue", "2024-11-04")) for name, reader in READERS.items()}
     assert {name for name, one in said.items() if one is None} == {"the overview"}, "it shows the newest number only"
     silent = [name for name, one in said.items() if one == Said()]

@@ -16,8 +16,8 @@ from lakehouse.contracts.source import SourceContract
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.ledger import contracts_in_use
 from lakehouse_tests.support.earlier_columns import without_source_order
-from lakehouse_tests.support.lake import Lake, contract, csv_file
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake import SampleLake, contract, csv_file
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.row_histories import (
     BACKWARD,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse_tests.support.row_histories import RowChange
 
 pytestmark = pytest.mark.spark
@@ -50,18 +50,18 @@ def expected_of(history: Sequence[RowChange]) -> Held:
     return {(f"{row.id}", row.day, row.amount) for row in table_after(history).values()}
 
 
-def held_by(lake: Lake) -> Held:
-    return {row[:3] for row in lake.silver()}
+def held_by(sample: SampleLake) -> Held:
+    return {row[:3] for row in sample.silver()}
 
 
-def deliver_lines(lake: Lake, lines: Sequence[str], name: str) -> None:
-    lake.deliver(ARRIVALS[0], "".join(f"{line}\n" for line in lines).encode(), f".{name}.json")
-    assert len(lake.ingest(ARRIVALS[0]).ingested) == 1
+def deliver_lines(sample: SampleLake, lines: Sequence[str], name: str) -> None:
+    sample.deliver(ARRIVALS[0], "".join(f"{line}\n" for line in lines).encode(), f".{name}.json")
+    assert len(sample.ingest(ARRIVALS[0]).ingested) == 1
 
 
-def deliver(lake: Lake, feed: Feed, content: bytes, number: int, arrival: date) -> None:
-    lake.deliver(arrival, content, f".{number}.{feed.format}")
-    assert len(lake.ingest(arrival).ingested) == 1
+def deliver(sample: SampleLake, feed: Feed, content: bytes, number: int, arrival: date) -> None:
+    sample.deliver(arrival, content, f".{number}.{feed.format}")
+    assert len(sample.ingest(arrival).ingested) == 1
 
 
 @pytest.mark.merge
@@ -91,18 +91,18 @@ def test_silver_holds_the_rows_of_the_table_whatever_comes_when(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     feed = FEEDS[name]
-    lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), feed.contract, spark)
-    lake.settings.local_rows = local_rows
+    sample = SampleLake(lake_in(tmp_path_factory.mktemp("lake")), feed.contract, spark)
+    sample.lake.settings.local_rows = local_rows
     for number, (content, (arrival, is_followed)) in enumerate(zip(sent.files(feed), arrivals)):
-        deliver(lake, feed, content, number, arrival)
+        deliver(sample, feed, content, number, arrival)
         if is_followed:
-            lake.update()
-    lake.update()
+            sample.update()
+    sample.update()
     expected = expected_of(sent.history)
-    assert held_by(lake) == expected, "merged"
-    assert {row[:3] for row in lake.rebuilt(DAYS)} == expected, "rebuilt (R3)"
-    rows = dispositions_account.rows(lake.settings, lake.contract)
-    assert len(rows) == len(lake.bronze()), "every record has one disposition (R4)"
+    assert held_by(sample) == expected, "merged"
+    assert {row[:3] for row in sample.rebuilt(DAYS)} == expected, "rebuilt (R3)"
+    rows = dispositions_account.rows(sample.lake, sample.contract)
+    assert len(rows) == len(sample.bronze()), "every record has one disposition (R4)"
     assert {row.record_key for row in rows if row.lives} == {row[0] for row in expected}
 
 
@@ -114,49 +114,47 @@ def line(key: str, amount: int, op: str, seq: str) -> str:
 
 
 @BY_SPARK_OR_NOT
-def test_text_orders_the_changes_of_a_plain_source(settings: Settings, spark: SparkSession, local_rows: int) -> None:
-    lake = Lake(settings, contract(**BY_TEXT), spark)
-    settings.local_rows = local_rows
+def test_text_orders_the_changes_of_a_plain_source(lake: Lake, spark: SparkSession, local_rows: int) -> None:
+    sample = SampleLake(lake, contract(**BY_TEXT), spark)
+    lake.settings.local_rows = local_rows
     files = [
         [line("a", 1, "insert", "0a"), line("b", 1, "insert", "\U0001f600"), line("c", 1, "insert", "b")],
         [line("a", 2, "correct", "09"), line("b", 2, "correct", "\uffee"), line("c", 1, "delete", "ab")],
         [line("a", 3, "correct", "0A"), line("b", 3, "correct", "z"), line("c", 3, "correct", "ba")],
     ]
     for number, (arrival, lines) in enumerate(zip(ARRIVALS, files)):
-        lake.deliver(arrival, csv_file(lines), f".{number}.csv")
-        lake.ingest(arrival)
-        lake.update()
+        sample.deliver(arrival, csv_file(lines), f".{number}.csv")
+        sample.ingest(arrival)
+        sample.update()
     day = date(2024, 1, 1)
-    assert held_by(lake) == {("a", day, 1), ("b", day, 1), ("c", day, 3)}
-    assert lake.rebuilt([day]) == lake.silver()
+    assert held_by(sample) == {("a", day, 1), ("b", day, 1), ("c", day, 3)}
+    assert sample.rebuilt([day]) == sample.silver()
 
 
 @pytest.mark.merge
 @BY_SPARK_OR_NOT
-def test_tables_of_an_earlier_release_get_the_column_of_the_order(
-    settings: Settings, spark: SparkSession, local_rows: int
-) -> None:
-    lake = Lake(settings, contract(), spark)
-    settings.local_rows = local_rows
+def test_tables_of_an_earlier_release_get_the_column_of_the_order(lake: Lake, spark: SparkSession, local_rows: int) -> None:
+    sample = SampleLake(lake, contract(), spark)
+    lake.settings.local_rows = local_rows
     day = date(2024, 1, 1)
-    lake.deliver(ARRIVALS[0], csv_file([line("a", 1, "insert", ""), line("b", 1, "insert", ""), line("c", 1, "insert", "")]))
-    lake.ingest(ARRIVALS[0])
-    lake.update()
-    without_source_order(settings, "events")
-    assert lake.rebuilt([day]) == lake.silver(), "read as it is"
-    assert len(dispositions_account.rows(settings, lake.contract)) == 3
-    lake.contract = contract(**BY_TEXT)
-    contracts_in_use.accept(settings, lake.contract)  # the order of a source with rows changes by a whole reading only
-    lake.deliver(ARRIVALS[1], csv_file([line("a", 2, "correct", "x"), line("b", 2, "delete", "x")]))
-    lake.ingest(ARRIVALS[1])
-    lake.update()
-    assert held_by(lake) == {("a", day, 2), ("c", day, 1)}, "a row without an order comes before those with one"
-    assert lake.rebuilt([day]) == lake.silver()
-    lake.deliver(ARRIVALS[2], csv_file([line("a", 3, "correct", "w"), line("c", 3, "correct", "w")]))
-    lake.ingest(ARRIVALS[2])
-    lake.update()
-    assert held_by(lake) == {("a", day, 2), ("c", day, 3)}
-    assert [row["source_order"] for row in lake.bronze("source_order")] == [None, None, None, "x", "x", "w", "w"]
+    sample.deliver(ARRIVALS[0], csv_file([line("a", 1, "insert", ""), line("b", 1, "insert", ""), line("c", 1, "insert", "")]))
+    sample.ingest(ARRIVALS[0])
+    sample.update()
+    without_source_order(lake, "events")
+    assert sample.rebuilt([day]) == sample.silver(), "read as it is"
+    assert len(dispositions_account.rows(lake, sample.contract)) == 3
+    sample.contract = contract(**BY_TEXT)
+    contracts_in_use.accept(lake, sample.contract)  # the order of a source with rows changes by a whole reading only
+    sample.deliver(ARRIVALS[1], csv_file([line("a", 2, "correct", "x"), line("b", 2, "delete", "x")]))
+    sample.ingest(ARRIVALS[1])
+    sample.update()
+    assert held_by(sample) == {("a", day, 2), ("c", day, 1)}, "a row without an order comes before those with one"
+    assert sample.rebuilt([day]) == sample.silver()
+    sample.deliver(ARRIVALS[2], csv_file([line("a", 3, "correct", "w"), line("c", 3, "correct", "w")]))
+    sample.ingest(ARRIVALS[2])
+    sample.update()
+    assert held_by(sample) == {("a", day, 2), ("c", day, 3)}
+    assert [row["source_order"] for row in sample.bronze("source_order")] == [None, None, None, "x", "x", "w", "w"]
 
 
 def event(op: str, lsn: Any, before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:
@@ -203,28 +201,28 @@ REASONS = {
 
 @pytest.mark.merge
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0]], ids=["in order", "backwards"])
-def test_the_corner_cases_of_debezium_end_as_the_table_does(settings: Settings, spark: SparkSession, order: list[int]) -> None:
+def test_the_corner_cases_of_debezium_end_as_the_table_does(lake: Lake, spark: SparkSession, order: list[int]) -> None:
     feed = FEEDS["debezium of postgresql"]
-    lake = Lake(settings, feed.contract, spark)
+    sample = SampleLake(lake, feed.contract, spark)
     files = [SNAPSHOT, CHANGES, LATE]
     for number, place in enumerate(order):
         if number == 1:  # the contract learns of the new column
             described = feed.contract.model_dump(mode="json", exclude_unset=True)
             described["model"]["fields"].append({"name": "note", "type": "string"})
-            lake.contract = SourceContract.model_validate(described)
-        deliver_lines(lake, files[place], "abc"[place])
-        lake.update()
+            sample.contract = SourceContract.model_validate(described)
+        deliver_lines(sample, files[place], "abc"[place])
+        sample.update()
     day = date(2024, 1, 1)
-    assert held_by(lake) == {("1", day, 11), ("3", day, 33), ("4", day, None), ("6", day, 10)}
-    assert lake.rebuilt([day]) == lake.silver()
+    assert held_by(sample) == {("1", day, 11), ("3", day, 33), ("4", day, None), ("6", day, 10)}
+    assert sample.rebuilt([day]) == sample.silver()
     malformed = {
         (entry["source_file"].split(".")[1], entry["line_number"]): entry["malformed_reason"]
-        for entry in lake.bronze("malformed_reason")
+        for entry in sample.bronze("malformed_reason")
     }
     assert {place: reason for place, reason in malformed.items() if reason} == REASONS
     lines = {"a": range(1, 5), "b": [1, 2, 4, *range(6, 14)], "c": range(1, 6)}
     assert malformed.keys() == {(file, number) for file, numbers in lines.items() for number in numbers}, (
         "a tombstone is no record"
     )
-    dispositions = Counter(entry.disposition.value for entry in dispositions_account.rows(settings, lake.contract))
+    dispositions = Counter(entry.disposition.value for entry in dispositions_account.rows(lake, sample.contract))
     assert dispositions == {"applied": 5, "superseded": 7, "duplicate": 2, "malformed": 6}

@@ -19,7 +19,7 @@ from lakehouse.silver import checks, competing_corrections
 from lakehouse.silver import update as silver_update
 from lakehouse_tests.support.ingested_files import deliver_files
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 KEYS = "abcdef"
 #: A record: its key, the key of the record that it corrects (its own for an insert), and its day of January.
 Record = tuple[str, str, int]
 
 
-def arrive(settings: Settings, number: int, records: Sequence[Record], op: str | None = None) -> None:
+def arrive(lake: Lake, number: int, records: Sequence[Record], op: str | None = None) -> None:
     """Ingest a file of records and bring silver up to date.
 
     :param op: what the records are said to be; by default a record that names another is a correction.
@@ -43,49 +43,49 @@ def arrive(settings: Settings, number: int, records: Sequence[Record], op: str |
     for line, (key, named, day) in enumerate(records):
         word = op or ("insert" if key == named else "correct")
         lines.append(f"{key},1,2024-01-0{day}T12:00:00Z,2024-02-01T{number:02}:00:{line:02}Z,{word},{named},0")
-    deliver_files(settings, contract(), date(2024, 2, 1) + timedelta(days=number), {"x": lines})
-    waiting = set(applied_inputs.pending(settings, "events"))
-    silver_update.update(settings, contract(), lambda: pytest.fail("few rows need no Spark"), waiting, f"run {number}")
+    deliver_files(lake, contract(), date(2024, 2, 1) + timedelta(days=number), {"x": lines})
+    waiting = set(applied_inputs.pending(lake, "events"))
+    silver_update.update(lake, contract(), lambda: pytest.fail("few rows need no Spark"), waiting, f"run {number}")
 
 
-def living(settings: Settings) -> set[str]:
-    rows = table_io.read(locations.silver(settings, "events"), ["record_key"])
+def living(lake: Lake) -> set[str]:
+    rows = table_io.read(locations.silver(lake, "events"), ["record_key"])
     return set() if rows is None else set(rows["record_key"].to_pylist())
 
 
-def competing(settings: Settings, *days: int) -> list[list[str]]:
-    table = table_io.open_table(locations.silver(settings, "events"))
+def competing(lake: Lake, *days: int) -> list[list[str]]:
+    table = table_io.open_table(locations.silver(lake, "events"))
     assert table is not None
     wanted = [date(2024, 1, day) for day in days]
-    groups = competing_corrections.undecided(settings, contract(), table, wanted).competing
+    groups = competing_corrections.undecided(lake, contract(), table, wanted).competing
     return sorted(sorted(one.key for one in group) for group in groups)
 
 
 def test_a_chain_is_no_competition_and_two_corrections_of_one_original_are(tmp_path: Path) -> None:
-    settings = lake_settings(tmp_path)
-    arrive(settings, 0, [("a", "a", 1), ("x", "x", 1)])
-    arrive(settings, 1, [("b", "a", 1)])
-    arrive(settings, 2, [("c", "b", 2)])
-    assert competing(settings, 1, 2) == []
-    arrive(settings, 3, [("d", "x", 1), ("e", "x", 3)])
-    assert competing(settings, 1) == [["d", "e"]]
-    assert competing(settings, 2) == []
-    assert competing(settings, 3) == [["d", "e"]]
-    [failed] = [each for each in checks.check_silver(settings, contract(), [date(2024, 1, 1)]) if each.check == "one_correction"]
+    lake = lake_in(tmp_path)
+    arrive(lake, 0, [("a", "a", 1), ("x", "x", 1)])
+    arrive(lake, 1, [("b", "a", 1)])
+    arrive(lake, 2, [("c", "b", 2)])
+    assert competing(lake, 1, 2) == []
+    arrive(lake, 3, [("d", "x", 1), ("e", "x", 3)])
+    assert competing(lake, 1) == [["d", "e"]]
+    assert competing(lake, 2) == []
+    assert competing(lake, 3) == [["d", "e"]]
+    [failed] = [each for each in checks.check_silver(lake, contract(), [date(2024, 1, 1)]) if each.check == "one_correction"]
     assert not failed.passed
     assert "d and e correct the same original, and all of them count" in f"{failed.explanation}"
 
 
 def test_a_correction_of_a_correction_competes_with_a_later_one_of_the_original(tmp_path: Path) -> None:
-    settings = lake_settings(tmp_path)
-    arrive(settings, 0, [("d", "x", 1), ("e", "x", 1), ("x", "x", 1)])
-    arrive(settings, 1, [("f", "d", 1)])
-    assert competing(settings, 1) == [["e", "f"]]
+    lake = lake_in(tmp_path)
+    arrive(lake, 0, [("d", "x", 1), ("e", "x", 1), ("x", "x", 1)])
+    arrive(lake, 1, [("f", "d", 1)])
+    assert competing(lake, 1) == [["e", "f"]]
 
 
-def failed(settings: Settings, source: SourceContract | None = None, day: int = 1) -> str:
+def failed(lake: Lake, source: SourceContract | None = None, day: int = 1) -> str:
     """What the check says about a day; empty if it passes."""
-    outcomes = checks.check_silver(settings, source or contract(), [date(2024, 1, day)])
+    outcomes = checks.check_silver(lake, source or contract(), [date(2024, 1, day)])
     return next(each.explanation or "" for each in outcomes if each.check == "one_correction")
 
 
@@ -94,38 +94,38 @@ def failed(settings: Settings, source: SourceContract | None = None, day: int = 
 def test_two_records_that_correct_each_other_hold_the_numbers_until_one_is_sent_again_alone(
     tmp_path: Path, op: str, originals: list[Record]
 ) -> None:
-    settings = lake_settings(tmp_path)
-    arrive(settings, 0, originals)
-    arrive(settings, 1, [("a", "b", 1), ("b", "a", 2)], op)
-    assert "a and b correct each other, and which one counts is unknown" in failed(settings)
-    assert "a and b correct each other" in failed(settings, day=2)
-    arrive(settings, 2, [("b", "b", 2)], "correct")
-    assert (failed(settings), failed(settings, day=2), living(settings)) == ("", "", {"b"})
+    lake = lake_in(tmp_path)
+    arrive(lake, 0, originals)
+    arrive(lake, 1, [("a", "b", 1), ("b", "a", 2)], op)
+    assert "a and b correct each other, and which one counts is unknown" in failed(lake)
+    assert "a and b correct each other" in failed(lake, day=2)
+    arrive(lake, 2, [("b", "b", 2)], "correct")
+    assert (failed(lake), failed(lake, day=2), living(lake)) == ("", "", {"b"})
 
 
 def test_a_circle_of_three_holds_the_numbers_of_all_its_days(tmp_path: Path) -> None:
-    settings = lake_settings(tmp_path)
-    arrive(settings, 0, [("c", "a", 3)])
-    arrive(settings, 1, [("b", "c", 2)])
-    arrive(settings, 2, [("a", "b", 1)])
-    assert "a and b and c correct each other" in failed(settings)
-    assert [failed(settings, day=day) == "" for day in (2, 3)] == [False, False]
+    lake = lake_in(tmp_path)
+    arrive(lake, 0, [("c", "a", 3)])
+    arrive(lake, 1, [("b", "c", 2)])
+    arrive(lake, 2, [("a", "b", 1)])
+    assert "a and b and c correct each other" in failed(lake)
+    assert [failed(lake, day=day) == "" for day in (2, 3)] == [False, False]
 
 
 def test_an_original_that_is_sent_again_as_the_correction_of_its_correction_counts(tmp_path: Path) -> None:
-    settings = lake_settings(tmp_path)
-    arrive(settings, 0, [("x", "x", 1)])
-    arrive(settings, 1, [("a", "x", 1)])
-    arrive(settings, 2, [("x", "a", 1)])
-    assert (failed(settings), living(settings)) == ("", {"x"})
+    lake = lake_in(tmp_path)
+    arrive(lake, 0, [("x", "x", 1)])
+    arrive(lake, 1, [("a", "x", 1)])
+    arrive(lake, 2, [("x", "a", 1)])
+    assert (failed(lake), living(lake)) == ("", {"x"})
 
 
 def test_a_record_back_under_its_first_id_that_does_not_count_is_not_passed_over(tmp_path: Path) -> None:
-    settings = lake_settings(tmp_path)
+    lake = lake_in(tmp_path)
     for number, record in enumerate([("x", "x", 1), ("a", "x", 1), ("x", "a", 1)]):
-        arrive(settings, number, [record], "insert")
-    assert living(settings) == set()
-    assert "a and x correct each other" in failed(settings)
+        arrive(lake, number, [record], "insert")
+    assert living(lake) == set()
+    assert "a and x correct each other" in failed(lake)
 
 
 @law(50, in_each_run=6)
@@ -137,10 +137,10 @@ def test_a_record_back_under_its_first_id_that_does_not_count_is_not_passed_over
     )
 )
 def test_the_groups_are_those_of_all_records(tmp_path_factory: pytest.TempPathFactory, files: list[list[Record]]) -> None:
-    settings = lake_settings(tmp_path_factory.mktemp("lake"))
+    lake = lake_in(tmp_path_factory.mktemp("lake"))
     for number, records in enumerate(files):
-        arrive(settings, number, records)
-    rows = table_io.read(locations.silver(settings, "events"), ["record_key", "corrects_key"])
+        arrive(lake, number, records)
+    rows = table_io.read(locations.silver(lake, "events"), ["record_key", "corrects_key"])
     living = {row["record_key"]: row["corrects_key"] for row in ([] if rows is None else rows.to_pylist())}
     group = {key: {key} for key in KEYS}
     for key, named, _ in (record for records in files for record in records):
@@ -150,14 +150,14 @@ def test_the_groups_are_those_of_all_records(tmp_path_factory: pytest.TempPathFa
     for key, named in living.items():
         if named not in (None, key):
             corrections[frozenset(group[key])].append(key)
-    assert competing(settings, 1, 2, 3) == sorted(sorted(keys) for keys in corrections.values() if len(keys) > 1)
-    assert circular(settings) == sorted(circles([record for records in files for record in records], living))
+    assert competing(lake, 1, 2, 3) == sorted(sorted(keys) for keys in corrections.values() if len(keys) > 1)
+    assert circular(lake) == sorted(circles([record for records in files for record in records], living))
 
 
-def circular(settings: Settings) -> list[list[str]]:
-    table = table_io.open_table(locations.silver(settings, "events"))
+def circular(lake: Lake) -> list[list[str]]:
+    table = table_io.open_table(locations.silver(lake, "events"))
     assert table is not None
-    groups = competing_corrections.undecided(settings, contract(), table, [date(2024, 1, day) for day in (1, 2, 3)]).circular
+    groups = competing_corrections.undecided(lake, contract(), table, [date(2024, 1, day) for day in (1, 2, 3)]).circular
     return sorted(sorted(one.key for one in group) for group in groups)
 
 

@@ -16,7 +16,7 @@ from lakehouse.delta import commit_log
 from lakehouse.silver import local_merge
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark.commits import CONFLICTS
-from lakehouse_tests.support.lake import HEADER, Lake, contract, csv_file
+from lakehouse_tests.support.lake import HEADER, SampleLake, contract, csv_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,16 +38,16 @@ def line(key: str, amount: int, arrived: int) -> str:
 @pytest.mark.spark
 @pytest.mark.parametrize("local_rows", [pytest.param(0, marks=pytest.mark.proof), 20_000], ids=["by Spark", "by delta-rs"])
 def test_a_compaction_in_the_middle_of_a_merge_fails_nobody(
-    settings, spark, local_rows: int, monkeypatch: pytest.MonkeyPatch
+    lake, spark, local_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.local_rows = local_rows
-    lake = Lake(settings, contract(), spark)
+    lake.settings.local_rows = local_rows
+    sample = SampleLake(lake, contract(), spark)
     for arrived in (1, 2, 3):
-        lake.deliver(date(2024, 2, arrived), csv_file([line(f"k{arrived}", arrived, arrived)]))
-        lake.ingest(date(2024, 2, arrived))
+        sample.deliver(date(2024, 2, arrived), csv_file([line(f"k{arrived}", arrived, arrived)]))
+        sample.ingest(date(2024, 2, arrived))
         if arrived < 3:
-            lake.update()
-    path, done = locations.silver(settings, "events"), Path(settings.root, "compacted")
+            sample.update()
+    path, done = locations.silver(lake, "events"), Path(lake.root, "compacted")
     source_of_merge, rows_of_merge = silver_merge._merge_source, local_merge._merge_rows
 
     def compacting(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -70,10 +70,10 @@ def test_a_compaction_in_the_middle_of_a_merge_fails_nobody(
 
     monkeypatch.setattr(silver_merge, "_merge_source", disturbed)
     monkeypatch.setattr(local_merge, "_merge_rows", disturbed_here)
-    lake.update()
+    sample.update()
     assert done.exists()
     told = [commit["operation"] for commit in commit_log.history(DeltaTable(path), -1)]
     assert told[:2] == ["MERGE", "OPTIMIZE"]
-    assert lake.silver() == lake.rebuilt([date(2024, 2, 1)])
-    assert {row[0] for row in lake.silver()} == {"k1", "k2", "k3"}
-    assert lake.pending() == []
+    assert sample.silver() == sample.rebuilt([date(2024, 2, 1)])
+    assert {row[0] for row in sample.silver()} == {"k1", "k2", "k3"}
+    assert sample.pending() == []

@@ -15,12 +15,12 @@ from lakehouse.silver import checks, emptied_fields
 from lakehouse.silver import update as silver_update
 from lakehouse_tests.support.ingested_files import deliver_text
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 DAY = date(2024, 1, 1)
 FIELDS = [{"name": name, "type": kind} for name, kind in (("id", "string"), ("amount", "int"), ("shop", "string"))]
@@ -31,19 +31,19 @@ SOURCE = contract(
 INSERT = "a,5,north,insert,,"
 
 
-def arrive(settings: Settings, number: int, *records: str) -> None:
+def arrive(lake: Lake, number: int, *records: str) -> None:
     """Ingest a file of records (id, Amount, shop, op, corrects, corrected_field) and bring silver up to date."""
     lines = ["id,Amount,shop,op,corrects,corrected_field,event_time,arrived_at"]
     lines += [f"{record},2024-01-01T12:00:00Z,2024-02-01T{number:02}:00:00Z" for record in records]
-    deliver_text(settings, SOURCE, date(2024, 2, 1) + timedelta(days=number), "\n".join(lines))
-    waiting = set(applied_inputs.pending(settings, "events"))
-    silver_update.update(settings, SOURCE, lambda: pytest.fail("few rows need no Spark"), waiting, f"run {number}")
+    deliver_text(lake, SOURCE, date(2024, 2, 1) + timedelta(days=number), "\n".join(lines))
+    waiting = set(applied_inputs.pending(lake, "events"))
+    silver_update.update(lake, SOURCE, lambda: pytest.fail("few rows need no Spark"), waiting, f"run {number}")
 
 
-def emptied(settings: Settings) -> list[tuple[str, tuple[str, ...]]]:
-    table = table_io.open_table(locations.silver(settings, "events"))
+def emptied(lake: Lake) -> list[tuple[str, tuple[str, ...]]]:
+    table = table_io.open_table(locations.silver(lake, "events"))
     assert table is not None
-    return [(one.key, one.fields) for one in emptied_fields.emptied(settings, SOURCE, table, [DAY])]
+    return [(one.key, one.fields) for one in emptied_fields.emptied(lake, SOURCE, table, [DAY])]
 
 
 @pytest.mark.parametrize(
@@ -67,34 +67,34 @@ def emptied(settings: Settings) -> list[tuple[str, tuple[str, ...]]]:
 def test_a_correction_that_empties_what_it_does_not_name_is_found(
     tmp_path: Path, records: list[str], expected: list[tuple[str, tuple[str, ...]]]
 ) -> None:
-    settings = lake_settings(tmp_path)
-    arrive(settings, 0, INSERT)
+    lake = lake_in(tmp_path)
+    arrive(lake, 0, INSERT)
     for number, record in enumerate(records, start=1):
-        arrive(settings, number, record)
-    assert emptied(settings) == expected
+        arrive(lake, number, record)
+    assert emptied(lake) == expected
 
 
 def test_a_redacted_field_is_not_emptied_by_the_correction(tmp_path: Path) -> None:
-    settings = lake_settings(tmp_path)
-    arrive(settings, 0, INSERT, "b,5,north,insert,,")
-    redactions.record(settings, "events", Redaction("a", ["shop"], "dpo", "asked", datetime(2024, 2, 2, tzinfo=timezone.utc)))
-    arrive(settings, 1, "a,7,north,correct,,amount", "b,7,,correct,,amount")
-    assert emptied(settings) == [("b", ("shop",))]
+    lake = lake_in(tmp_path)
+    arrive(lake, 0, INSERT, "b,5,north,insert,,")
+    redactions.record(lake, "events", Redaction("a", ["shop"], "dpo", "asked", datetime(2024, 2, 2, tzinfo=timezone.utc)))
+    arrive(lake, 1, "a,7,north,correct,,amount", "b,7,,correct,,amount")
+    assert emptied(lake) == [("b", ("shop",))]
 
 
 def test_the_check_holds_the_numbers_of_the_day_until_the_record_comes_whole(tmp_path: Path) -> None:
-    settings = lake_settings(tmp_path)
+    lake = lake_in(tmp_path)
 
     def outcome() -> tuple[bool, str | None]:
-        [one] = [one for one in checks.check_silver(settings, SOURCE, [DAY]) if one.check == "whole_correction"]
+        [one] = [one for one in checks.check_silver(lake, SOURCE, [DAY]) if one.check == "whole_correction"]
         return one.passed, one.explanation
 
-    arrive(settings, 0, INSERT)
+    arrive(lake, 0, INSERT)
     assert outcome() == (True, None)
-    arrive(settings, 1, "a,7,,correct,,amount")
+    arrive(lake, 1, "a,7,,correct,,amount")
     passed, explanation = outcome()
     assert not passed
     assert explanation is not None
     assert explanation.startswith("corrections empty fields that they do not name (a: shop)")
-    arrive(settings, 2, "a,7,north,correct,,amount")
+    arrive(lake, 2, "a,7,north,correct,,amount")
     assert outcome() == (True, None)

@@ -19,8 +19,8 @@ from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.key_log import IncompleteKeyLogError
 from lakehouse.ledger.lost_rows import LostRowsError
-from lakehouse_tests.support.lake import Lake, contract, csv_file
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake import SampleLake, contract, csv_file
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.stopped_commits import after_each_commit
 
 pytestmark = pytest.mark.spark
@@ -42,39 +42,39 @@ TOTAL = MetricContract.model_validate(
 )
 
 
-def steps(lake: Lake) -> None:
+def steps(sample: SampleLake) -> None:
     for arrival in ARRIVALS:
-        lake.ingest(arrival)
-        if lake.pending():
-            lake.update()
-        pending = find_pending(lake.settings, Series(TOTAL))
+        sample.ingest(arrival)
+        if sample.pending():
+            sample.update()
+        pending = find_pending(sample.lake, Series(TOTAL))
         if pending.starts:
             restatement_days.restate(
-                lake.settings, lake.contract, Series(TOTAL), lambda: lake.spark, pending.starts, Run("run"), pending
+                sample.lake, sample.contract, Series(TOTAL), lambda: sample.spark, pending.starts, Run("run"), pending
             )
 
 
-def outcome(lake: Lake) -> tuple[Any, ...]:
+def outcome(sample: SampleLake) -> tuple[Any, ...]:
     shown = ["event_date", "total", "row_count", "revision", "state", "reason", "is_latest", "inputs", "content"]
-    numbers = table_io.read(locations.gold(lake.settings, Series(TOTAL)), shown)
+    numbers = table_io.read(locations.gold(sample.lake, Series(TOTAL)), shown)
     assert numbers is not None
     known = [
         (entry.ingestion_id, entry.source_file, entry.rows, entry.malformed, entry.touched_days, entry.touched_rows)
-        for entry in ingestions.all_of(lake.settings, "events")
+        for entry in ingestions.all_of(sample.lake, "events")
         if entry.status == "ingested"
     ]
-    bronze = [(row["line_number"], row["raw_payload"]) for row in lake.bronze("raw_payload")]
-    waiting = (lake.pending(), find_pending(lake.settings, Series(TOTAL)).starts)
-    return lake.silver(), sorted(numbers.to_pylist(), key=str), known, bronze, waiting
+    bronze = [(row["line_number"], row["raw_payload"]) for row in sample.bronze("raw_payload")]
+    waiting = (sample.pending(), find_pending(sample.lake, Series(TOTAL)).starts)
+    return sample.silver(), sorted(numbers.to_pylist(), key=str), known, bronze, waiting
 
 
 @pytest.mark.proof
 def test_a_stop_after_any_commit_changes_nothing(spark, tmp_path_factory: pytest.TempPathFactory) -> None:
-    def delivered() -> Lake:
-        lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(), spark)
+    def delivered() -> SampleLake:
+        sample = SampleLake(lake_in(tmp_path_factory.mktemp("lake")), contract(), spark)
         for arrival, lines in ARRIVALS.items():
-            lake.deliver(arrival, csv_file(lines))
-        return lake
+            sample.deliver(arrival, csv_file(lines))
+        return sample
 
     undisturbed = delivered()
     steps(undisturbed)
@@ -84,18 +84,18 @@ def test_a_stop_after_any_commit_changes_nothing(spark, tmp_path_factory: pytest
     assert newest == [(1, None, 2), (2, None, 2), (3, 7, 2)]
 
     # What a killed process leaves are the files as they were behind a commit: the same run on a copy of each.
-    lake, stops = delivered(), []
+    sample, stops = delivered(), []
 
     def copy() -> None:
         stops.append(tmp_path_factory.mktemp("stopped") / "lake")
-        copytree(lake.settings.root, stops[-1])
+        copytree(sample.lake.root, stops[-1])
 
     with pytest.MonkeyPatch.context() as patched:
         after_each_commit(patched, copy)
-        steps(lake)
-    assert outcome(lake) == expected
+        steps(sample)
+    assert outcome(sample) == expected
     for number, root in enumerate(stops, 1):
-        again = Lake(lake.settings.model_copy(update={"root": str(root)}), lake.contract, spark)
+        again = SampleLake(sample.lake.with_settings(root=str(root)), sample.contract, spark)
         steps(again)
         assert outcome(again) == expected, f"stopped behind commit {number}"
     assert len(stops) >= 24
@@ -103,24 +103,24 @@ def test_a_stop_after_any_commit_changes_nothing(spark, tmp_path_factory: pytest
 
 @pytest.mark.merge
 @pytest.mark.parametrize("lost", [pytest.param("events_keys", marks=pytest.mark.merge), ""], ids=["the key log", "all of them"])
-def test_operational_tables_that_were_lost_are_restored_from_bronze(settings, spark, lost: str) -> None:
-    lake = Lake(settings, contract(), spark)
+def test_operational_tables_that_were_lost_are_restored_from_bronze(lake, spark, lost: str) -> None:
+    sample = SampleLake(lake, contract(), spark)
     for arrival, lines in ARRIVALS.items():
-        lake.deliver(arrival, csv_file(lines))
-    steps(lake)
-    expected, days = outcome(lake), [date(2024, 1, day) for day in (1, 2, 3)]
-    rmtree(Path(settings.table("ops", lost)))
+        sample.deliver(arrival, csv_file(lines))
+    steps(sample)
+    expected, days = outcome(sample), [date(2024, 1, day) for day in (1, 2, 3)]
+    rmtree(Path(lake.address("ops", lost)))
     problem, words = (LostRowsError, "the key log of events") if lost else (IncompleteKeyLogError, "arrival days 2024-02-01 to")
     with pytest.raises(problem, match=f"{words}.*materialize bronze/events"):
-        lake.update(days)
+        sample.update(days)
     if not lost:
-        lake.ingest(min(ARRIVALS))
+        sample.ingest(min(ARRIVALS))
         with pytest.raises(IncompleteKeyLogError, match="arrival days 2024-02-02"):
-            lake.update()  # silver knows of the second day, and must not go back to the first
+            sample.update()  # silver knows of the second day, and must not go back to the first
     for arrival in ARRIVALS:
-        lake.ingest(arrival)
-    steps(lake)
-    assert outcome(lake) == expected
-    version = lake.silver_version()
-    lake.update(days)
-    assert lake.silver_version() == version
+        sample.ingest(arrival)
+    steps(sample)
+    assert outcome(sample) == expected
+    version = sample.silver_version()
+    sample.update(days)
+    assert sample.silver_version() == version

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 
 from lakehouse.dispositions import account as dispositions_account
-from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line, row_of
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake import SampleLake, content_id, contract, csv_file, csv_line, row_of
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.reference_model import Record, deliver_again, live_rows
 from lakehouse_tests.support.silver_histories import BACKWARD, BY_SPARK, DAYS, FORWARD, History, histories
@@ -36,8 +36,8 @@ def content(rows: Iterable[Row]) -> dict[date, set[Row]]:
     return by_day
 
 
-def check(history: History, lake: Lake, *, by_sequence: bool) -> None:
-    lake.settings.local_rows = history.local_rows
+def check(history: History, sample: SampleLake, *, by_sequence: bool) -> None:
+    sample.lake.settings.local_rows = history.local_rows
     known: list[Record] = []
     delivered: list[str] = []
 
@@ -45,36 +45,36 @@ def check(history: History, lake: Lake, *, by_sequence: bool) -> None:
         return {row_of(record) for record in live_rows(known, by_sequence=by_sequence).values()}
 
     def update(days: Iterable[date]) -> None:
-        before = content(lake.silver())
-        reported = lake.update(frozenset(days)).changes
-        after = content(lake.silver())
+        before = content(sample.silver())
+        reported = sample.update(frozenset(days)).changes
+        after = content(sample.silver())
         assert reported.keys() == {day for day in DAYS if before[day] != after[day]}, "impact is exact (R6)"
 
     for number, step in enumerate(history.steps):
         data = csv_file(map(csv_line, history.files[step.file]))
         name = content_id(data)
-        lake.deliver(step.arrival, data, f".{number}.csv")
-        report = lake.ingest(step.arrival)
+        sample.deliver(step.arrival, data, f".{number}.csv")
+        report = sample.ingest(step.arrival)
         assert (len(report.ingested), len(report.redelivered)) == ((0, 1) if name in delivered else (1, 0))
         if name not in delivered:
             delivered.append(name)
         deliver_again(known, name, history.files[step.file], (step.arrival, f".{number}.csv"))
-        if days := step.updated & set(lake.pending()):
+        if days := step.updated & set(sample.pending()):
             update(days)
         if len(delivered) == 2:
             early, expected_early = list(delivered), model()
 
-    update(lake.pending())
+    update(sample.pending())
     expected = model()
-    assert lake.silver() == expected, "merged as R2 says"
-    assert lake.pending() == []
-    assert lake.rebuilt(DAYS) == expected, "rebuilt as R2 says (R3)"
-    version = lake.silver_version()
-    assert lake.update(DAYS).rebuilt == set(DAYS)
-    assert lake.silver_version() == version, "a rebuild without effect makes no commit"
-    assert lake.rebuilt(DAYS, early) == expected_early, "as of an earlier ingestion (R10)"
-    assert len(lake.bronze()) == len(known), "every record once (R1)"
-    account = dispositions_account.rows(lake.settings, lake.contract)
+    assert sample.silver() == expected, "merged as R2 says"
+    assert sample.pending() == []
+    assert sample.rebuilt(DAYS) == expected, "rebuilt as R2 says (R3)"
+    version = sample.silver_version()
+    assert sample.update(DAYS).rebuilt == set(DAYS)
+    assert sample.silver_version() == version, "a rebuild without effect makes no commit"
+    assert sample.rebuilt(DAYS, early) == expected_early, "as of an earlier ingestion (R10)"
+    assert len(sample.bronze()) == len(known), "every record once (R1)"
+    account = dispositions_account.rows(sample.lake, sample.contract)
     assert len(account) == len(known), "every record has one disposition (R4)"
     alive = {(row.record_key, row.event_date, row.ingestion_id, row.line_number) for row in account if row.lives}
     assert alive == {(row[0], row[1], *row[4:]) for row in expected}, "what is applied is what silver holds (R4)"
@@ -89,9 +89,9 @@ def run(history: History, spark: SparkSession, tmp_path_factory: pytest.TempPath
     order = {"order": {"sequence": "seq"}} if by_sequence else {}
     if not by_sequence:
         history = replace(history, files=[[replace(record, sequence=0) for record in file] for file in history.files])
-    lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(**order), spark)
+    sample = SampleLake(lake_in(tmp_path_factory.mktemp("lake")), contract(**order), spark)
     with pieces_of(history.piece_rows) if history.piece_rows else nullcontext():
-        check(history, lake, by_sequence=by_sequence)
+        check(history, sample, by_sequence=by_sequence)
 
 
 @pytest.mark.merge

@@ -14,10 +14,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse.delta import table_io
+from lakehouse.lake import Lake
 from lakehouse.ledger import lost_rows
 from lakehouse.settings import Settings
 from lakehouse.silver import lost_records
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.lossy_lake import (
     METRIC,
@@ -43,8 +44,8 @@ TABLES = ("bronze/events", "silver/events", "gold/total", "gold/total_weekly", "
 
 
 @pytest.fixture
-def lake(settings: Settings, spark: SparkSession) -> ReproducibleLake:
-    return prepared(settings, spark)
+def sample(lake: Lake, spark: SparkSession) -> ReproducibleLake:
+    return prepared(lake, spark)
 
 
 @pytest.fixture
@@ -52,9 +53,9 @@ def expected(tmp_path: Path, spark: SparkSession) -> dict[str, Any]:
     return expected_state(tmp_path, spark)
 
 
-def damage(settings: Settings, table: str, how: str) -> None:
+def damage(lake: Lake, table: str, how: str) -> None:
     """Take away what the newest run has committed to a table, or all that the two newest have."""
-    folder = Path(settings.root, table)
+    folder = Path(lake.root, table)
     newest = max(folder.glob("_delta_log/*.json"))
     if how == "deleted":
         newest.unlink()
@@ -62,7 +63,7 @@ def damage(settings: Settings, table: str, how: str) -> None:
         newest.write_text("")
     else:
         shutil.rmtree(folder)
-        shutil.copytree(copies(settings, 2 if how == "a run older" else 1) / table, folder)
+        shutil.copytree(copies(lake, 2 if how == "a run older" else 1) / table, folder)
 
 
 HOW = ["a run older", "two runs older", "deleted", "emptied"]
@@ -84,71 +85,71 @@ FEW = {("bronze/events", "deleted"), ("silver/events", "a run older"), ("gold/to
     ],
 )
 def test_the_next_file_makes_up_for_what_a_table_has_lost(
-    lake: ReproducibleLake, expected: dict[str, Any], table: str, how: str
+    sample: ReproducibleLake, expected: dict[str, Any], table: str, how: str
 ) -> None:
-    damage(lake.settings, table, how)
-    arrive(lake, 4)
-    assert state(lake) == expected
-    publish(lake)
-    assert state(lake) == expected
+    damage(sample.lake, table, how)
+    arrive(sample, 4)
+    assert state(sample) == expected
+    publish(sample)
+    assert state(sample) == expected
 
 
 @pytest.mark.merge
 @pytest.mark.parametrize("table", ["bronze/events", "ops/events_keys"])
-def test_a_rebuild_afterwards_gives_the_same_rows(lake: ReproducibleLake, expected: dict[str, Any], table: str) -> None:
-    damage(lake.settings, table, "two runs older")
+def test_a_rebuild_afterwards_gives_the_same_rows(sample: ReproducibleLake, expected: dict[str, Any], table: str) -> None:
+    damage(sample.lake, table, "two runs older")
     with pytest.raises(lost_rows.LostRowsError, match=r"has lost the . rows of 2 ingested files \(arrival_date=2024-02-02"):
-        lake.lake.update([date(2024, 2, 1)])
-    arrive(lake, 4)
-    lake.lake.update([date(2024, 2, day) for day in (1, 2, 3, 4)])
-    publish(lake)
-    assert state(lake) == expected
+        sample.sample.update([date(2024, 2, 1)])
+    arrive(sample, 4)
+    sample.sample.update([date(2024, 2, day) for day in (1, 2, 3, 4)])
+    publish(sample)
+    assert state(sample) == expected
 
 
 @pytest.mark.merge
 @pytest.mark.parametrize("how", [pytest.param(each, marks=() if each == "deleted" else pytest.mark.proof) for each in HOW])
 def test_a_ledger_that_has_lost_files_is_named_until_they_are_recorded_again(
-    lake: ReproducibleLake, expected: dict[str, Any], how: str
+    sample: ReproducibleLake, expected: dict[str, Any], how: str
 ) -> None:
-    damage(lake.settings, "ops/ingestions", how)
-    before = state(lake)
+    damage(sample.lake, "ops/ingestions", how)
+    before = state(sample)
     with pytest.raises(
         lost_records.LostRecordsError, match=r"ops/ingestions has lost the entries of . files .*'lakehouse replay events'"
     ):
-        arrive(lake, 4)
-    assert state(lake) == before
-    for day in {*lost_records.lost_files(lake.settings, "events").values()}:
-        lake.lake.ingest(day)
-    publish(lake)
-    assert state(lake) == expected
-    lake.lake.update([date(2024, 2, day) for day in (1, 2, 3, 4)])
-    publish(lake)
-    assert state(lake) == expected
+        arrive(sample, 4)
+    assert state(sample) == before
+    for day in {*lost_records.lost_files(sample.lake, "events").values()}:
+        sample.sample.ingest(day)
+    publish(sample)
+    assert state(sample) == expected
+    sample.sample.update([date(2024, 2, day) for day in (1, 2, 3, 4)])
+    publish(sample)
+    assert state(sample) == expected
 
 
-def test_rows_that_are_nowhere_any_more_are_named(lake: ReproducibleLake) -> None:
-    damage(lake.settings, "bronze/events", "a run older")
-    gone = next(Path(str(lake.settings.landing)).glob("arrival_date=2024-02-03*"))
+def test_rows_that_are_nowhere_any_more_are_named(sample: ReproducibleLake) -> None:
+    damage(sample.lake, "bronze/events", "a run older")
+    gone = next(Path(str(sample.lake.settings.landing)).glob("arrival_date=2024-02-03*"))
     gone.unlink()
-    before = state(lake)
+    before = state(sample)
     with pytest.raises(
         lost_rows.LostRowsError, match=r"has lost the 2 rows of 1 ingested files \(arrival_date=2024-02-03.*put them"
     ):
-        arrive(lake, 4)
-    assert state(lake) == before
+        arrive(sample, 4)
+    assert state(sample) == before
 
 
 @pytest.mark.parametrize("table", ["silver/events", "gold/total"])
 def test_a_log_entry_that_is_cut_off_is_said_and_can_be_moved_away(
-    lake: ReproducibleLake, expected: dict[str, Any], table: str
+    sample: ReproducibleLake, expected: dict[str, Any], table: str
 ) -> None:
-    newest = max(Path(lake.settings.root, table).glob("_delta_log/*.json"))
+    newest = max(Path(sample.lake.root, table).glob("_delta_log/*.json"))
     newest.write_bytes(newest.read_bytes()[:-80])
     with pytest.raises(table_io.DamagedLogError, match=r"move the newest file of .*_delta_log away, and run the same command"):
-        publish(lake)
+        publish(sample)
     newest.unlink()
-    arrive(lake, 4)
-    assert state(lake) == expected
+    arrive(sample, 4)
+    assert state(sample) == expected
 
 
 @law(25)
@@ -163,19 +164,19 @@ def test_whatever_a_table_loses_the_numbers_end_the_same(
     spark: SparkSession, table: str, cuts: list[str], steps: list[str]
 ) -> None:
     with TemporaryDirectory() as folder:
-        settings, whole = lake_settings(Path(folder)), Settings(root=f"{folder}/whole", spark_profile="large")
+        lake, whole = lake_in(Path(folder)), Lake(Settings(root=f"{folder}/whole", spark_profile="large"))
         expected = prepare(whole, "four arrivals", lambda template: four_arrivals(template, spark))
-        prepare(settings, "three arrivals with copies", lambda template: three_arrivals(template, spark))
-        lake = reproducible_lake(in_one_folder(settings), spark, [METRIC])
+        prepare(lake, "three arrivals with copies", lambda template: three_arrivals(template, spark))
+        sample = reproducible_lake(in_one_folder(lake), spark, [METRIC])
         for how in cuts:
-            damage(lake.settings, table, how)
+            damage(sample.lake, table, how)
         for step in steps:
             # What has lost rows is said, and nothing wrong is published.
             with suppress(lost_rows.LostRowsError) if table in ("bronze/events", "ops/events_keys") else nullcontext():
                 if step == "publish":
-                    publish(lake)
+                    publish(sample)
                 else:
-                    lake.lake.update([date(2024, 2, day) for day in (1, 2, 3)])
-        arrive(lake, 4)
-        publish(lake)
-        assert state(lake) == expected
+                    sample.sample.update([date(2024, 2, day) for day in (1, 2, 3)])
+        arrive(sample, 4)
+        publish(sample)
+        assert state(sample) == expected

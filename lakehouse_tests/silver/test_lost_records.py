@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakehouse.lake import Lake
 from lakehouse.ledger import applied_inputs, decisions, redactions
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.redactions import Redaction
@@ -23,16 +24,16 @@ NOW = datetime(2024, 2, 1, tzinfo=timezone.utc)
 DAY = date(2024, 2, 1)
 
 
-def applied(settings: Settings, *ids: str) -> None:
-    applied_inputs.record(settings, "events", run_id="r", days=[DAY], ingestion_ids=ids, method="rebuild", silver=None, now=NOW)
+def applied(lake: Lake, *ids: str) -> None:
+    applied_inputs.record(lake, "events", run_id="r", days=[DAY], ingestion_ids=ids, method="rebuild", silver=None, now=NOW)
 
 
-@pytest.fixture(name="settings")
-def _settings(tmp_path: Path) -> Settings:
-    return Settings(root=f"{tmp_path}/lake")
+@pytest.fixture(name="lake")
+def _settings(tmp_path: Path) -> Lake:
+    return Lake(Settings(root=f"{tmp_path}/lake"))
 
 
-def decided(settings: Settings) -> str:
+def decided(lake: Lake) -> str:
     entry = Decision(
         ingestion_id="i",
         line_number=1,
@@ -44,12 +45,12 @@ def decided(settings: Settings) -> str:
         number=1,
         touched_days=[DAY],
     )
-    return decisions.record(settings, "events", [entry])
+    return decisions.record(lake, "events", [entry])
 
 
-def redacted(settings: Settings) -> str:
+def redacted(lake: Lake) -> str:
     entry = Redaction(record_key="a", fields=["name"], by="anna", reason="why", redacted_at=NOW, touched_days=[DAY])
-    return redactions.record(settings, "events", entry)
+    return redactions.record(lake, "events", entry)
 
 
 @pytest.mark.parametrize(
@@ -57,21 +58,21 @@ def redacted(settings: Settings) -> str:
     [(decided, "bronze/events_decisions has lost 1 decisions"), (redacted, "bronze/events_redactions has lost 1 redactions")],
 )
 def test_a_table_that_is_lost_with_its_journal_is_named_until_the_same_is_given_again(
-    settings: Settings, record: Callable[[Settings], str], table: str
+    lake: Lake, record: Callable[[Lake], str], table: str
 ) -> None:
-    lost_records.require_none(settings, "events")
-    applied(settings, record(settings))
-    lost_records.require_none(settings, "events")
-    rmtree(f"{settings.root}/{table.split(maxsplit=1)[0]}")
-    lost_records.require_none(settings, "events")  # its entries are written again from the journal
-    rmtree(f"{settings.root}/{table.split(maxsplit=1)[0]}")
-    rmtree(f"{settings.root}/ops/journal")
+    lost_records.require_none(lake, "events")
+    applied(lake, record(lake))
+    lost_records.require_none(lake, "events")
+    rmtree(f"{lake.root}/{table.split(maxsplit=1)[0]}")
+    lost_records.require_none(lake, "events")  # its entries are written again from the journal
+    rmtree(f"{lake.root}/{table.split(maxsplit=1)[0]}")
+    rmtree(f"{lake.root}/ops/journal")
     with pytest.raises(lost_records.LostRecordsError, match=table):
-        lost_records.require_none(settings, "events")
-    record(settings)
-    lost_records.require_none(settings, "events")
+        lost_records.require_none(lake, "events")
+    record(lake)
+    lost_records.require_none(lake, "events")
 
 
-def test_requests_that_only_rebuilt_days_and_files_that_came_again_may_be_lost(settings: Settings) -> None:
-    applied(settings, "operation:1", "redelivery:2")
-    lost_records.require_none(settings, "events")
+def test_requests_that_only_rebuilt_days_and_files_that_came_again_may_be_lost(lake: Lake) -> None:
+    applied(lake, "operation:1", "redelivery:2")
+    lost_records.require_none(lake, "events")

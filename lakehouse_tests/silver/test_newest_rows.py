@@ -19,8 +19,8 @@ from lakehouse.silver import rebuild as silver_rebuild
 from lakehouse.stewardship import quarantine
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.earlier_append import earlier_release
-from lakehouse_tests.support.lake import Lake, appended, content_id, contract, csv_file, csv_line, row_of
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake import SampleLake, appended, content_id, contract, csv_file, csv_line, row_of
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.reference_model import Record, deliver_again, live_rows
 from lakehouse_tests.support.resent_days import FIRST, SECOND, A, B, C, deliver_and_update, lake_under_policy
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse_tests.support.lake import Row
 
 pytestmark = pytest.mark.spark
@@ -51,48 +51,48 @@ def rows(found: Iterable[Row]) -> list[tuple[str, int, int]]:
     return sorted((row[0], row[1].day, row[2]) for row in found)
 
 
-def newest_version(lake: Lake) -> int:
-    return table_io.version(locations.silver_newest(lake.settings, "events"))
+def newest_version(sample: SampleLake) -> int:
+    return table_io.version(locations.silver_newest(sample.lake, "events"))
 
 
-def rebuilt(lake: Lake, ids: Iterable[str] | None = None) -> set[Row]:
-    of_newest = Lake(lake.settings, lake.contract.newest, lake.spark)
+def rebuilt(sample: SampleLake, ids: Iterable[str] | None = None) -> set[Row]:
+    of_newest = SampleLake(sample.lake, sample.contract.newest, sample.spark)
     return of_newest.rebuilt(DAYS, None if ids is None else [*ids])
 
 
-def check(history: History, lake: Lake, *, by_sequence: bool) -> None:
-    lake.settings.local_rows = history.local_rows
+def check(history: History, sample: SampleLake, *, by_sequence: bool) -> None:
+    sample.lake.settings.local_rows = history.local_rows
     known: list[Record] = []
     delivered: list[str] = []
     for number, step in enumerate(history.steps):
         data = csv_file(map(csv_line, history.files[step.file]))
-        lake.deliver(step.arrival, data, f".{number}.csv")
-        lake.ingest(step.arrival)
+        sample.deliver(step.arrival, data, f".{number}.csv")
+        sample.ingest(step.arrival)
         if (name := content_id(data)) not in delivered:
             delivered.append(name)
         deliver_again(known, name, history.files[step.file], (step.arrival, f".{number}.csv"))
-        if days := step.updated & set(lake.pending()):
-            lake.update(days)
+        if days := step.updated & set(sample.pending()):
+            sample.update(days)
         if len(delivered) == 2:
             early, early_model = list(delivered), {row_of(one) for one in live_rows(known, by_sequence=by_sequence).values()}
-    lake.update(lake.pending())
+    sample.update(sample.pending())
     expected = {row_of(record) for record in live_rows(known, by_sequence=by_sequence).values()}
-    assert lake.silver() == {row_of(record) for record in known if record.op != "delete"}, "every row lives"
-    assert lake.newest() == expected, "as merge would keep them"
-    assert rebuilt(lake) == expected, "incremental equals rebuild (R3)"
-    assert rebuilt(lake, early) == early_model, "as of an earlier ingestion (R10)"
-    version = newest_version(lake)
-    lake.update(DAYS)
-    assert (newest_version(lake), lake.pending()) == (version, []), "a rebuild without effect makes no commit"
+    assert sample.silver() == {row_of(record) for record in known if record.op != "delete"}, "every row lives"
+    assert sample.newest() == expected, "as merge would keep them"
+    assert rebuilt(sample) == expected, "incremental equals rebuild (R3)"
+    assert rebuilt(sample, early) == early_model, "as of an earlier ingestion (R10)"
+    version = newest_version(sample)
+    sample.update(DAYS)
+    assert (newest_version(sample), sample.pending()) == (version, []), "a rebuild without effect makes no commit"
 
 
 def run(history: History, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, *, by_sequence: bool) -> None:
     order = {"order": {"sequence": "seq"}} if by_sequence else {}
     if not by_sequence:
         history = replace(history, files=[[replace(record, sequence=0) for record in file] for file in history.files])
-    lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), appended(**order), spark)
+    sample = SampleLake(lake_in(tmp_path_factory.mktemp("lake")), appended(**order), spark)
     with pieces_of(history.piece_rows) if history.piece_rows else nullcontext():
-        check(history, lake, by_sequence=by_sequence)
+        check(history, sample, by_sequence=by_sequence)
 
 
 SOURCES = pytest.mark.parametrize(
@@ -112,111 +112,111 @@ def test_the_newest_rows_are_those_of_merge(tmp_path_factory, spark, history: Hi
 
 
 @pytest.mark.merge
-def test_a_moved_key_changes_the_newest_rows_of_both_days_and_the_rows_of_one(settings: Settings, spark: SparkSession) -> None:
-    lake = lake_under_policy(settings, spark, "append")
-    deliver_and_update(lake, 0, A, B)
-    version = lake.silver_version()
-    assert deliver_and_update(lake, 1, MOVED, C) == {SECOND}
-    assert rows(lake.newest()) == [("a", 2, 9), ("b", 1, 2), ("c", 2, 3)]
-    assert rows(lake.silver()) == [("a", 1, 1), ("a", 2, 9), ("b", 1, 2), ("c", 2, 3)]
-    assert lake.silver_version() == version + 1, "a day to which no row came is not rebuilt"
+def test_a_moved_key_changes_the_newest_rows_of_both_days_and_the_rows_of_one(lake: Lake, spark: SparkSession) -> None:
+    sample = lake_under_policy(lake, spark, "append")
+    deliver_and_update(sample, 0, A, B)
+    version = sample.silver_version()
+    assert deliver_and_update(sample, 1, MOVED, C) == {SECOND}
+    assert rows(sample.newest()) == [("a", 2, 9), ("b", 1, 2), ("c", 2, 3)]
+    assert rows(sample.silver()) == [("a", 1, 1), ("a", 2, 9), ("b", 1, 2), ("c", 2, 3)]
+    assert sample.silver_version() == version + 1, "a day to which no row came is not rebuilt"
 
 
-def test_a_source_under_another_policy_has_no_such_table(settings: Settings, spark: SparkSession) -> None:
-    lake = lake_under_policy(settings, spark, "merge")
-    deliver_and_update(lake, 0, A, B)
-    assert newest_version(lake) == -1
+def test_a_source_under_another_policy_has_no_such_table(lake: Lake, spark: SparkSession) -> None:
+    sample = lake_under_policy(lake, spark, "merge")
+    deliver_and_update(sample, 0, A, B)
+    assert newest_version(sample) == -1
 
 
 @pytest.mark.merge
-def test_decisions_redactions_and_rebuilds_reach_the_newest_rows(settings: Settings, spark: SparkSession) -> None:
-    lake = lake_under_policy(settings, spark, "append")
-    deliver_and_update(lake, 0, A, B)
-    deliver_and_update(lake, 1, MOVED, C)
-    moved = [row.row_id for row in dispositions_account.rows(settings, lake.contract, keys=["a"]) if row.event_date == SECOND]
-    quarantine.decide(settings, lake.contract, moved, "reject", by="anna", reason="a test sale")
-    lake.update()
-    assert rows(lake.newest()) == [("a", 1, 1), ("b", 1, 2), ("c", 2, 3)], "the older row is the newest again"
-    redact_fields(settings, lake.contract, "b", ["amount"], by="anna", reason="asked")
-    lake.update()
-    assert {(row[0], row[2]) for row in lake.newest()} == {("a", 1), ("b", None), ("c", 3)}
-    lake.contract = lake.contract.model_copy(
+def test_decisions_redactions_and_rebuilds_reach_the_newest_rows(lake: Lake, spark: SparkSession) -> None:
+    sample = lake_under_policy(lake, spark, "append")
+    deliver_and_update(sample, 0, A, B)
+    deliver_and_update(sample, 1, MOVED, C)
+    moved = [row.row_id for row in dispositions_account.rows(lake, sample.contract, keys=["a"]) if row.event_date == SECOND]
+    quarantine.decide(lake, sample.contract, moved, "reject", by="anna", reason="a test sale")
+    sample.update()
+    assert rows(sample.newest()) == [("a", 1, 1), ("b", 1, 2), ("c", 2, 3)], "the older row is the newest again"
+    redact_fields(lake, sample.contract, "b", ["amount"], by="anna", reason="asked")
+    sample.update()
+    assert {(row[0], row[2]) for row in sample.newest()} == {("a", 1), ("b", None), ("c", 3)}
+    sample.contract = sample.contract.model_copy(
         update={
             "quality": contract(quality={"row_rules": [{"name": "small", "sql": "amount < 3", "severity": "reject"}]}).quality
         }
     )
-    silver_rebuild.plan_rebuild(settings, lake.contract, lambda: spark, FIRST, SECOND, reason="a rule", runner_id="anna")
-    lake.update()
-    assert {row[0] for row in lake.newest()} == {"a", "b"}
-    assert lake.newest() == rebuilt(lake)
+    silver_rebuild.plan_rebuild(lake, sample.contract, lambda: spark, FIRST, SECOND, reason="a rule", runner_id="anna")
+    sample.update()
+    assert {row[0] for row in sample.newest()} == {"a", "b"}
+    assert sample.newest() == rebuilt(sample)
 
 
-def deliver(lake: Lake, *arrivals: date) -> None:
+def deliver(sample: SampleLake, *arrivals: date) -> None:
     for arrival in arrivals or ARRIVALS:
-        lake.deliver(arrival, csv_file(ARRIVALS[arrival]))
-        lake.ingest(arrival)
+        sample.deliver(arrival, csv_file(ARRIVALS[arrival]))
+        sample.ingest(arrival)
 
 
-def stopped(lake: Lake, days: list[date] | None, folders: pytest.TempPathFactory) -> list[Lake]:
+def stopped(sample: SampleLake, days: list[date] | None, folders: pytest.TempPathFactory) -> list[SampleLake]:
     """Run an update, and return the lakes that it would have left if it had been stopped: before and after each commit."""
-    stops: list[Lake] = []
+    stops: list[SampleLake] = []
     seen: list[tuple[int, ...]] = []
-    paths = [layer(lake.settings, "events") for layer in (locations.silver, locations.silver_newest)]
+    paths = [layer(sample.lake, "events") for layer in (locations.silver, locations.silver_newest)]
 
     def copy() -> None:
-        now = tuple(table_io.version(path) for path in (*paths, locations.applied_inputs(lake.settings)))
+        now = tuple(table_io.version(path) for path in (*paths, locations.applied_inputs(sample.lake)))
         if now in seen:
             return
         seen.append(now)
         root = folders.mktemp("stopped") / "lake"
-        copytree(lake.settings.root, root)
-        stops.append(Lake(lake.settings.model_copy(update={"root": str(root)}), lake.contract, lake.spark))
+        copytree(sample.lake.root, root)
+        stops.append(SampleLake(sample.lake.with_settings(root=str(root)), sample.contract, sample.spark))
 
     copy()
     with pytest.MonkeyPatch.context() as patched:
         after_each_commit(patched, copy)
-        lake.update(days)
+        sample.update(days)
     return stops
 
 
-def outcome(lake: Lake) -> tuple[set[Row], set[Row], list[date]]:
-    return lake.silver(), lake.newest(), lake.pending()
+def outcome(sample: SampleLake) -> tuple[set[Row], set[Row], list[date]]:
+    return sample.silver(), sample.newest(), sample.pending()
 
 
 @pytest.mark.proof
-def test_stopped_after_any_commit_a_run_ends_with_both_tables(settings: Settings, spark: SparkSession, tmp_path_factory) -> None:
-    lake = lake_under_policy(settings, spark, "append")
-    deliver(lake)
-    stops = stopped(lake, None, tmp_path_factory)
-    assert rows(lake.newest()) == [("a", 3, 5), ("b", 1, 2)]
+def test_stopped_after_any_commit_a_run_ends_with_both_tables(lake: Lake, spark: SparkSession, tmp_path_factory) -> None:
+    sample = lake_under_policy(lake, spark, "append")
+    deliver(sample)
+    stops = stopped(sample, None, tmp_path_factory)
+    assert rows(sample.newest()) == [("a", 3, 5), ("b", 1, 2)]
     assert any(again.newest() and not again.silver() for again in stops), "one of them lies between the two tables"
     for again in stops:
         again.update()
-        assert outcome(again) == outcome(lake)
+        assert outcome(again) == outcome(sample)
 
 
 @pytest.mark.proof
 def test_a_lake_of_an_earlier_release_builds_the_newest_rows_with_its_next_run(
-    settings: Settings, spark: SparkSession, tmp_path_factory
+    lake: Lake, spark: SparkSession, tmp_path_factory
 ) -> None:
-    lake = lake_under_policy(settings, spark, "append")
+    sample = lake_under_policy(lake, spark, "append")
     first, second, third = ARRIVALS
     with earlier_release():
-        deliver(lake, first)
-        lake.update()
-        deliver(lake, second)  # it takes the key from the first day, and the second day only is recorded
-    assert applied_inputs.lacks_newest(settings, "events")
-    stops = stopped(lake, [date(2024, 1, 3)], tmp_path_factory)
-    assert rows(lake.newest()) == [("a", 2, 9), ("b", 1, 2)]
-    assert lake.pending() == [], "the run that builds them updates every day that waits"
-    assert len(lake.silver()) == 4
-    assert not applied_inputs.lacks_newest(settings, "events")
+        deliver(sample, first)
+        sample.update()
+        deliver(sample, second)  # it takes the key from the first day, and the second day only is recorded
+    assert applied_inputs.lacks_newest(lake, "events")
+    stops = stopped(sample, [date(2024, 1, 3)], tmp_path_factory)
+    assert rows(sample.newest()) == [("a", 2, 9), ("b", 1, 2)]
+    assert sample.pending() == [], "the run that builds them updates every day that waits"
+    assert len(sample.silver()) == 4
+    assert not applied_inputs.lacks_newest(lake, "events")
     for again in stops:
-        assert rows(again.newest()) in ([], rows(lake.newest())), "all of them are there, or none"
+        assert rows(again.newest()) in ([], rows(sample.newest())), "all of them are there, or none"
         again.update([SECOND])
         again.update()
-        assert outcome(again) == outcome(lake)
-    deliver(lake, third)
-    lake.update()
-    assert rows(lake.newest()) == [("a", 3, 5), ("b", 1, 2)]
-    assert lake.newest() == rebuilt(lake)
+        assert outcome(again) == outcome(sample)
+    deliver(sample, third)
+    sample.update()
+    assert rows(sample.newest()) == [("a", 3, 5), ("b", 1, 2)]
+    assert sample.newest() == rebuilt(sample)

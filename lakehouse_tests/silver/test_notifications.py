@@ -27,131 +27,131 @@ from lakehouse_tests.support.silver_log import append_to_silver
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 LOAD = f"LOAD '{next(Path(duckdb_extension_delta.__file__).parent.rglob('delta.duckdb_extension'))}'"
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload([__name__])
 
 
-def tell(settings: Settings, *versions: int, notice: str = "m1") -> int:
+def tell(lake: Lake, *versions: int, notice: str = "m1") -> int:
     """Record that consumers were notified of what silver got in some versions."""
-    rows = log.untold(settings, "events", versions)
-    return record(settings, rows, notice)
+    rows = log.untold(lake, "events", versions)
+    return record(lake, rows, notice)
 
 
-def record(settings: Settings, rows: pa.Table, notice: str = "m1") -> int:
+def record(lake: Lake, rows: pa.Table, notice: str = "m1") -> int:
     notices = pa.repeat(pa.scalar(json.dumps([notice])), len(rows))
-    return audit_notifications.record(settings, "events", rows.append_column("notices", notices))
+    return audit_notifications.record(lake, "events", rows.append_column("notices", notices))
 
 
-def recorded_notices(settings: Settings) -> list[tuple[int, str]]:
-    rows = table_io.read(locations.audit_notifications(settings))
+def recorded_notices(lake: Lake) -> list[tuple[int, str]]:
+    rows = table_io.read(locations.audit_notifications(lake))
     return sorted((row["silver_version"], row["notices"]) for row in rows.to_pylist()) if rows is not None else []
 
 
-def test_each_audit_row_is_recorded_once_with_its_notices(settings) -> None:
+def test_each_audit_row_is_recorded_once_with_its_notices(lake) -> None:
     for key in ("a", "b", "c"):
-        append_to_silver(settings, (key, 1, 1))
-    follow_audit(settings)
-    rows = log.untold(settings, "events", [0, 1])
-    audit = DeltaTable(locations.audit_log(settings)).version()
-    assert tell(settings, 0) == 1
-    assert record(settings, rows, "m2") == 1, "one of the two is recorded"
-    assert record(settings, rows, "m3") == 0
-    assert recorded_notices(settings) == [(0, '["m1"]'), (1, '["m2"]')]
-    assert [row["notification_sent"] for row in audit_rows(settings)] == [True, True, False]
-    assert log.untold(settings, "events", range(3))["silver_version"].to_pylist() == [2]
-    assert DeltaTable(locations.audit_log(settings)).version() == audit
-    (at,) = {row["notified_at"] for row in table_io.read(locations.audit_notifications(settings)).to_pylist()}
-    assert at == settings.now
+        append_to_silver(lake, (key, 1, 1))
+    follow_audit(lake)
+    rows = log.untold(lake, "events", [0, 1])
+    audit = DeltaTable(locations.audit_log(lake)).version()
+    assert tell(lake, 0) == 1
+    assert record(lake, rows, "m2") == 1, "one of the two is recorded"
+    assert record(lake, rows, "m3") == 0
+    assert recorded_notices(lake) == [(0, '["m1"]'), (1, '["m2"]')]
+    assert [row["notification_sent"] for row in audit_rows(lake)] == [True, True, False]
+    assert log.untold(lake, "events", range(3))["silver_version"].to_pylist() == [2]
+    assert DeltaTable(locations.audit_log(lake)).version() == audit
+    (at,) = {row["notified_at"] for row in table_io.read(locations.audit_notifications(lake)).to_pylist()}
+    assert at == lake.settings.now
 
 
-def test_no_notification_can_be_taken_back(settings) -> None:
-    append_to_silver(settings, ("a", 1, 1))
-    follow_audit(settings)
-    tell(settings, 0)
+def test_no_notification_can_be_taken_back(lake) -> None:
+    append_to_silver(lake, ("a", 1, 1))
+    follow_audit(lake)
+    tell(lake, 0)
     with pytest.raises(CommitFailedError, match="append-only"):
-        DeltaTable(locations.audit_notifications(settings)).delete()
+        DeltaTable(locations.audit_notifications(lake)).delete()
 
 
-def test_silver_that_is_created_again_has_rows_of_its_own(settings) -> None:
+def test_silver_that_is_created_again_has_rows_of_its_own(lake) -> None:
     """Its versions, and so the ids of its audit rows, are those of the earlier table."""
-    append_to_silver(settings, ("a", 1, 1))
-    follow_audit(settings)
-    tell(settings, 0)
-    Path(locations.silver(settings, "events")).rename(settings.table("silver", "before"))
-    append_to_silver(settings, ("a", 1, 1))
-    settings.now = settings.now.replace(day=2)
-    follow_audit(settings)
-    assert len({row["audit_id"] for row in audit_rows(settings)}) == 1
-    assert [row["notification_sent"] for row in audit_rows(settings)] == [True, False]
-    assert (tell(settings, 0), tell(settings, 0)) == (1, 0)
+    append_to_silver(lake, ("a", 1, 1))
+    follow_audit(lake)
+    tell(lake, 0)
+    Path(locations.silver(lake, "events")).rename(lake.address("silver", "before"))
+    append_to_silver(lake, ("a", 1, 1))
+    lake.settings.now = lake.settings.now.replace(day=2)
+    follow_audit(lake)
+    assert len({row["audit_id"] for row in audit_rows(lake)}) == 1
+    assert [row["notification_sent"] for row in audit_rows(lake)] == [True, False]
+    assert (tell(lake, 0), tell(lake, 0)) == (1, 0)
 
 
-def test_what_an_earlier_release_notified_stays_notified(settings) -> None:
-    append_to_silver(settings, ("a", 1, 1), ("b", 1, 1))
-    audit_of_earlier_release(settings, ["a"])
-    assert [row["notification_sent"] for row in audit_rows(settings)] == [True, False]
-    assert tell(settings, 0) == 1, "only b"
-    assert [row["notification_sent"] for row in audit_rows(settings)] == [True, True]
-    assert len(recorded_notices(settings)) == 1
+def test_what_an_earlier_release_notified_stays_notified(lake) -> None:
+    append_to_silver(lake, ("a", 1, 1), ("b", 1, 1))
+    audit_of_earlier_release(lake, ["a"])
+    assert [row["notification_sent"] for row in audit_rows(lake)] == [True, False]
+    assert tell(lake, 0) == 1, "only b"
+    assert [row["notification_sent"] for row in audit_rows(lake)] == [True, True]
+    assert len(recorded_notices(lake)) == 1
 
 
-def telling(settings: Settings, rows: pa.Table, start: Barrier) -> None:
+def telling(lake: Lake, rows: pa.Table, start: Barrier) -> None:
     """One process: records the same rows as the others."""
     start.wait(120)
-    record(settings, rows)
+    record(lake, rows)
 
 
-def test_processes_that_record_the_same_rows_record_them_once(settings) -> None:
-    append_to_silver(settings, *((f"{number}", 1, 1) for number in range(50)))
-    follow_audit(settings)
-    rows = log.untold(settings, "events", [0])
+def test_processes_that_record_the_same_rows_record_them_once(lake) -> None:
+    append_to_silver(lake, *((f"{number}", 1, 1) for number in range(50)))
+    follow_audit(lake)
+    rows = log.untold(lake, "events", [0])
     start = PROCESSES.Barrier(3)
-    processes = [PROCESSES.Process(target=telling, args=(settings, rows, start)) for _ in range(3)]
+    processes = [PROCESSES.Process(target=telling, args=(lake, rows, start)) for _ in range(3)]
     for process in processes:
         process.start()
     for process in processes:
         process.join(180)
     assert [process.exitcode for process in processes] == [0, 0, 0]
-    assert len(recorded_notices(settings)) == 50
+    assert len(recorded_notices(lake)) == 50
 
 
-def view(settings: Settings, dialect: Dialect) -> str:
+def view(lake: Lake, dialect: Dialect) -> str:
     """The statement that creates the view of the audit."""
-    (statement,) = [one for one in statements(settings, Catalog({}, {}), dialect) if "late_arrival_audit AS" in one]
+    (statement,) = [one for one in statements(lake, Catalog({}, {}), dialect) if "late_arrival_audit AS" in one]
     return statement
 
 
 @pytest.mark.merge
 @pytest.mark.parametrize("recorded", [True, False])
-def test_the_view_of_the_audit_says_who_was_notified(settings, recorded: bool) -> None:
-    append_to_silver(settings, ("a", 1, 1), ("b", 1, 1))
-    audit_of_earlier_release(settings, ["a"])
-    append_to_silver(settings, ("c", 1, 1))
-    follow_audit(settings)
+def test_the_view_of_the_audit_says_who_was_notified(lake, recorded: bool) -> None:
+    append_to_silver(lake, ("a", 1, 1), ("b", 1, 1))
+    audit_of_earlier_release(lake, ["a"])
+    append_to_silver(lake, ("c", 1, 1))
+    follow_audit(lake)
     if recorded:
-        tell(settings, 1)
+        tell(lake, 1)
     connection = duckdb.connect()
     connection.execute(LOAD)
     connection.execute(PREAMBLE[Dialect.duckdb][-1])
-    connection.execute(view(settings, Dialect.duckdb))
+    connection.execute(view(lake, Dialect.duckdb))
     rows = connection.sql("SELECT event_id, notification_sent, notified_at FROM late_arrival_audit ORDER BY event_id").fetchall()
-    assert rows == [("a", True, None), ("b", False, None), ("c", recorded, settings.now if recorded else None)]
+    assert rows == [("a", True, None), ("b", False, None), ("c", recorded, lake.settings.now if recorded else None)]
     columns = [column for column, *_ in connection.sql("DESCRIBE late_arrival_audit").fetchall()]
     assert sorted(columns) == sorted([*log.SCHEMA.names, "notified_at"])
 
 
 @pytest.mark.merge
 @pytest.mark.spark
-def test_the_view_is_the_same_in_spark(settings, spark) -> None:
-    append_to_silver(settings, ("a", 1, 1), ("b", 1, 1))
-    audit_of_earlier_release(settings, ["a"])
-    append_to_silver(settings, ("c", 1, 1))
-    follow_audit(settings)
-    tell(settings, 1)
-    spark.sql(view(settings, Dialect.spark).replace("VIEW", "TEMPORARY VIEW").rstrip(";"))
+def test_the_view_is_the_same_in_spark(lake, spark) -> None:
+    append_to_silver(lake, ("a", 1, 1), ("b", 1, 1))
+    audit_of_earlier_release(lake, ["a"])
+    append_to_silver(lake, ("c", 1, 1))
+    follow_audit(lake)
+    tell(lake, 1)
+    spark.sql(view(lake, Dialect.spark).replace("VIEW", "TEMPORARY VIEW").rstrip(";"))
     rows = spark.sql(
         "SELECT event_id, notification_sent, notified_at IS NULL FROM late_arrival_audit ORDER BY event_id"
     ).collect()

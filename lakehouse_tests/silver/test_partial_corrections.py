@@ -11,8 +11,8 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.silver import checks
 from lakehouse.silver import merge as silver_merge
-from lakehouse_tests.support.lake import Lake, contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake import SampleLake, contract
+from lakehouse_tests.support.lake_settings import lake_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -58,39 +58,39 @@ def rows(table: Any) -> set[tuple[Any, ...]]:
     return {(row["record_key"], row["event_date"].day, row["amount"], row["shop"]) for row in table.to_pylist()}
 
 
-def in_silver(lake: Lake) -> set[tuple[Any, ...]]:
-    return rows(table_io.read(locations.silver(lake.settings, "events"), ["record_key", "event_date", "amount", "shop"]))
+def in_silver(sample: SampleLake) -> set[tuple[Any, ...]]:
+    return rows(table_io.read(locations.silver(sample.lake, "events"), ["record_key", "event_date", "amount", "shop"]))
 
 
-def rebuilt(lake: Lake, ids: Collection[str] | None = None) -> list[set[tuple[Any, ...]]]:
+def rebuilt(sample: SampleLake, ids: Collection[str] | None = None) -> list[set[tuple[Any, ...]]]:
     """By this process and by Spark."""
-    by_spark = lake.settings.model_copy(update={"local_rows": 0})
-    states = (silver_merge.state(lake.spark, each, SOURCE, DAYS, ids) for each in (lake.settings, by_spark))
+    by_spark = sample.lake.with_settings(local_rows=0)
+    states = (silver_merge.state(sample.spark, each, SOURCE, DAYS, ids) for each in (sample.lake, by_spark))
     return [rows(state.toArrow()) for state in states]
 
 
 @pytest.mark.parametrize("order", [(1, 2, 3), pytest.param((3, 1, 2), marks=pytest.mark.merge)])
 def test_a_partial_correction_changes_what_it_carries(tmp_path: Path, spark: SparkSession, order: tuple[int, ...]) -> None:
-    lake = Lake(lake_settings(tmp_path), SOURCE, spark)
+    sample = SampleLake(lake_in(tmp_path), SOURCE, spark)
     inputs: dict[int, set[str]] = {}
     for arrival in order:
         day = date(2024, 2, arrival)
-        lake.deliver(day, content(arrival))
-        lake.ingest(day)
-        lake.update()
-        inputs[arrival] = lake.inputs() - set().union(*inputs.values())
-    assert in_silver(lake) == EXPECTED
-    assert rebuilt(lake) == [EXPECTED, EXPECTED]
-    assert rebuilt(lake, inputs[1] | inputs[2]) == [OF_TWO, OF_TWO]
-    failed = {one.check for one in checks.check_silver(lake.settings, SOURCE, DAYS) if not one.passed}
+        sample.deliver(day, content(arrival))
+        sample.ingest(day)
+        sample.update()
+        inputs[arrival] = sample.inputs() - set().union(*inputs.values())
+    assert in_silver(sample) == EXPECTED
+    assert rebuilt(sample) == [EXPECTED, EXPECTED]
+    assert rebuilt(sample, inputs[1] | inputs[2]) == [OF_TWO, OF_TWO]
+    failed = {one.check for one in checks.check_silver(sample.lake, SOURCE, DAYS) if not one.passed}
     assert failed == set(), "rows of the account are those of silver, no required field is empty"
 
 
 def test_a_correction_without_an_original_fails_the_check_of_required_fields(tmp_path: Path, spark: SparkSession) -> None:
-    lake = Lake(lake_settings(tmp_path), SOURCE, spark)
+    sample = SampleLake(lake_in(tmp_path), SOURCE, spark)
     text = f"{HEADER}\na,,south,correct,,2024-01-01T12:00:00Z,2024-02-01T12:00:00Z"
-    lake.deliver(date(2024, 2, 1), text.encode())
-    lake.ingest(date(2024, 2, 1))
-    lake.update()
-    failed = {one.check for one in checks.check_silver(lake.settings, SOURCE, DAYS) if not one.passed}
+    sample.deliver(date(2024, 2, 1), text.encode())
+    sample.ingest(date(2024, 2, 1))
+    sample.update()
+    failed = {one.check for one in checks.check_silver(sample.lake, SOURCE, DAYS) if not one.passed}
     assert failed == {"required_fields"}

@@ -17,7 +17,7 @@ from lakehouse.silver import rebuild as silver_rebuild
 from lakehouse_tests.support.lake import HEADER, contract
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 FIRST, LAST = date(2024, 2, 1), date(2024, 2, 9)
 #: Under the first contract no row is too late, under the second every row that came more than five days after its event.
@@ -30,28 +30,28 @@ def no_session() -> Any:
 
 
 @pytest.fixture
-def lake(settings: Settings) -> Settings:
+def lake(lake: Lake) -> Lake:
     """Rows of four keys on four days, of which those before the 5th came late."""
     rows = [("a", 1), ("b", 1), ("a2", 3), ("b", 4), ("a", 8)]
     lines = [
         f"{key},1,2024-02-{day:02}T12:00:00Z,2024-02-10T06:00:00Z,insert,,{number}" for number, (key, day) in enumerate(rows)
     ]
-    Path(str(settings.landing), "arrival_date=2024-02-10.csv").write_text("\n".join([HEADER, *lines]) + "\n")
-    Ingest(settings, BEFORE, no_session, "run").day(date(2024, 2, 10))
-    return settings
+    Path(str(lake.settings.landing), "arrival_date=2024-02-10.csv").write_text("\n".join([HEADER, *lines]) + "\n")
+    Ingest(lake, BEFORE, no_session, "run").day(date(2024, 2, 10))
+    return lake
 
 
-def judgements(settings: Settings) -> set[tuple[str, int, str]]:
-    log = table_io.read(locations.key_log(settings, "events"), ["record_key", "event_date", "standing"])
+def judgements(lake: Lake) -> set[tuple[str, int, str]]:
+    log = table_io.read(locations.key_log(lake, "events"), ["record_key", "event_date", "standing"])
     assert log is not None
     return {(row["record_key"], row["event_date"].day, row["standing"]) for row in log.to_pylist()}
 
 
-def plan(settings: Settings, first: date = FIRST, **wanted: Any) -> silver_rebuild.PlannedRebuild:
-    return silver_rebuild.plan_rebuild(settings, AFTER, no_session, first, LAST, reason="why", runner_id="anna", **wanted)
+def plan(lake: Lake, first: date = FIRST, **wanted: Any) -> silver_rebuild.PlannedRebuild:
+    return silver_rebuild.plan_rebuild(lake, AFTER, no_session, first, LAST, reason="why", runner_id="anna", **wanted)
 
 
-def test_only_rows_of_the_keys_are_judged_again_and_only_their_days_rebuilt(lake: Settings) -> None:
+def test_only_rows_of_the_keys_are_judged_again_and_only_their_days_rebuilt(lake: Lake) -> None:
     before = judgements(lake)
     planned = plan(lake, keys=pa.array(["a", "a2"]))
     assert planned.rows_judged_otherwise == 2
@@ -63,14 +63,14 @@ def test_only_rows_of_the_keys_are_judged_again_and_only_their_days_rebuilt(lake
     assert plan(lake, keys=pa.array(["a", "a2"])).rows_judged_otherwise == 0
 
 
-def test_the_rows_of_the_keys_end_as_under_a_request_for_all(lake: Settings) -> None:
+def test_the_rows_of_the_keys_end_as_under_a_request_for_all(lake: Lake) -> None:
     plan(lake, keys=pa.array(["a", "a2"]))
     of_keys = {row for row in judgements(lake) if row[0] != "b"}
     assert plan(lake).rows_judged_otherwise == 2, "those of b"
     assert {row for row in judgements(lake) if row[0] != "b"} == of_keys
 
 
-def test_a_range_limits_the_days_of_the_keys(lake: Settings) -> None:
+def test_a_range_limits_the_days_of_the_keys(lake: Lake) -> None:
     assert [day.day for day in plan(lake, date(2024, 2, 2), keys=pa.array(["a", "a2"])).days] == [3, 8]
     assert plan(lake, keys=pa.array([], pa.string())).days == []
     assert plan(lake, keys=pa.array(["nobody"])).days == []

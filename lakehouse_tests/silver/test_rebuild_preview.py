@@ -21,17 +21,17 @@ from lakehouse_tests.support.quarantine_lake import (
 pytestmark = pytest.mark.spark
 
 
-def test_the_days_of_a_preview_are_those_that_the_rebuild_changes(settings, spark) -> None:
-    lake = lake_with(settings, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
-    before = rebuild.preview(spark, settings, lake.contract)
+def test_the_days_of_a_preview_are_those_that_the_rebuild_changes(lake, spark) -> None:
+    sample = lake_with(lake, spark, WEEK_WATERMARK, (ON_TIME, FIRST_FILE), (LATE, SECOND_FILE))
+    before = rebuild.preview(spark, lake, sample.contract)
     assert (before.days, before.rows_judged_otherwise, before.differing) == (2, 0, [])
-    lake.contract = contract(lateness={"watermark": "P30D", "beyond": "quarantine"})
-    version, amounts = lake.silver_version(), silver_amounts(lake)
-    seen = rebuild.preview(spark, settings, lake.contract, DAY, DAY)
+    sample.contract = contract(lateness={"watermark": "P30D", "beyond": "quarantine"})
+    version, amounts = sample.silver_version(), silver_amounts(sample)
+    seen = rebuild.preview(spark, lake, sample.contract, DAY, DAY)
     assert seen.rows_judged_otherwise == 2
     assert seen.differing == [DayDifference(DAY, rows=(1, 2), keys=3)]  # a goes, b and c come; d lives on another day
-    assert (lake.silver_version(), silver_amounts(lake), lake.pending()) == (version, amounts, [])
-    assert rebuild.preview(spark, settings, lake.contract, LATE, LATE).differing == []
-    rebuild.plan_rebuild(settings, lake.contract, lambda: spark, DAY, DAY, reason="another rule", runner_id="anna")
-    assert set(lake.update().changes) == {DAY}
-    assert rebuild.preview(spark, settings, lake.contract).differing == []
+    assert (sample.silver_version(), silver_amounts(sample), sample.pending()) == (version, amounts, [])
+    assert rebuild.preview(spark, lake, sample.contract, LATE, LATE).differing == []
+    rebuild.plan_rebuild(lake, sample.contract, lambda: spark, DAY, DAY, reason="another rule", runner_id="anna")
+    assert set(sample.update().changes) == {DAY}
+    assert rebuild.preview(spark, lake, sample.contract).differing == []

@@ -24,13 +24,13 @@ from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.silver import checks as silver_checks
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.quality.check_result import CheckResult
-    from lakehouse.settings import Settings
 
 NOW = datetime(2024, 3, 1, tzinfo=timezone.utc)
 FIRST = date(2024, 2, 1)
@@ -40,24 +40,24 @@ def day(number: int) -> date:
     return FIRST + timedelta(days=number - 1)
 
 
-def arrive(settings: Settings, rows: dict[int, list[int]]) -> None:
+def arrive(lake: Lake, rows: dict[int, list[int]]) -> None:
     """Files with a number of rows per arrival day."""
     for number, counts in rows.items():
         for place, count in enumerate(counts):
             name = f"{number}.{place}"
             file = Ingestion("events", name, name, day(number), f"{name}.csv", 9, None, "ingested", "run", NOW, rows=count)
-            ingestions.record(settings, file)
+            ingestions.record(lake, file)
 
 
-def row_counts(settings: Settings, *numbers: int, **rule: Any) -> list[CheckResult]:
+def row_counts(lake: Lake, *numbers: int, **rule: Any) -> list[CheckResult]:
     source = contract(quality={"row_count": rule})
-    return bronze_checks.check_source_rules(settings, source, [day(number) for number in numbers])
+    return bronze_checks.check_source_rules(lake, source, [day(number) for number in numbers])
 
 
-def test_an_arrival_day_is_held_against_the_days_before_it(settings: Settings) -> None:
-    arrive(settings, {1: [100], 2: [60, 60], 3: [80], 5: [20, 20], 6: [50]})
+def test_an_arrival_day_is_held_against_the_days_before_it(lake: Lake) -> None:
+    arrive(lake, {1: [100], 2: [60, 60], 3: [80], 5: [20, 20], 6: [50]})
     trailing = {"days": 4, "needs": 3, "at_least": 0.5, "at_most": 2}
-    third, fifth, sixth, quiet = row_counts(settings, 3, 5, 6, 7, trailing=trailing)
+    third, fifth, sixth, quiet = row_counts(lake, 3, 5, 6, 7, trailing=trailing)
     assert third.passed
     assert third.numbers == {"row_count": 80, "trailing_days": 2}, "of two days nothing is judged"
     assert not fifth.passed
@@ -72,11 +72,11 @@ def test_an_arrival_day_is_held_against_the_days_before_it(settings: Settings) -
     assert quiet.numbers["row_count"] == 0
 
 
-def test_severity_is_the_contracts(settings: Settings) -> None:
-    arrive(settings, {1: [3]})
-    assert [one.warns for one in row_counts(settings, 1, min=4)] == [False]
-    assert [one.warns for one in row_counts(settings, 1, min=4, severity="warn")] == [True]
-    assert [one.passed for one in row_counts(settings, 1, min=3, max=3)] == [True]
+def test_severity_is_the_contracts(lake: Lake) -> None:
+    arrive(lake, {1: [3]})
+    assert [one.warns for one in row_counts(lake, 1, min=4)] == [False]
+    assert [one.warns for one in row_counts(lake, 1, min=4, severity="warn")] == [True]
+    assert [one.passed for one in row_counts(lake, 1, min=3, max=3)] == [True]
 
 
 @law(200, in_each_run=100)
@@ -113,7 +113,7 @@ ROWS = st.builds(
 )
 
 
-def write(settings: Settings, source: SourceContract, rows: list[Row]) -> None:
+def write(lake: Lake, source: SourceContract, rows: list[Row]) -> None:
     """All rows into Bronze by arrival day; into silver, by event day, those that belong there."""
     columns = arrow_schema(bronze_columns(source))
     table_rows = []
@@ -121,12 +121,12 @@ def write(settings: Settings, source: SourceContract, rows: list[Row]) -> None:
         whole = dict.fromkeys(columns.names) | {"record_key": row.key, "id": row.key, "amount": row.amount, "change_op": row.op}
         whole |= {"arrival_date": day(row.number), "event_date": day(row.number), "ingestion_id": "i", "line_number": line}
         table_rows.append(whole | {"malformed_reason": "bad" if row.malformed else None})
-    path = locations.bronze(settings, "events")
+    path = locations.bronze(lake, "events")
     row_writer.append(path, pa.Table.from_pylist(table_rows, schema=columns), partition_by=["arrival_date"])
     living = [row for row in table_rows if row["change_op"] != "delete" and row["malformed_reason"] is None]
     names = arrow_schema(silver_columns(source))
     content = pa.Table.from_pylist([{name: row[name] for name in names.names} for row in living], schema=names)
-    row_writer.append(locations.silver(settings, "events"), content, partition_by=["event_date"])
+    row_writer.append(locations.silver(lake, "events"), content, partition_by=["event_date"])
 
 
 @pytest.mark.merge
@@ -136,12 +136,12 @@ def test_shares_without_a_value_are_those_of_the_plain_rows(rows: list[Row], bou
     source = contract(quality={"nulls": {"amount": {"at_most": float(bound), "severity": "warn"}}})
     days = [day(number) for number in (1, 2, 3)]
     with TemporaryDirectory() as folder:
-        settings = lake_settings(Path(folder))
-        write(settings, source, rows)
+        lake = lake_in(Path(folder))
+        write(lake, source, rows)
         if redacted:
-            redactions.record(settings, "events", Redaction("a", ["amount"], "anna", "asked for", NOW, touched_days=days))
-        in_bronze = bronze_checks.check_source_rules(settings, source, days)
-        in_silver = silver_checks.check_source_rules(settings, source, days)
+            redactions.record(lake, "events", Redaction("a", ["amount"], "anna", "asked for", NOW, touched_days=days))
+        in_bronze = bronze_checks.check_source_rules(lake, source, days)
+        in_silver = silver_checks.check_source_rules(lake, source, days)
     rows_by_layer: dict[tuple[str, date], list[Row]] = defaultdict(list)
     for row in rows:
         if row.op != "delete" and not row.malformed:
@@ -159,21 +159,21 @@ def test_shares_without_a_value_are_those_of_the_plain_rows(rows: list[Row], bou
             assert outcome.warns
 
 
-def test_a_contract_without_checks_has_no_results(settings: Settings) -> None:
-    assert bronze_checks.check_source_rules(settings, contract(), [day(1)]) == []
-    assert silver_checks.check_source_rules(settings, contract(), [day(1)]) == []
+def test_a_contract_without_checks_has_no_results(lake: Lake) -> None:
+    assert bronze_checks.check_source_rules(lake, contract(), [day(1)]) == []
+    assert silver_checks.check_source_rules(lake, contract(), [day(1)]) == []
     asked = contract(quality={"nulls": {"amount": 0}, "row_count": {"min": 1}})
-    assert [one.passed for one in silver_checks.check_source_rules(settings, asked, [day(1)])] == [True], "no table, no row"
-    assert {one.check: one.passed for one in bronze_checks.check_source_rules(settings, asked, [day(1)])} == {
+    assert [one.passed for one in silver_checks.check_source_rules(lake, asked, [day(1)])] == [True], "no table, no row"
+    assert {one.check: one.passed for one in bronze_checks.check_source_rules(lake, asked, [day(1)])} == {
         "nulls": True,
         "row_count": False,
     }
 
 
-def test_the_contract_sets_the_severity_of_a_failure(settings: Settings) -> None:
+def test_the_contract_sets_the_severity_of_a_failure(lake: Lake) -> None:
     source = contract()
-    write(settings, source, [Row("a", 1, 1)])
+    write(lake, source, [Row("a", 1, 1)])
     louder = contract(quality={"severity": {"rows_accounted": "warn", "lateness_tolerated": "error"}})
     for asked, wanted in ((source, (False, True)), (louder, (True, False))):
-        shown = {one.check: one.warns for one in bronze_checks.check_bronze(settings, asked, [day(1)])}
+        shown = {one.check: one.warns for one in bronze_checks.check_bronze(lake, asked, [day(1)])}
         assert (shown["rows_accounted"], shown["lateness_tolerated"]) == wanted

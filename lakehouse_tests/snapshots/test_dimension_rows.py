@@ -20,8 +20,8 @@ from lakehouse.snapshots.dimension_rows import valid_as_of
 from lakehouse_tests.support import dimension_model as model
 from lakehouse_tests.support.dimension_lake import CORNERS, as_model, deliver, dimension, dimension_files
 from lakehouse_tests.support.dimension_model import DimensionRecord, day
-from lakehouse_tests.support.lake import Lake, contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake import SampleLake, contract
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse_tests.support.dimension_model import ModelInterval
 
 pytestmark = pytest.mark.spark
@@ -51,31 +51,31 @@ def test_what_was_known_is_the_model_of_what_had_arrived(
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), dimension(), spark)
+    sample = SampleLake(lake_in(tmp_path_factory.mktemp("lake")), dimension(), spark)
     known: list[DimensionRecord] = []
     for number, records in enumerate(files):
-        known += deliver(lake, date(2024, 2, 1 + number), records, f"{number}")
+        known += deliver(sample, date(2024, 2, 1 + number), records, f"{number}")
     at = day(moment)
-    assert in_one(interval_reads.current(lake.settings, lake.contract, at)) == model.valid_at(known, at)
-    lake.settings.local_rows = local_rows
+    assert in_one(interval_reads.current(sample.lake, sample.contract, at)) == model.valid_at(known, at)
+    sample.lake.settings.local_rows = local_rows
     for when in sorted({record.arrival for record in known}):
         by_then = [record for record in known if record.arrival <= when]
-        assert in_one(valid_as_of(lake.settings, lake.contract, at, when, lambda: spark)) == model.valid_at(by_then, at)
+        assert in_one(valid_as_of(sample.lake, sample.contract, at, when, lambda: spark)) == model.valid_at(by_then, at)
 
 
 def test_the_command_shows_what_was_valid_as_it_was_known(
-    settings: Settings, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = Lake(settings, dimension(), spark)
+    sample = SampleLake(lake, dimension(), spark)
     monday, friday = datetime(2024, 1, 9, 6, tzinfo=timezone.utc), datetime(2024, 1, 12, 6, tzinfo=timezone.utc)
-    deliver(lake, monday.date(), [DimensionRecord("17", day(0), "", "silver", "north", "a", None, monday)], "a")
-    deliver(lake, friday.date(), [DimensionRecord("17", day(7), "", "gold", "north", "b", None, friday)], "b")
+    deliver(sample, monday.date(), [DimensionRecord("17", day(0), "", "silver", "north", "a", None, monday)], "a")
+    deliver(sample, friday.date(), [DimensionRecord("17", day(7), "", "gold", "north", "b", None, friday)], "b")
     contracts = tmp_path / "contracts"
     contracts.mkdir()
-    for source in (lake.contract, contract()):
+    for source in (sample.contract, contract()):
         written = yaml.safe_dump(source.model_dump(mode="json", exclude_none=True, exclude_unset=True))
         (contracts / f"{source.dataset}.yaml").write_text(written)
-    monkeypatch.setenv("LAKEHOUSE_ROOT", settings.root)
+    monkeypatch.setenv("LAKEHOUSE_ROOT", lake.root)
     monkeypatch.setenv("LAKEHOUSE_CONTRACTS", str(contracts))
     monkeypatch.setattr(LakeSpark, "session", lambda _: pytest.fail("few rows start no Spark"))
 

@@ -25,49 +25,49 @@ DELIVERIES = {
 }
 
 
-def known_at(lake: ReproducibleLake, day: int) -> set[Row]:
+def known_at(sample: ReproducibleLake, day: int) -> set[Row]:
     when = datetime(2024, 2, day, 23, 30, tzinfo=timezone.utc)
-    settings, contract = lake.settings, lake.lake.contract
-    days = local_rows.days_of(settings, contract)
-    pieces = [piece.select(ROW) for piece in rows.as_known_at(lake.lake.spark, settings, contract, days, when)]
+    lake, contract = sample.lake, sample.sample.contract
+    days = local_rows.days_of(lake, contract)
+    pieces = [piece.select(ROW) for piece in rows.as_known_at(sample.sample.spark, lake, contract, days, when)]
     return rows_once(pa.concat_tables(pieces) if pieces else None)
 
 
-def current(lake: ReproducibleLake) -> pa.Table:
-    days = local_rows.days_of(lake.settings, lake.lake.contract)
-    return pa.concat_tables(local_rows.current(lake.settings, lake.lake.contract, days))
+def current(sample: ReproducibleLake) -> pa.Table:
+    days = local_rows.days_of(sample.lake, sample.sample.contract)
+    return pa.concat_tables(local_rows.current(sample.lake, sample.sample.contract, days))
 
 
-def deliver_and_compare(lake: ReproducibleLake, deliveries: dict[int, list[str]]) -> dict[int, set[Row]]:
+def deliver_and_compare(sample: ReproducibleLake, deliveries: dict[int, list[str]]) -> dict[int, set[Row]]:
     """Deliver day by day; afterwards compare what was known at the end of each of these days with what silver held then."""
     held: dict[int, set[Row]] = {}
     for day, lines in deliveries.items():
-        lake.deliver(day, *lines)
-        lake.publish()
-        held[day] = lake.lake.silver()
+        sample.deliver(day, *lines)
+        sample.publish()
+        held[day] = sample.sample.silver()
     assert len(set(map(frozenset, held.values()))) == len(held), "each delivery changes something"
-    assert {day: known_at(lake, day) for day in held} == held
+    assert {day: known_at(sample, day) for day in held} == held
     return held
 
 
 @pytest.mark.merge
-def test_rows_known_at_each_time_are_those_that_silver_held_then(settings, spark) -> None:
-    lake = reproducible_lake(settings, spark, [], **WEEK_WATERMARK)
-    held = deliver_and_compare(lake, DELIVERIES)
-    lake.at(15)
-    decide(lake.lake, "accept", "e")
-    lake.publish()
-    assert rows_once(current(lake).select(ROW)) == known_at(lake, 15) == lake.lake.silver() != held[14]
-    assert known_at(lake, 14) == held[14]
-    assert known_at(lake, 4) == held[3]
+def test_rows_known_at_each_time_are_those_that_silver_held_then(lake, spark) -> None:
+    sample = reproducible_lake(lake, spark, [], **WEEK_WATERMARK)
+    held = deliver_and_compare(sample, DELIVERIES)
+    sample.at(15)
+    decide(sample.sample, "accept", "e")
+    sample.publish()
+    assert rows_once(current(sample).select(ROW)) == known_at(sample, 15) == sample.sample.silver() != held[14]
+    assert known_at(sample, 14) == held[14]
+    assert known_at(sample, 4) == held[3]
 
 
 @pytest.mark.merge
 @pytest.mark.parametrize("policy", ["overwrite_partition_safe", pytest.param("append", marks=pytest.mark.proof)])
-def test_the_same_under_policies_that_replace_or_add(settings, spark, policy) -> None:
-    lake = reproducible_lake(settings, spark, [], materialization={"reprocess_policy": policy}, changes={})
+def test_the_same_under_policies_that_replace_or_add(lake, spark, policy) -> None:
+    sample = reproducible_lake(lake, spark, [], materialization={"reprocess_policy": policy}, changes={})
     deliver_and_compare(
-        lake,
+        sample,
         {
             1: ["a,1,1,insert,,red", "b,2,1,insert,,blue"],
             3: ["c,3,2,insert,,red", "a,5,1,insert,,red", "d,4,1,insert,,red"],
@@ -76,29 +76,29 @@ def test_the_same_under_policies_that_replace_or_add(settings, spark, policy) ->
     )
 
 
-def test_days_limit_the_rows_and_a_time_before_all_deliveries_has_none(settings, spark) -> None:
-    lake = reproducible_lake(settings, spark, [])
-    assert local_rows.days_of(settings, lake.lake.contract) == []
-    lake.deliver(3, "a,1,1,insert,,red", "b,2,2,insert,,blue", "c,3,3,insert,,blue")
-    lake.publish()
-    days = local_rows.days_of(settings, lake.lake.contract, date(2024, 2, 2), date(2024, 2, 2))
+def test_days_limit_the_rows_and_a_time_before_all_deliveries_has_none(lake, spark) -> None:
+    sample = reproducible_lake(lake, spark, [])
+    assert local_rows.days_of(lake, sample.sample.contract) == []
+    sample.deliver(3, "a,1,1,insert,,red", "b,2,2,insert,,blue", "c,3,3,insert,,blue")
+    sample.publish()
+    days = local_rows.days_of(lake, sample.sample.contract, date(2024, 2, 2), date(2024, 2, 2))
     assert days == [date(2024, 2, 2)]
-    (of_day,) = local_rows.current(settings, lake.lake.contract, days)
+    (of_day,) = local_rows.current(lake, sample.sample.contract, days)
     assert of_day["record_key"].to_pylist() == ["b"]
     before = datetime(2024, 2, 3, 11, 59, tzinfo=timezone.utc)
-    assert sum(map(len, rows.as_known_at(spark, settings, lake.lake.contract, days, before))) == 0
+    assert sum(map(len, rows.as_known_at(spark, lake, sample.sample.contract, days, before))) == 0
 
 
 @pytest.mark.merge
 @pytest.mark.parametrize("ending", export.ENDINGS)
-def test_rows_of_then_are_written_and_read_back(settings, spark, tmp_path, ending) -> None:
-    lake = reproducible_lake(settings, spark, [])
-    lake.deliver(1, "a,1,1,insert,,red", 'b,2,2,insert,,"light ""blue"""')
-    lake.deliver(2, "a,5,1,correct,,red")
-    lake.publish()
-    days, when = local_rows.days_of(settings, lake.lake.contract), datetime(2024, 2, 1, 23, tzinfo=timezone.utc)
+def test_rows_of_then_are_written_and_read_back(lake, spark, tmp_path, ending) -> None:
+    sample = reproducible_lake(lake, spark, [])
+    sample.deliver(1, "a,1,1,insert,,red", 'b,2,2,insert,,"light ""blue"""')
+    sample.deliver(2, "a,5,1,correct,,red")
+    sample.publish()
+    days, when = local_rows.days_of(lake, sample.sample.contract), datetime(2024, 2, 1, 23, tzinfo=timezone.utc)
     path = tmp_path / f"rows{ending}"
-    assert export.write(rows.as_known_at(spark, settings, lake.lake.contract, days, when), path) == 2
+    assert export.write(rows.as_known_at(spark, lake, sample.sample.contract, days, when), path) == 2
     if ending == ".delta":
         found = table_io.read(str(path))
         read = [] if found is None else found.to_pylist()

@@ -12,6 +12,7 @@ import pytest
 
 from lakehouse import object_store
 from lakehouse.delta import leases
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse.spark import commits
 
@@ -31,7 +32,7 @@ def test_one_driver_at_a_time_holds_the_lease(table: str) -> None:
 
     def commit(number: int) -> None:
         for _ in range(3):
-            with commits.held(Settings(), table):
+            with commits.held(Lake(Settings()), table):
                 inside.append(number)
                 most.append(len(inside))
                 time.sleep(0.01)
@@ -60,25 +61,25 @@ def test_the_lease_of_a_killed_driver_ends(table: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(commits, "WORK", ends_after(0.6))
     taken_and_left(table)
     start = time.monotonic()
-    with commits.held(Settings(), table):
+    with commits.held(Lake(Settings()), table):
         assert 0.3 < time.monotonic() - start < 30
 
 
 def test_a_lease_is_renewed_while_its_driver_commits(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commits, "WORK", ends_after(1.0))
     monkeypatch.setattr(commits, "_RENEWED", 0.1)
-    with commits.held(Settings(), table):
+    with commits.held(Lake(Settings()), table):
         time.sleep(1.5)
         assert leases.take(table, commits.WORK) is None
     assert leases.take(table, commits.WORK) is not None
 
 
 def test_a_commit_that_fails_gives_the_lease_back(table: str) -> None:
-    with pytest.raises(OSError, match="disk full"), commits.held(Settings(), table):
+    with pytest.raises(OSError, match="disk full"), commits.held(Lake(Settings()), table):
         raise OSError("disk full")
     assert leases.take(table, commits.WORK) is not None
 
 
 def test_no_other_file_system_needs_a_lease(tmp_path: Path) -> None:
-    with commits.held(Settings(), str(tmp_path / "table")):
+    with commits.held(Lake(Settings()), str(tmp_path / "table")):
         assert list(tmp_path.iterdir()) == []

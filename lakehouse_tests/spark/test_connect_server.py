@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lakehouse.cli.program import app
+from lakehouse.lake import Lake
 from lakehouse.settings import InvalidSettingsError, Settings
 from lakehouse.spark import connect
 from lakehouse.spark.connect import ConnectServer
@@ -106,8 +107,8 @@ def test_a_process_that_does_not_want_to_end_is_made_to(folder: Path, monkeypatc
 def test_after_a_restart_of_the_machine_the_file_names_another_process(folder: Path, process) -> None:
     remembered(folder, process.pid, "lakehouse-another-word")
     assert "is gone; its log is" in spark_command("status")[1]
-    assert Settings(spark_remote="auto").spark_remote == "auto"
-    assert connect.remote_address(Settings(spark_remote="auto")) is None
+    assert Lake(Settings(spark_remote="auto")).settings.spark_remote == "auto"
+    assert connect.remote_address(Lake(Settings(spark_remote="auto"))) is None
     assert connect.stop(folder) is None
     assert process.poll() is None, "what is not ours is left alone"
     assert not (folder / "spark.json").exists()
@@ -115,7 +116,7 @@ def test_after_a_restart_of_the_machine_the_file_names_another_process(folder: P
 
 def test_a_process_that_does_not_answer_is_not_used_and_is_reported(folder: Path, process) -> None:
     remembered(folder, process.pid)
-    assert connect.remote_address(Settings(spark_remote="auto")) is None
+    assert connect.remote_address(Lake(Settings(spark_remote="auto"))) is None
     code, words = spark_command("status")
     assert code == 1
     assert f"sc://127.0.0.1:{PORT} does not answer (process {process.pid}, since 2026-01-01 00:00:00" in words
@@ -142,12 +143,12 @@ def test_a_port_that_is_taken_is_reported(folder: Path, monkeypatch) -> None:
 def test_an_invalid_address_is_reported(address: str) -> None:
     sentence = "LAKEHOUSE_SPARK_REMOTE: is no address of a Spark Connect server; write sc://host:15002, or auto"
     with pytest.raises(InvalidSettingsError, match=f"^{sentence}$"):
-        Settings(spark_remote=address)
+        Lake(Settings(spark_remote=address))
 
 
 def test_a_server_that_cannot_be_reached_is_reported_with_the_way_out() -> None:
     with pytest.raises(SetupProblem) as caught:
-        spark_options(Settings(spark_remote=f"sc://127.0.0.1:{PORT}"))
+        spark_options(Lake(Settings(spark_remote=f"sc://127.0.0.1:{PORT}")))
     assert str(caught.value).startswith(f"no Spark Connect server can be reached at sc://127.0.0.1:{PORT} (Connection refused): ")
     assert "'lakehouse spark start', or unset LAKEHOUSE_SPARK_REMOTE" in str(caught.value)
 
@@ -158,13 +159,13 @@ def test_without_the_extra_each_way_in_says_what_to_install(folder: Path, monkey
         connect.check_installed()
     assert spark_command("start") == (1, "Spark Connect needs grpc, which is not installed: pip install 'lakehouse[connect]'")
     with pytest.raises(SetupProblem, match=r"lakehouse\[connect\]"):
-        spark_options(Settings(spark_remote="sc://127.0.0.1:15002"))
-    assert connect.remote_address(Settings(spark_remote="auto")) is None
+        spark_options(Lake(Settings(spark_remote="sc://127.0.0.1:15002")))
+    assert connect.remote_address(Lake(Settings(spark_remote="auto"))) is None
 
 
 def test_no_server_is_contacted_where_none_is_named(folder: Path) -> None:
-    assert connect.remote_address(Settings()) is None
-    assert connect.remote_address(Settings(spark_remote="auto")) is None
+    assert connect.remote_address(Lake(Settings())) is None
+    assert connect.remote_address(Lake(Settings(spark_remote="auto"))) is None
 
 
 def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path, monkeypatch) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.delta import row_writer
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse.spark import dataframes
 
@@ -40,7 +41,7 @@ def test_a_table_without_rows_keeps_its_types(spark: SparkSession) -> None:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> tuple[Settings, str]:
+def table(tmp_path: Path) -> tuple[Lake, str]:
     """A table of two days: files of an older schema, of delta-rs's MERGE (string views), and of Spark-like plain writes."""
     path, day = f"{tmp_path}/silver/readings", date(2024, 3, 1)
     schema = pa.schema([("event_date", pa.date32()), ("key", pa.string()), ("kwh", pa.decimal128(12, 3))])
@@ -54,7 +55,7 @@ def lake(tmp_path: Path) -> tuple[Settings, str]:
     row_writer.append(path, rows(40, 30, day + timedelta(days=1)))
     newer = rows(30, 20, day).append_column("seen", pa.array([datetime(1600, 1, 2, tzinfo=timezone.utc)] * 20, at))
     row_writer.upsert(path, newer, ["event_date", "key"], partition_by="event_date")
-    return Settings(root=str(tmp_path)), path
+    return Lake(Settings(root=str(tmp_path))), path
 
 
 @pytest.mark.merge
@@ -62,13 +63,13 @@ def lake(tmp_path: Path) -> tuple[Settings, str]:
     "where", [{}, {"event_date": [date(2024, 3, 1)]}, {"event_date": [date(2024, 3, 1)], "key": ["k3", "k45"]}]
 )
 def test_every_way_of_reading_gives_the_same_rows(
-    spark: SparkSession, lake: tuple[Settings, str], where: Where, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, table: tuple[Lake, str], where: Where, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (settings, path), columns = lake, ["key", "kwh", "seen", "event_date", "newer"]
+    (lake, path), columns = table, ["key", "kwh", "seen", "event_date", "newer"]
 
     def read(few_rows: int, local_rows: int) -> tuple[list[tuple[str, str]], list[Row]]:
         monkeypatch.setattr(dataframes, "FEW_ROWS", few_rows)
-        sized = settings.model_copy(update={"local_rows": local_rows})
+        sized = lake.with_settings(local_rows=local_rows)
         frame = dataframes.scan(spark, sized, path, columns, where)
         return frame.dtypes, sorted(frame.collect())
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse.spark.jars import SetupProblem, delta_jars, delta_modules, java
 
@@ -55,7 +56,7 @@ def test_jars_in_the_named_folder_are_taken_from_there(tmp_path: Path) -> None:
     expected = [tmp_path / f"{name}-{release}.jar" for name, release in delta_modules()]
     for jar in expected:
         jar.touch()
-    assert delta_jars(Settings(jars=tmp_path)) == expected
+    assert delta_jars(Lake(Settings(jars=tmp_path))) == expected
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java to fetch with")
@@ -63,6 +64,6 @@ def test_a_repository_that_cannot_be_reached(tmp_path: Path) -> None:
     ivy = tmp_path / "ivysettings.xml"
     ivy.write_text(UNREACHABLE)
     with pytest.raises(SetupProblem, match=r"could not be fetched from the Maven repository .*LAKEHOUSE_IVY_SETTINGS") as problem:
-        delta_jars(Settings(jars=tmp_path / "jars", ivy_settings=ivy))
+        delta_jars(Lake(Settings(jars=tmp_path / "jars", ivy_settings=ivy)))
     assert "\n" not in str(problem.value)
     assert not list((tmp_path / "jars").iterdir()), "nothing half-fetched is left"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse.spark import connect, private_options
 from lakehouse.spark.session import spark_options
@@ -29,14 +30,14 @@ def _arguments(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_they_are_in_a_file_that_only_this_user_can_read() -> None:
-    options = spark_options(Settings(spark_conf=CONF))
+    options = spark_options(Lake(Settings(spark_conf=CONF)))
     assert SECRET not in options.values()
     assert "AKIA" not in options.values()
     assert options["spark.sql.shuffle.partitions"] == "3"
     flag, name, *others = os.environ["PYSPARK_SUBMIT_ARGS"].split()
     assert (flag, others) == ("--properties-file", ["--name", "mine", "pyspark-shell"])
     assert stat.S_IMODE(Path(name).stat().st_mode) == 0o600
-    spark_options(Settings(spark_conf=CONF))
+    spark_options(Lake(Settings(spark_conf=CONF)))
     assert os.environ["PYSPARK_SUBMIT_ARGS"].count("--properties-file") == 1
 
 

@@ -16,8 +16,8 @@ from lakehouse import locations
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.delta import table_io
 from lakehouse.stages import side_rows, staged_files
-from lakehouse_tests.support.lake import ROW, Lake, content_id, contract, csv_file, csv_line, row_of, rows_once
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake import ROW, SampleLake, content_id, contract, csv_file, csv_line, row_of, rows_once
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.reference_model import Record, deliver_again, live_rows
 from lakehouse_tests.support.silver_histories import DAYS, record_at, records
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse_tests.support.lake import Row
 
 pytestmark = pytest.mark.spark
@@ -57,10 +57,10 @@ def staged_histories(draw: st.DrawFn) -> Staged:
 class StagedLake:
     """A lake with a stage; files are numbered, so that their names differ."""
 
-    def __init__(self, settings: Settings, spark: SparkSession, policy: str) -> None:
+    def __init__(self, lake: Lake, spark: SparkSession, policy: str) -> None:
         changes: dict[str, Any] = {} if policy == "merge" else {"changes": {}}
-        self.lake = Lake(settings, contract(materialization={"reprocess_policy": policy}, **changes), spark)
-        self.stage = settings.stage("fix")
+        self.sample = SampleLake(lake, contract(materialization={"reprocess_policy": policy}, **changes), spark)
+        self.stage = lake.stage("fix")
         self._count = 0
 
     def file(self, folder: Path, arrival: date, rows: Sequence[Record]) -> None:
@@ -71,61 +71,59 @@ class StagedLake:
     def deliver(self, files: Iterable[tuple[date, Sequence[Record]]]) -> None:
         """Deliver files, and bring silver up to date."""
         for arrival, rows in files:
-            self.file(Path(f"{self.lake.settings.landing}"), arrival, rows)
-            self.lake.ingest(arrival)
-        if self.lake.pending():
-            self.lake.update()
+            self.file(Path(f"{self.sample.lake.settings.landing}"), arrival, rows)
+            self.sample.ingest(arrival)
+        if self.sample.pending():
+            self.sample.update()
 
     def create(self, files: Iterable[tuple[date, Sequence[Record]]], folder: Path) -> None:
         """Stage files."""
         for arrival, rows in files:
             self.file(folder, arrival, rows)
-        staged_files.copy_files(self.stage, self.lake.contract, [folder], ARRIVALS[0])
-        staged_files.ingest(self.stage, self.lake.contract, lambda: self.lake.spark, "stage")
+        staged_files.copy_files(self.stage, self.sample.contract, [folder], ARRIVALS[0])
+        staged_files.ingest(self.stage, self.sample.contract, lambda: self.sample.spark, "stage")
 
     def side(self) -> tuple[set[date], set[Row]]:
         """The days that the stage changes, and its rows on them."""
-        spark, settings, source = self.lake.spark, self.lake.settings, self.lake.contract
-        computed = side_rows.compute(
-            spark, settings, self.stage, source, side_rows.reached_days(settings, self.stage, source), seed=0
-        )
+        spark, lake, source = self.sample.spark, self.sample.lake, self.sample.contract
+        computed = side_rows.compute(spark, lake, self.stage, source, side_rows.reached_days(lake, self.stage, source), seed=0)
         rows = rows_once(table_io.read(locations.silver(self.stage, "events"), list(ROW)))
         assert computed.compared.rows[1] == len(rows)
         return set(computed.days), rows
 
     def promote(self) -> None:
         """Ingest the files of the stage as a promotion does, and bring silver up to date."""
-        settings = self.lake.settings.model_copy(update={"landing": self.stage.landing_of("events")})
-        days = staged_files.arrival_days(self.stage, self.lake.contract)
-        Ingest(settings, self.lake.contract, lambda: self.lake.spark, "promotion").days(days)
-        if self.lake.pending():
-            self.lake.update()
+        lake = self.sample.lake.with_settings(landing=self.stage.landing_of("events"))
+        days = staged_files.arrival_days(self.stage, self.sample.contract)
+        Ingest(lake, self.sample.contract, lambda: self.sample.spark, "promotion").days(days)
+        if self.sample.pending():
+            self.sample.update()
 
 
 def on(rows: Iterable[Row], days: Collection[date]) -> set[Row]:
     return {row for row in rows if row[1] in days}
 
 
-def check(history: Staged, lake: StagedLake, folder: Path) -> None:
-    lake.deliver(history.before)
-    before = lake.lake.silver()
-    lake.create(history.staged, folder)
-    lake.lake.settings.local_rows = history.local_rows
-    days, rows = lake.side()
-    assert lake.lake.silver() == before, "a stage changes nothing that readers see"
+def check(history: Staged, sample: StagedLake, folder: Path) -> None:
+    sample.deliver(history.before)
+    before = sample.sample.silver()
+    sample.create(history.staged, folder)
+    sample.sample.lake.settings.local_rows = history.local_rows
+    days, rows = sample.side()
+    assert sample.sample.silver() == before, "a stage changes nothing that readers see"
     expected_elsewhere = {row for row in before if row[1] not in days}
     if not history.meanwhile:
-        lake.promote()
-        after = lake.lake.silver()
+        sample.promote()
+        after = sample.sample.silver()
         assert on(after, days) == rows, "the staged rows are those of the promotion"
         assert {row for row in after if row[1] not in days} == expected_elsewhere, "no other day changes"
         assert days == {day for day in DAYS if on(before, [day]) != on(after, [day])}, "exactly the days that change"
         return
-    lake.deliver(history.meanwhile)
-    shutil.rmtree(f"{lake.stage.root}/silver")  # as a stage that is computed again
-    days, rows = lake.side()
-    lake.promote()
-    assert on(lake.lake.silver(), days) == rows, "what has arrived meanwhile is in the promoted state"
+    sample.deliver(history.meanwhile)
+    shutil.rmtree(f"{sample.stage.root}/silver")  # as a stage that is computed again
+    days, rows = sample.side()
+    sample.promote()
+    assert on(sample.sample.silver(), days) == rows, "what has arrived meanwhile is in the promoted state"
 
 
 def without_rows_that_need_changes(history: Staged) -> Staged:
@@ -161,8 +159,8 @@ def test_staged_rows_are_those_of_the_promoted_lake(
     policy: str, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, history: Staged
 ) -> None:
     root = tmp_path_factory.mktemp("lake")
-    lake = StagedLake(lake_settings(root), spark, policy)
-    check(history if policy == "merge" else without_rows_that_need_changes(history), lake, root / "feed")
+    sample = StagedLake(lake_in(root), spark, policy)
+    check(history if policy == "merge" else without_rows_that_need_changes(history), sample, root / "feed")
 
 
 @law(25)
@@ -173,14 +171,14 @@ def test_a_promoted_stage_ends_as_the_model_says(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, history: Staged
 ) -> None:
     root = tmp_path_factory.mktemp("lake")
-    lake = StagedLake(lake_settings(root), spark, "merge")
-    lake.deliver(history.before)
-    lake.create(history.staged, root / "feed")
-    lake.deliver(history.meanwhile)
-    lake.promote()
+    sample = StagedLake(lake_in(root), spark, "merge")
+    sample.deliver(history.before)
+    sample.create(history.staged, root / "feed")
+    sample.deliver(history.meanwhile)
+    sample.promote()
     known: list[Record] = []
     for number, (arrival, rows) in enumerate([*history.before, *history.staged, *history.meanwhile], 1):
         of_file = [replace(row, sequence=0) for row in rows]
         deliver_again(known, content_id(csv_file(map(csv_line, rows))), of_file, (arrival, f".{number:02}.csv"))
     expected = live_rows(known, by_sequence=False)
-    assert lake.lake.silver() == {row_of(record) for record in expected.values()}
+    assert sample.sample.silver() == {row_of(record) for record in expected.values()}

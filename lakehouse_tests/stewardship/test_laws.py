@@ -18,8 +18,8 @@ from lakehouse.dispositions import account as dispositions_account
 from lakehouse.stewardship import quarantine as quarantine_decisions
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.audit_reader import replayed_audit
-from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line, row_of
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake import SampleLake, content_id, contract, csv_file, csv_line, row_of
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.reference_model import Record, deliver_again, live_rows, resent_days
 from lakehouse_tests.support.silver_histories import DAYS, KEYS, record_at
@@ -73,7 +73,7 @@ class People:
         self.files = {(one.day, one.file) for one in self.known if one.day and self._about_files.get((one.file, one.line))}
 
 
-def run(lake: Lake, history: History, *, beyond: str, plain: bool) -> None:
+def run(sample: SampleLake, history: History, *, beyond: str, plain: bool) -> None:
     people = People(beyond=beyond)
     known, redacted = people.known, people.redacted
     for number, action in enumerate(history.actions):
@@ -82,33 +82,33 @@ def run(lake: Lake, history: History, *, beyond: str, plain: bool) -> None:
             data = csv_file(map(csv_line, lines))
             arrival = ARRIVAL - timedelta(days=action.file) if plain else ARRIVAL  # a delivery each, where deliveries replace
             people.arrivals[content_id(data)] = arrival
-            lake.deliver(arrival, data, f".{action.file}.csv")
-            lake.ingest(arrival)
+            sample.deliver(arrival, data, f".{action.file}.csv")
+            sample.ingest(arrival)
             place = (arrival, f".{action.file}.csv")
             deliver_again(known, content_id(data), lines, place)
         elif isinstance(action, Decide):
             record = known[action.record % len(known)]
             row = (record.file, record.line)
-            quarantine_decisions.decide(lake.settings, lake.contract, [row], action.verdict, by="s", reason=f"{number}")
+            quarantine_decisions.decide(sample.lake, sample.contract, [row], action.verdict, by="s", reason=f"{number}")
             people.decide(record, action.verdict, plain=plain)
         elif isinstance(action, Redact):
             if any(action.key in {record.key, record.corrects} for record in known):
-                redact_fields(lake.settings, lake.contract, action.key, ["amount"], by="s", reason="asked")
+                redact_fields(sample.lake, sample.contract, action.key, ["amount"], by="s", reason="asked")
                 redacted.add(action.key)
-        elif days := action.days & set(lake.pending()):
-            lake.update(days)
-    if lake.pending():
-        lake.update()
+        elif days := action.days & set(sample.pending()):
+            sample.update(days)
+    if sample.pending():
+        sample.update()
 
     alive = people.resent()[0] if plain else list(live_rows(people.admitted(), by_sequence=False).values())
     expected = {shown(record, redacted) for record in alive}
-    assert lake.silver() == expected, "as the rules say"
-    assert lake.rebuilt(DAYS) == expected, "rebuilt as the rules say (R3)"
-    account = dispositions_account.rows(lake.settings, lake.contract)
+    assert sample.silver() == expected, "as the rules say"
+    assert sample.rebuilt(DAYS) == expected, "rebuilt as the rules say (R3)"
+    account = dispositions_account.rows(sample.lake, sample.contract)
     assert sorted((row.ingestion_id, row.line_number) for row in account) == sorted((one.file, one.line) for one in known)
     living = {(row.ingestion_id, row.line_number) for row in account if row.lives}
     assert living == {(record.file, record.line) for record in alive}, "dispositions add up (R4)"
-    told = {(key, day, said["amount"]) for (key, day), said in replayed_audit(lake).items()}
+    told = {(key, day, said["amount"]) for (key, day), said in replayed_audit(sample).items()}
     shown_amounts = {(row[0], f"{row[1]}", "[redacted]" if row[0] in redacted else row[2]) for row in expected}
     assert told == shown_amounts, "the audit, replayed from nothing, gives what silver holds"
 
@@ -118,15 +118,15 @@ def shown(record: Record, redacted: set[str]) -> Row:
     return (*row[:2], None if record.key in redacted else row[2], *row[3:])
 
 
-def lake_of(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, **changes: Any) -> Lake:
-    return Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(**changes), spark)
+def lake_of(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, **changes: Any) -> SampleLake:
+    return SampleLake(lake_in(tmp_path_factory.mktemp("lake")), contract(**changes), spark)
 
 
 def by_merge(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, history: History, beyond: str) -> None:
     history = replace(history, files=[[replace(record, sequence=0) for record in file] for file in history.files])
     lateness = {"expected": "PT0S", "watermark": "P30D", "beyond": beyond}  # every row is late, and so in the audit
-    lake = lake_of(tmp_path_factory, spark, lateness=lateness)
-    run(lake, history, beyond=beyond, plain=False)
+    sample = lake_of(tmp_path_factory, spark, lateness=lateness)
+    run(sample, history, beyond=beyond, plain=False)
 
 
 def by_arrival(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, history: History) -> None:

@@ -16,6 +16,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from lakehouse.contracts.inputs import RegisteredValues
+from lakehouse.lake import Lake
 from lakehouse.reparse import raw_records
 from lakehouse.settings import Settings
 from lakehouse.streams import avro
@@ -50,7 +51,7 @@ NOON = datetime(2024, 1, 2, 12, tzinfo=timezone.utc)
 
 
 def decoder(registry: RegistryServer) -> AvroDecoder:
-    return AvroDecoder(Settings(), RegisteredValues(format="avro", registry=registry.url))
+    return AvroDecoder(Lake(Settings()), RegisteredValues(format="avro", registry=registry.url))
 
 
 def decoded(registry: RegistryServer, *values: bytes | None) -> tuple[list[bytes | None], dict[int, str]]:
@@ -222,7 +223,7 @@ def test_a_nested_record_of_a_schema_that_contains_itself_is_read(registry: Regi
 def test_any_bytes_are_either_a_record_or_malformed(body: bytes) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(avro, "_READERS", {("http://registry", 1): _READER})
-        of_registry = AvroDecoder(Settings(), RegisteredValues(format="avro", registry="http://registry"))
+        of_registry = AvroDecoder(Lake(Settings()), RegisteredValues(format="avro", registry="http://registry"))
         messages = of_registry.decoded(columns([framed(1, body)], [at(2)]))
     [value] = messages.values
     assert value is not None

@@ -17,6 +17,7 @@ from confluent_kafka import TopicPartition
 
 from lakehouse.contracts import load_contract
 from lakehouse.delta import table_io
+from lakehouse.lake import Lake
 from lakehouse.ledger import ingestions
 from lakehouse.settings import Settings
 from lakehouse_tests.support.forked_cli import lakehouse_command
@@ -51,10 +52,10 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) ->
 
 
 def test_the_way_of_a_gap(tmp_path: Path, broker: KafkaBroker, topic: str) -> None:
-    settings = write_contract(tmp_path, topic, broker.servers)
-    lake = KafkaLake(settings, kafka_contract(topic, broker.servers))
+    lake = write_contract(tmp_path, topic, broker.servers)
+    sample = KafkaLake(lake, kafka_contract(topic, broker.servers))
     broker.produce(topic, messages(8))
-    assert lake.ingest().rows == 8
+    assert sample.ingest().rows == 8
     broker.produce(topic, messages(6))
     admin = broker.admin()
     place = TopicPartition(topic, 0, 6)
@@ -92,11 +93,11 @@ def test_a_contract_under_which_messages_are_read_otherwise_is_told_once(tmp_pat
 def test_a_running_stream_takes_messages_as_they_come_and_ends_on_a_signal(
     tmp_path: Path, broker: KafkaBroker, topic: str
 ) -> None:
-    settings = write_contract(tmp_path, topic, broker.servers)
+    lake = write_contract(tmp_path, topic, broker.servers)
     process = started(tmp_path, "events", "--every", "0.2")
 
     def rows() -> int:
-        return sum(entry.rows for entry in ingestions.all_of(settings, "events"))
+        return sum(entry.rows for entry in ingestions.all_of(lake, "events"))
 
     for count in (3, 5):
         broker.produce(topic, messages(count))
@@ -115,11 +116,11 @@ def test_a_running_stream_of_files_takes_those_that_are_stable(tmp_path: Path) -
     path = tmp_path / "contracts" / "events.yaml"
     path.write_text(yaml.safe_dump(contract_of_files().model_dump(mode="json", exclude_unset=True)))
     assert load_contract(path)
-    settings = Settings(root=f"{tmp_path / 'lake'}")
+    lake = Lake(Settings(root=f"{tmp_path / 'lake'}"))
     process = started(tmp_path, "events", "--every", "0.2")
     for day in ("2024-01-02", "2024-01-03"):
         (landing / f"arrival_date={day}.csv").write_bytes(csv_file([f"a,1,{day}T10:00:00Z,{day}T12:00:00Z,insert,,1"]))
-        wait_until(lambda day=day: any(f"{day}" in entry.source_file for entry in ingestions.all_of(settings, "events")), process)  # type: ignore[misc]
+        wait_until(lambda day=day: any(f"{day}" in entry.source_file for entry in ingestions.all_of(lake, "events")), process)  # type: ignore[misc]
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate(timeout=60)
     assert printed.splitlines()[-1] == "Stopped. New in Bronze of events: 2 rows."

@@ -18,60 +18,60 @@ from lakehouse_tests.support.sensor_ticks import SensorTicks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse_tests.support.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.merge]
 TOTAL = {"metric": "total", "source": "events", "measures": [{"name": "amount", "sql": "sum(amount)", "type": "bigint"}]}
 
 
-def test_from_a_message_to_a_number(spark: SparkSession, settings: Settings, broker: KafkaBroker, topic: str) -> None:
+def test_from_a_message_to_a_number(spark: SparkSession, lake: Lake, broker: KafkaBroker, topic: str) -> None:
     source = contract(topic, broker.servers)
     catalog = Catalog({"events": source}, {"total": completed(MetricContract.model_validate(TOTAL), {"events": source})})
     with dg.DagsterInstance.ephemeral() as instance:
-        sensor = SensorTicks(settings, catalog, "landing_events", instance)
+        sensor = SensorTicks(lake, catalog, "landing_events", instance)
         assert sensor.skip_message() == "no new message"
         broker.produce(topic, [{"value": event("a", 2, 5), "timestamp": at(3), "partition": 0}])
         broker.produce(topic, [{"value": event("b", 4, 7), "timestamp": at(4), "partition": 1}])
         [request] = sensor.run_requests()
-        assert request.partition_key == f"{settings.clock().date()}"
+        assert request.partition_key == f"{lake.now().date()}"
         assert [again.run_key for again in sensor.run_requests()] == [request.run_key], "the daemon starts a key once"
-        layers = InProcess(settings, catalog, instance)
+        layers = InProcess(lake, catalog, instance)
         layers.run(dg.AssetKey(["bronze", "events"]), [date.fromisoformat(f"{request.partition_key}")])
         announced = instance.get_materialized_partitions(dg.AssetKey(["arrivals", "events"]))
         assert announced == {"2024-01-02", "2024-01-04"}
         materialized = instance.get_materialized_partitions(dg.AssetKey(["bronze", "events"]))
         assert materialized == {"2024-01-03", "2024-01-04", request.partition_key}
         assert sensor.skip_message() == "no new message"
-        assert catch_up(settings, catalog, "events", layers).restated == {"total": [date(2024, 1, 2), date(2024, 1, 4)]}
+        assert catch_up(lake, catalog, "events", layers).restated == {"total": [date(2024, 1, 2), date(2024, 1, 4)]}
         broker.produce(topic, [{"value": event("a", 2, 6, "correct"), "timestamp": at(5), "partition": 0}])
         assert len(sensor.run_requests()) == 1
-        KafkaLake(settings, source).ingest()
-        assert catch_up(settings, catalog, "events", layers).restated == {"total": [date(2024, 1, 2)]}
+        KafkaLake(lake, source).ingest()
+        assert catch_up(lake, catalog, "events", layers).restated == {"total": [date(2024, 1, 2)]}
 
 
 def test_a_sensor_says_that_the_brokers_do_not_answer(
-    settings: Settings, broker: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, broker: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lakehouse.streams import client  # noqa: PLC0415
 
     monkeypatch.setattr(client, "_ANSWER_SECONDS", 0.5)
     catalog = Catalog({"events": contract(topic, "127.0.0.1:1")}, {})
     with dg.DagsterInstance.ephemeral() as instance:
-        assert "cannot be read" in SensorTicks(settings, catalog, "landing_events", instance).skip_message()
+        assert "cannot be read" in SensorTicks(lake, catalog, "landing_events", instance).skip_message()
 
 
 def test_a_gap_is_recorded_by_one_run_and_then_waits_for_a_person(
-    settings: Settings, broker: KafkaBroker, topic: str, spark: SparkSession
+    lake: Lake, broker: KafkaBroker, topic: str, spark: SparkSession
 ) -> None:
     catalog = Catalog({"events": contract(topic, broker.servers)}, {})
-    lake = KafkaLake(settings, catalog.sources["events"])
+    sample = KafkaLake(lake, catalog.sources["events"])
     broker.produce(topic, [{"value": event("a", 2), "timestamp": at(3), "partition": 0}])
-    lake.ingest()
+    sample.ingest()
     broker.delete_topic(topic)
     broker.create_topic(topic)
     with dg.DagsterInstance.ephemeral() as instance:
-        sensor = SensorTicks(settings, catalog, "landing_events", instance)
+        sensor = SensorTicks(lake, catalog, "landing_events", instance)
         assert len(sensor.run_requests()) == 1
-        lake.ingest()
+        sample.ingest()
         assert "created again" in sensor.skip_message()

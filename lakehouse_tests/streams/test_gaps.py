@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from lakehouse.gold.restatement import closing
+from lakehouse.lake import SimulatedClock
 from lakehouse.lateness import missing_inputs
 from lakehouse.ledger import ingestions
 from lakehouse.operations.alerts import input_signals
 from lakehouse.operations.alerts.alert import AlertKind
-from lakehouse.settings import SimulatedClock
 from lakehouse.streams import gap_log
 from lakehouse_tests.support.kafka_broker import KafkaBroker
 from lakehouse_tests.support.kafka_lake import KafkaLake, at, contract, event
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 pytestmark = pytest.mark.merge
 BEGIN = datetime(2024, 3, 1, tzinfo=timezone.utc)
 
 
 @pytest.fixture
-def lake(settings: Settings, broker: KafkaBroker, topic: str) -> KafkaLake:
-    return KafkaLake(settings.with_clock(SimulatedClock(BEGIN)), contract(topic, broker.servers))
+def sample(lake: Lake, broker: KafkaBroker, topic: str) -> KafkaLake:
+    return KafkaLake(lake.at(SimulatedClock(BEGIN)), contract(topic, broker.servers))
 
 
 def messages(count: int, partition: int = 0) -> Iterator[dict[str, Any]]:
@@ -39,67 +39,67 @@ def messages(count: int, partition: int = 0) -> Iterator[dict[str, Any]]:
         yield {"value": event(f"k{number}", 2, number), "timestamp": at(3), "partition": partition}
 
 
-def accept(lake: KafkaLake) -> list[gap_log.GapEntry]:
+def accept(sample: KafkaLake) -> list[gap_log.GapEntry]:
     """Accept all gaps, an hour after the last thing that happened."""
-    now = lake.settings.clock() + timedelta(hours=1)
-    lake.settings = lake.settings.with_clock(SimulatedClock(now))
-    return gap_log.accept(lake.settings, lake.contract, "ann", "the sender cannot send them again")
+    now = sample.lake.now() + timedelta(hours=1)
+    sample.lake = sample.lake.at(SimulatedClock(now))
+    return gap_log.accept(sample.lake, sample.contract, "ann", "the sender cannot send them again")
 
 
 def test_messages_that_retention_deletes_are_a_gap_until_somebody_accepts_it(
-    lake: KafkaLake, broker: KafkaBroker, topic: str
+    sample: KafkaLake, broker: KafkaBroker, topic: str
 ) -> None:
     broker.produce(topic, messages(5))
-    lake.ingest()
+    sample.ingest()
     broker.produce(topic, messages(10))
     broker.produce(topic, messages(3, partition=1))
     admin = broker.admin()
     place = TopicPartition(topic, 0, 9)
     admin.delete_records([place])[place].result(10)
-    batch = lake.ingest()
+    batch = sample.ingest()
     assert batch.rows == 3, "the other partition is read on"
     text = f"partition 0 of {topic}: the offsets 5 to 8 were deleted before they were read"
     assert [entry.text for entry in batch.gaps] == [text]
-    assert lake.ingest().gaps == batch.gaps, "it is recorded once"
-    [missing] = missing_inputs.of(lake.settings, "events")
+    assert sample.ingest().gaps == batch.gaps, "it is recorded once"
+    [missing] = missing_inputs.of(sample.lake, "events")
     assert (missing.kind, missing.text) == ("stream_gap", text)
-    alerts = {alert.kind: alert for alert in input_signals.of_source(lake.settings, lake.contract)}
+    alerts = {alert.kind: alert for alert in input_signals.of_source(sample.lake, sample.contract)}
     assert text in alerts[AlertKind.STREAM_GAP].text
     assert "lakehouse stream accept-gap events" in alerts[AlertKind.STREAM_GAP].text
-    assert [entry.text for entry in closing.read_source(lake.settings, lake.contract).missing] == [text]
-    [entry] = accept(lake)
+    assert [entry.text for entry in closing.read_source(sample.lake, sample.contract).missing] == [text]
+    [entry] = accept(sample)
     assert (entry.by, entry.reason) == ("ann", "the sender cannot send them again")
-    batch = lake.ingest()
+    batch = sample.ingest()
     assert (batch.rows, batch.gaps) == (6, [])
     offsets = [*range(5), *range(9, 15)]
-    assert lake.places() == [*((0, offset) for offset in offsets), *((1, offset) for offset in range(3))]
-    assert missing_inputs.of(lake.settings, "events") == []
-    assert gap_log.open_gaps(lake.settings, "events") == []
+    assert sample.places() == [*((0, offset) for offset in offsets), *((1, offset) for offset in range(3))]
+    assert missing_inputs.of(sample.lake, "events") == []
+    assert gap_log.open_gaps(sample.lake, "events") == []
 
 
 @pytest.mark.parametrize("count", [3, 12])
 def test_a_topic_that_is_created_again_is_noticed_whether_it_has_fewer_or_more_messages(
-    lake: KafkaLake, broker: KafkaBroker, topic: str, count: int
+    sample: KafkaLake, broker: KafkaBroker, topic: str, count: int
 ) -> None:
     broker.produce(topic, messages(6))
-    lake.ingest()
+    sample.ingest()
     broker.delete_topic(topic)
     broker.create_topic(topic)
     broker.produce(topic, messages(count))
-    batch = lake.ingest()
+    batch = sample.ingest()
     assert batch.rows == 0
     assert ["created again" in entry.text for entry in batch.gaps] == [True], "of the partition that was read"
-    assert lake.ingest().rows == 0
-    accept(lake)
-    assert lake.ingest().rows == count
-    assert len({entry.ingestion_id for entry in ingestions.all_of(lake.settings, "events")}) == 2
-    assert lake.places() == sorted([*((0, n) for n in range(6)), *((0, n) for n in range(count))])
-    assert lake.ingest().gaps == []
+    assert sample.ingest().rows == 0
+    accept(sample)
+    assert sample.ingest().rows == count
+    assert len({entry.ingestion_id for entry in ingestions.all_of(sample.lake, "events")}) == 2
+    assert sample.places() == sorted([*((0, n) for n in range(6)), *((0, n) for n in range(count))])
+    assert sample.ingest().gaps == []
 
 
 @pytest.mark.proof
 def test_brokers_that_lose_their_newest_messages_are_noticed_also_when_the_topic_has_grown_again(
-    settings: Settings, tmp_path: Path
+    lake: Lake, tmp_path: Path
 ) -> None:
     restored = KafkaBroker(tmp_path / "kafka")
     restored.start()
@@ -109,33 +109,33 @@ def test_brokers_that_lose_their_newest_messages_are_noticed_also_when_the_topic
         restored.stop()
         shutil.copytree(tmp_path / "kafka", tmp_path / "copy")
         restored.start()
-        lake = KafkaLake(settings, contract("t", restored.servers))
+        sample = KafkaLake(lake, contract("t", restored.servers))
         restored.produce("t", messages(5))
-        assert lake.ingest().rows == 9
+        assert sample.ingest().rows == 9
         restored.stop()
         shutil.rmtree(tmp_path / "kafka")
         (tmp_path / "copy").rename(tmp_path / "kafka")
         restored.start()
-        [gap] = lake.ingest().gaps
+        [gap] = sample.ingest().gaps
         assert "ends at offset 4, and 9 was to be read next" in gap.text
         restored.produce("t", messages(8))
-        assert [entry.text for entry in lake.ingest().gaps] == [gap.text]
-        accept(lake)
-        assert lake.ingest().rows == 8
-        assert lake.places() == sorted([*((0, n) for n in range(9)), *((0, n) for n in range(4, 12))])
-        assert lake.ingest().rows == 0
+        assert [entry.text for entry in sample.ingest().gaps] == [gap.text]
+        accept(sample)
+        assert sample.ingest().rows == 8
+        assert sample.places() == sorted([*((0, n) for n in range(9)), *((0, n) for n in range(4, 12))])
+        assert sample.ingest().rows == 0
     finally:
         restored.stop()
 
 
-def test_offsets_without_a_message_are_no_gap(lake: KafkaLake, broker: KafkaBroker, topic: str) -> None:
+def test_offsets_without_a_message_are_no_gap(sample: KafkaLake, broker: KafkaBroker, topic: str) -> None:
     """Markers of transactions, and messages of aborted ones, have offsets."""
     for ends in ("commit", "abort", "commit"):
         broker.produce_in_transaction(topic, list(messages(3)), ends)
-    batch = lake.ingest()
+    batch = sample.ingest()
     assert (batch.rows, batch.gaps, batch.at_end) == (6, [], True)
     [entry] = batch.taken
     assert entry.source_file.endswith("@0-12")
     assert entry.message == "6 of its 12 offsets hold no message of this arrival day"
-    assert [row["kafka_offset"] for row in lake.bronze()] == [0, 1, 2, 8, 9, 10]
-    assert lake.ingest().rows == 0
+    assert [row["kafka_offset"] for row in sample.bronze()] == [0, 1, 2, 8, 9, 10]
+    assert sample.ingest().rows == 0

@@ -17,15 +17,15 @@ from lakehouse_tests.support.kafka_lake import KafkaLake, at, contract, event
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse_tests.support.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.merge
 
 
 @pytest.fixture
-def lake(settings: Settings, broker: KafkaBroker, topic: str) -> KafkaLake:
-    return KafkaLake(settings, contract(topic, broker.servers))
+def sample(lake: Lake, broker: KafkaBroker, topic: str) -> KafkaLake:
+    return KafkaLake(lake, contract(topic, broker.servers))
 
 
 def messages(begin: int, end: int, key: str = "k") -> Iterator[dict[str, Any]]:
@@ -35,46 +35,46 @@ def messages(begin: int, end: int, key: str = "k") -> Iterator[dict[str, Any]]:
         yield {"value": value, "timestamp": at(3 + number // 2 % 2, second=number % 60), "partition": number % 2}
 
 
-def content(lake: KafkaLake, table: str) -> list[str]:
+def content(sample: KafkaLake, table: str) -> list[str]:
     """The rows of a table; of the dispositions not what decided them, which was another row before."""
-    rows = table_io.read(getattr(locations, table)(lake.settings, "events")).to_pylist()
+    rows = table_io.read(getattr(locations, table)(sample.lake, "events")).to_pylist()
     return sorted(str({name: value for name, value in row.items() if name != "decided_by"}) for row in rows)
 
 
 @pytest.mark.parametrize("table", ["bronze", "key_log"])
 def test_what_a_restored_copy_lacks_comes_again_as_it_was(
-    lake: KafkaLake, broker: KafkaBroker, topic: str, table: str, tmp_path: Path
+    sample: KafkaLake, broker: KafkaBroker, topic: str, table: str, tmp_path: Path
 ) -> None:
-    path = getattr(locations, table)(lake.settings, "events")
+    path = getattr(locations, table)(sample.lake, "events")
     broker.produce(topic, messages(0, 20))
-    lake.ingest()
+    sample.ingest()
     shutil.copytree(path, tmp_path / "copy")
     broker.produce(topic, messages(20, 50))
-    lake.ingest()
+    sample.ingest()
     broker.produce(topic, messages(50, 55))
-    lake.ingest()
-    before = {name: content(lake, name) for name in ("bronze", "key_log", "dispositions")}
+    sample.ingest()
+    before = {name: content(sample, name) for name in ("bronze", "key_log", "dispositions")}
     shutil.rmtree(path)
     shutil.copytree(tmp_path / "copy", path)
     broker.produce(topic, messages(55, 60, "another"))
-    assert lake.ingest().rows == 5
-    assert len(lake.places()) == len(set(lake.places())) == 60
+    assert sample.ingest().rows == 5
+    assert len(sample.places()) == len(set(sample.places())) == 60
     for name, rows in before.items():
-        now = content(lake, name)
+        now = content(sample, name)
         assert set(rows) <= set(now), name
         assert len(now) == len(set(now))
-    assert lake.ingest().rows == 0
+    assert sample.ingest().rows == 0
 
 
 def test_messages_that_the_brokers_have_deleted_are_named(
-    lake: KafkaLake, broker: KafkaBroker, topic: str, tmp_path: Path
+    sample: KafkaLake, broker: KafkaBroker, topic: str, tmp_path: Path
 ) -> None:
-    path = Path(locations.bronze(lake.settings, "events"))
+    path = Path(locations.bronze(sample.lake, "events"))
     broker.produce(topic, messages(0, 20))
-    lake.ingest()
+    sample.ingest()
     shutil.copytree(path, tmp_path / "copy")
     broker.produce(topic, messages(20, 30))
-    lake.ingest()
+    sample.ingest()
     shutil.rmtree(path)
     shutil.copytree(tmp_path / "copy", path)
     admin, place = broker.admin(), TopicPartition(topic, 0, 12)
@@ -82,5 +82,5 @@ def test_messages_that_the_brokers_have_deleted_are_named(
     with pytest.raises(
         LostRowsError, match=r"bronze/events has lost the \d rows of \d ingested files .*restore a newer copy of bronze"
     ):
-        lake.ingest()
-    assert len([partition for partition, _ in lake.places() if partition == 1]) == 15, "the other partition is read again"
+        sample.ingest()
+    assert len([partition for partition, _ in sample.places() if partition == 1]) == 15, "the other partition is read again"

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse_tests.support.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.proof, pytest.mark.spark, pytest.mark.own_spark]
@@ -68,10 +68,10 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def test_a_million_messages_and_ten_kills(spark: SparkSession, tmp_path: Path, broker: KafkaBroker, topic: str) -> None:
-    settings = write_contract(tmp_path, topic, broker.servers)
+    lake = write_contract(tmp_path, topic, broker.servers)
     (tmp_path / "contracts" / "hourly.yaml").write_text(yaml.safe_dump(HOURLY))
     source, chance, begun = contract(topic, broker.servers), random.Random(19), time.monotonic()
-    environment = os.environ | {"LAKEHOUSE_ROOT": settings.root}
+    environment = os.environ | {"LAKEHOUSE_ROOT": lake.root}
     producing = [sys.executable, "-m", "lakehouse_tests.support.kafka_producer", broker.servers, topic, f"{COUNT}"]
     slowly, at_once = f"{COUNT // 100}", f"{COUNT}"
     consuming = [sys.executable, "-m", "lakehouse", "stream", "run", "events", "--every", "0.2", "--batch-messages", "20000"]
@@ -92,10 +92,10 @@ def test_a_million_messages_and_ten_kills(spark: SparkSession, tmp_path: Path, b
                 kill(process)
                 killed[name] += 1
             process.wait()
-        if batches(settings) > batches_before:  # Spark needs a while to start
+        if batches(lake) > batches_before:  # Spark needs a while to start
             kill(live)
             killed["live"] += 1
-            batches_before, live = batches(settings), start(streaming)
+            batches_before, live = batches(lake), start(streaming)
     kill(live)
     assert start([*producing, at_once]).wait() == 0
     assert start([*consuming[:3], "stream", "ingest", "events"]).wait() == 0, (tmp_path / "output.log").read_text()[-2000:]
@@ -103,25 +103,25 @@ def test_a_million_messages_and_ten_kills(spark: SparkSession, tmp_path: Path, b
 
     sent = [kafka_producer.record(number) for number in range(COUNT)]
     columns = ["kafka_partition", "kafka_offset", "malformed_reason"]
-    bronze = table_io.read(locations.bronze(settings, "events"), columns)
+    bronze = table_io.read(locations.bronze(lake, "events"), columns)
     assert bronze is not None
     numbers = pc.add(pc.multiply(bronze["kafka_offset"], 2), bronze["kafka_partition"]).to_numpy()
     assert len(numbers) == len(set(numbers.tolist())) == COUNT
     assert numbers.max() == COUNT - 1
     assert bronze["malformed_reason"].null_count == COUNT
-    entries = ingestions.all_of(settings, "events")
+    entries = ingestions.all_of(lake, "events")
     assert sum(entry.rows for entry in entries) == COUNT
 
-    silver_update.update(settings, source, lambda: spark, sorted(applied_inputs.pending(settings, "events")), "run")
+    silver_update.update(lake, source, lambda: spark, sorted(applied_inputs.pending(lake, "events")), "run")
     lives = {record.key: (record.day, record.amount) for record in sent}  # in the order of arrival: the last one stays
-    silver = table_io.read(locations.silver(settings, "events"), ["record_key", "event_date", "amount"])
+    silver = table_io.read(locations.silver(lake, "events"), ["record_key", "event_date", "amount"])
     assert silver is not None
     rows = dict(zip(silver["record_key"].to_pylist(), zip(silver["event_date"].to_pylist(), silver["amount"].to_pylist())))
     assert len(rows) == len(silver)
     assert rows == lives
-    counts = account.counts(account.table(settings, source))
+    counts = account.counts(account.table(lake, source))
     assert {day: of_day.total() for day, of_day in counts.items()} == Counter(record.arrived.date() for record in sent)
-    explained = check_books_and_live(spark, settings, source, sent)
+    explained = check_books_and_live(spark, lake, source, sent)
     kinds = Counter(record.kind for record in sent)
     print(  # noqa: T201 (what the proof has counted)
         f"\n{COUNT:,} messages ({', '.join(f'{kinds[kind]:,} {kind}' for kind in sorted(kinds))}); "
@@ -132,32 +132,32 @@ def test_a_million_messages_and_ten_kills(spark: SparkSession, tmp_path: Path, b
     )
 
 
-def batches(settings: Settings) -> int:
+def batches(lake: Lake) -> int:
     """How many batches the live stream has begun."""
-    return len(live_batches.log(settings).read())
+    return len(live_batches.log(lake).read())
 
 
 def check_books_and_live(
-    spark: SparkSession, settings: Settings, source: SourceContract, sent: Sequence[kafka_producer.Sent]
+    spark: SparkSession, lake: Lake, source: SourceContract, sent: Sequence[kafka_producer.Sent]
 ) -> Counter[str]:
     """Publish, finish the stream, and reconcile every day; gives the rows by which live numbers and books differ, by cause."""
     metric = completed(MetricContract.model_validate(HOURLY), {"events": source})
     series = Series(metric)
-    run.run(lambda: spark, settings, metric, source, ends=True)
-    contract_history.remember(settings, metric, source)
-    pending = find_pending(settings, series)
-    restatement_days.restate(settings, source, series, lambda: spark, pending.starts, Run("run"), pending)
+    run.run(lambda: spark, lake, metric, source, ends=True)
+    contract_history.remember(lake, metric, source)
+    pending = find_pending(lake, series)
+    restatement_days.restate(lake, source, series, lambda: spark, pending.starts, Run("run"), pending)
     expected: dict[datetime, list[int]] = defaultdict(list)
     for record in {record.key: record for record in sent}.values():
         expected[record.happened.replace(minute=0, second=0)].append(record.amount)
-    rows = table_io.read(locations.gold(settings, series), ["window_start", "total", "row_count"], {"is_latest": [True]})
+    rows = table_io.read(locations.gold(lake, series), ["window_start", "total", "row_count"], {"is_latest": [True]})
     assert rows is not None
     books = {row["window_start"]: (row["total"], row["row_count"]) for row in rows.to_pylist()}
     assert books == {start: (sum(amounts), len(amounts)) for start, amounts in expected.items()}
     explained: Counter[str] = Counter()
     counted = 0
     for day in sorted({start.date() for start in books}):
-        for entry in reconcile(lambda: spark, settings, metric, source, day).entries:
+        for entry in reconcile(lambda: spark, lake, metric, source, day).entries:
             assert "unexplained" not in entry.causes, entry
             assert Decimal(entry.live or 0) + sum(entry.causes_of_gap.values()) == Decimal(entry.books or 0), entry
             if entry.measure == "row_count":

@@ -11,13 +11,13 @@ import pytest
 
 from lakehouse.streams.schema_registry import SchemaRegistryError
 from lakehouse_tests.support.kafka_lake import KafkaLake, at, contract
-from lakehouse_tests.support.lake import Lake
+from lakehouse_tests.support.lake import SampleLake
 from lakehouse_tests.support.schema_registry import avro_message, framed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse_tests.support.kafka_broker import KafkaBroker
     from lakehouse_tests.support.schema_registry import RegistryServer
 
@@ -40,12 +40,12 @@ NOON = datetime(2024, 1, 2, 12, tzinfo=timezone.utc)
 
 
 def test_two_versions_of_a_schema_reach_silver(
-    spark: SparkSession, settings: Settings, broker: KafkaBroker, topic: str, registry: RegistryServer
+    spark: SparkSession, lake: Lake, broker: KafkaBroker, topic: str, registry: RegistryServer
 ) -> None:
     registry.register(1, OLD)
     registry.register(2, NEW)
     source = contract(topic, broker.servers, {"values": {"format": "avro", "registry": registry.url}, "tombstones": "delete"})
-    lake, silver = KafkaLake(settings, source), Lake(settings, source, spark)
+    sample, silver = KafkaLake(lake, source), SampleLake(lake, source, spark)
     old = [avro_message(1, OLD, {"id": key, "amount": 1, "event_time": NOON}) for key in ("a", "b", "c")]
     new = avro_message(2, NEW, {"id": "b", "amount": Decimal(25), "event_time": NOON, "op": "correct"})
     broken = framed(1, b"\x06\xff")
@@ -53,16 +53,16 @@ def test_two_versions_of_a_schema_reach_silver(
     broker.produce(topic, [{"value": value, "key": key, "timestamp": moment, "partition": 0} for value, key, moment in sent])
     registry.failures += [503]
     with pytest.raises(SchemaRegistryError, match="503"):
-        lake.ingest()
-    assert lake.bronze() == []
+        sample.ingest()
+    assert sample.bronze() == []
 
-    assert lake.ingest().rows == 6
-    rows = lake.bronze("id", "amount", "change_op", "malformed_reason", "raw_payload")
+    assert sample.ingest().rows == 6
+    rows = sample.bronze("id", "amount", "change_op", "malformed_reason", "raw_payload")
     assert [row["kafka_offset"] for row in rows] == [0, 1, 2, 3, 4, 5]
     assert [(row["id"], row["amount"]) for row in rows] == [("a", 1), ("b", 1), ("c", 1), ("b", 25), ("c", None), (None, None)]
     assert [row["malformed_reason"] is None for row in rows] == [True] * 5 + [False]
     assert base64.b64decode(rows[5]["raw_payload"]) == broken
-    assert lake.ingest().rows == 0
+    assert sample.ingest().rows == 0
     assert len(registry.paths) == 3, "one failure, and each schema once"
 
     silver.update()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.contracts.inputs import RegisteredValues
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse.streams import avro
 from lakehouse.streams.avro import AvroDecoder
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 def test_an_answer_that_may_change_is_an_error_and_not_an_unknown_schema(registry: RegistryServer, status: int) -> None:
     registry.register(1, "string")
     registry.failures.append(status)
-    client = SchemaRegistry(Settings(), registry.url)
+    client = SchemaRegistry(Lake(Settings()), registry.url)
     with pytest.raises(SchemaRegistryError, match=f"(?s)/schemas/ids/1.*{status}.*LAKEHOUSE_SCHEMA_REGISTRY_OPTIONS"):
         client.schema(1)
     assert client.schema(1) == RegisteredSchema('"string"', "AVRO")
@@ -32,7 +33,7 @@ def test_an_answer_that_may_change_is_an_error_and_not_an_unknown_schema(registr
 
 def test_a_registry_that_does_not_answer_stops_the_messages() -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    of_nobody = AvroDecoder(Settings(), RegisteredValues(format="avro", registry=url))
+    of_nobody = AvroDecoder(Lake(Settings()), RegisteredValues(format="avro", registry=url))
     with pytest.raises(SchemaRegistryError, match="does not answer") as problem:
         of_nobody.decoded(columns([framed(1, b"")], [at(2)]))
     assert problem.value.passes_by_itself
@@ -40,20 +41,20 @@ def test_a_registry_that_does_not_answer_stops_the_messages() -> None:
 
 def test_an_address_that_is_no_registry_is_an_error(registry: RegistryServer) -> None:
     with pytest.raises(SchemaRegistryError, match="status 404"):
-        SchemaRegistry(Settings(), f"{registry.url}/elsewhere").schema(1)
+        SchemaRegistry(Lake(Settings()), f"{registry.url}/elsewhere").schema(1)
 
 
 def test_a_schema_that_another_refers_to_and_that_is_gone_stops_the_messages(registry: RegistryServer) -> None:
     registry.register(1, "a.City", references=[{"name": "a.City", "subject": "ci/ties", "version": 3}])
     with pytest.raises(SchemaRegistryError, match=r"/subjects/ci%2Fties/versions/3"):
-        SchemaRegistry(Settings(), registry.url).schema(1)
+        SchemaRegistry(Lake(Settings()), registry.url).schema(1)
 
 
 def test_credentials_come_from_settings(registry: RegistryServer) -> None:
     registry.register(1, "string")
     for options in ({"basic.auth.user.info": "anna:se:cret"}, {"bearer.auth.token": "t0ken"}, {"url": f"{registry.url}/"}):
         url = "http://elsewhere.invalid" if "url" in options else registry.url
-        SchemaRegistry(Settings(schema_registry_options=options), url).schema(1)
+        SchemaRegistry(Lake(Settings(schema_registry_options=options)), url).schema(1)
     assert registry.authorizations == ["Basic YW5uYTpzZTpjcmV0", "Bearer t0ken", None]
 
 
@@ -63,7 +64,7 @@ def test_credentials_come_from_settings(registry: RegistryServer) -> None:
 )
 def test_options_that_are_not_as_documented_are_refused(options: dict[str, str], says: str) -> None:
     with pytest.raises(SchemaRegistryError, match=says) as problem:
-        SchemaRegistry(Settings(schema_registry_options=options), "http://registry")
+        SchemaRegistry(Lake(Settings(schema_registry_options=options)), "http://registry")
     assert "u:p" not in f"{problem.value}"
 
 
@@ -72,7 +73,7 @@ def test_an_unknown_id_is_asked_for_again_before_its_messages_are_malformed(
 ) -> None:
     monkeypatch.setattr(avro.time, "sleep", lambda _: registry.register(1, "string") if len(registry.paths) > 2 else None)
     messages = columns([avro_message(1, "string", "x"), framed(2, b"x"), framed(2, b"y")], [at(2)] * 3)
-    decoder = AvroDecoder(Settings(), RegisteredValues(format="avro", registry=registry.url))
+    decoder = AvroDecoder(Lake(Settings()), RegisteredValues(format="avro", registry=registry.url))
     decoded = decoder.decoded(messages)
     assert (decoded.values[0], list(decoded.problems)) == (b'"x"', [1, 2])
     assert [path[-1] for path in registry.paths] == ["1", "2", "1", "2", "1", "2"]

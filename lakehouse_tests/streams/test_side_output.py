@@ -18,7 +18,7 @@ from lakehouse_tests.support.late_lake import LateLake, late
 from lakehouse_tests.support.windowed_lake import TUMBLING, Event
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse_tests.support.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.merge
@@ -41,22 +41,22 @@ def received(broker: KafkaBroker, topic: str, count: int) -> list[tuple[Any, str
     return sorted(listed, key=lambda one: one[1])
 
 
-def test_rows_that_come_too_late_are_sent_once_after_their_commit(settings: Settings, broker: KafkaBroker, topic: str) -> None:
+def test_rows_that_come_too_late_are_sent_once_after_their_commit(lake: Lake, broker: KafkaBroker, topic: str) -> None:
     address = {"topic": topic, "servers": broker.servers}
     hourly = late(TUMBLING, "recompute", topic=address)
-    lake = LateLake(settings, None, [hourly, late({**TUMBLING, "metric": "without"}, "recompute")])
-    lake.classify_at(0, Event("a", 5), Event("push", 150))
-    assert dispatch_notices(settings, lake.catalog, NOBODY).late_rows == 0, "no row is late"
-    lake.classify_at(1, Event("late", 10), Event("too", 50), Event("fine", 145))
-    done = dispatch_notices(settings, lake.catalog, NOBODY)
+    sample = LateLake(lake, None, [hourly, late({**TUMBLING, "metric": "without"}, "recompute")])
+    sample.classify_at(0, Event("a", 5), Event("push", 150))
+    assert dispatch_notices(lake, sample.catalog, NOBODY).late_rows == 0, "no row is late"
+    sample.classify_at(1, Event("late", 10), Event("too", 50), Event("fine", 145))
+    done = dispatch_notices(lake, sample.catalog, NOBODY)
     assert (done.late_rows, done.problems) == (2, [])
     assert f"{done}" == "every consumer has been notified; late rows sent to topics: 2"
-    assert dispatch_notices(settings, lake.catalog, NOBODY).late_rows == 0, "they were sent"
-    lake.classify_at(2, Event("third", 20))
-    assert dispatch_notices(settings, lake.catalog, NOBODY).late_rows == 1
+    assert dispatch_notices(lake, sample.catalog, NOBODY).late_rows == 0, "they were sent"
+    sample.classify_at(2, Event("third", 20))
+    assert dispatch_notices(lake, sample.catalog, NOBODY).late_rows == 1
     messages = received(broker, topic, 3)
     assert [key for key, *_ in sorted(messages, key=lambda one: one[0])] == [b"late", b"third", b"too"]
-    rows = late_rows.read(settings, "orders", {"metric": ["hourly"]}).to_pylist()
+    rows = late_rows.read(lake, "orders", {"metric": ["hourly"]}).to_pylist()
     assert {message_id for _, message_id, _ in messages} == {f"hourly:{format_row_id(row_id_of(row))}" for row in rows}
     by_key = {content["record_key"]: content for *_, content in messages}
     assert {name: by_key["late"][name] for name in ("metric", "source", "action", "reason", "counts", "windows")} == {
@@ -70,11 +70,11 @@ def test_rows_that_come_too_late_are_sent_once_after_their_commit(settings: Sett
 
 
 def test_a_run_that_stops_before_it_is_recorded_sends_the_same_ids_again(
-    settings: Settings, broker: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, broker: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = LateLake(settings, None, [late(TUMBLING, "recompute", topic={"topic": topic, "servers": broker.servers})])
-    lake.classify_at(0, Event("a", 5), Event("push", 150))
-    lake.classify_at(1, Event("late", 10))
+    sample = LateLake(lake, None, [late(TUMBLING, "recompute", topic={"topic": topic, "servers": broker.servers})])
+    sample.classify_at(0, Event("a", 5), Event("push", 150))
+    sample.classify_at(1, Event("late", 10))
 
     def stopped(*_: Any, **__: Any) -> bool:
         raise KeyboardInterrupt
@@ -82,23 +82,23 @@ def test_a_run_that_stops_before_it_is_recorded_sends_the_same_ids_again(
     with monkeypatch.context() as patched:
         patched.setattr(row_writer, "append", stopped)
         with pytest.raises(KeyboardInterrupt):
-            late_outputs.send(settings, lake.catalog)
-    assert late_outputs.send(settings, lake.catalog).rows == 1
-    assert late_outputs.send(settings, lake.catalog).rows == 0
+            late_outputs.send(lake, sample.catalog)
+    assert late_outputs.send(lake, sample.catalog).rows == 1
+    assert late_outputs.send(lake, sample.catalog).rows == 0
     first, second = received(broker, topic, 2)
     assert first == second, "the consumer knows by the id that it has the row"
 
 
 def test_a_topic_that_does_not_answer_is_named_and_its_rows_wait(
-    settings: Settings, broker: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, broker: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     absent = {"topic": f"{topic}-absent", "servers": broker.servers}
     other = late({**TUMBLING, "metric": "other"}, "recompute", topic={"topic": topic, "servers": broker.servers})
-    lake = LateLake(settings, None, [late(TUMBLING, "recompute", topic=absent), other])
-    lake.classify_at(0, Event("a", 5), Event("push", 150))
-    lake.classify_at(1, Event("late", 10))
+    sample = LateLake(lake, None, [late(TUMBLING, "recompute", topic=absent), other])
+    sample.classify_at(0, Event("a", 5), Event("push", 150))
+    sample.classify_at(1, Event("late", 10))
     monkeypatch.setattr("lakehouse.streams.client._WRITE_SECONDS", 2.0)
-    done = late_outputs.send(settings, lake.catalog)
+    done = late_outputs.send(lake, sample.catalog)
     assert done.rows == 1, "the other metric's row is sent"
     [problem] = done.problems
     assert (
@@ -106,4 +106,4 @@ def test_a_topic_that_does_not_answer_is_named_and_its_rows_wait(
         in problem
     )
     broker.create_topic(f"{topic}-absent")
-    assert late_outputs.send(settings, lake.catalog) == (1, [])
+    assert late_outputs.send(lake, sample.catalog) == (1, [])

@@ -12,13 +12,13 @@ import pytest
 from lakehouse.dispositions import account
 from lakehouse.streams.ingest import StreamLimits
 from lakehouse_tests.support.kafka_lake import KafkaLake, contract, message_of
-from lakehouse_tests.support.lake import Lake
+from lakehouse_tests.support.lake import SampleLake
 from lakehouse_tests.support.reference_model import Record, live_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse_tests.support.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.merge]
@@ -48,19 +48,19 @@ def history(chance: random.Random, count: int) -> list[tuple[int, Record]]:
     return sent
 
 
-def test_silver_equals_the_model(spark: SparkSession, settings: Settings, broker: KafkaBroker, topic: str) -> None:
+def test_silver_equals_the_model(spark: SparkSession, lake: Lake, broker: KafkaBroker, topic: str) -> None:
     source = contract(topic, broker.servers)
-    lake, silver = KafkaLake(settings, source), Lake(settings, source, spark)
+    sample, silver = KafkaLake(lake, source), SampleLake(lake, source, spark)
     chance = random.Random(19)
     sent = history(chance, 300)
     broker.produce(topic, [{**message_of(record), "partition": partition} for partition, record in sent])
-    while not lake.ingest(StreamLimits(max_messages=chance.randrange(1, 80))).at_end:
+    while not sample.ingest(StreamLimits(max_messages=chance.randrange(1, 80))).at_end:
         if chance.random() < 0.5:
             silver.update()
     silver.update()
-    assert lake.places() == sorted((partition, record.line) for partition, record in sent)
+    assert sample.places() == sorted((partition, record.line) for partition, record in sent)
     lives = live_rows((record for _, record in sent), by_sequence=False)
     expected = {(record.key, record.day, record.amount, record.arrival) for record in lives.values()}
     assert {row[:4] for row in silver.silver()} == expected
-    counts = account.counts(account.table(settings, source))
+    counts = account.counts(account.table(lake, source))
     assert {day: of_day.total() for day, of_day in counts.items()} == Counter(record.arrival.date() for _, record in sent)

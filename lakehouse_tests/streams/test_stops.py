@@ -28,15 +28,15 @@ from lakehouse_tests.support.stopped_commits import stopped_after_each_commit
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse_tests.support.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.merge
 
 
 @pytest.fixture
-def lake(settings: Settings, broker: KafkaBroker, topic: str) -> KafkaLake:
-    return KafkaLake(settings, contract(topic, broker.servers))
+def sample(lake: Lake, broker: KafkaBroker, topic: str) -> KafkaLake:
+    return KafkaLake(lake, contract(topic, broker.servers))
 
 
 def messages(count: int, begin: int = 0) -> Iterator[dict[str, Any]]:
@@ -46,36 +46,36 @@ def messages(count: int, begin: int = 0) -> Iterator[dict[str, Any]]:
         yield {"value": value, "timestamp": at(3 + number % 2, second=number % 60), "partition": number % 2}
 
 
-def tables(lake: KafkaLake) -> dict[str, list[Any]]:
+def tables(sample: KafkaLake) -> dict[str, list[Any]]:
     """The rows of every table that an ingestion writes, without what differs from run to run."""
-    settings, source = lake.settings, lake.contract.dataset
+    lake, source = sample.lake, sample.contract.dataset
     paths = {
-        "bronze": locations.bronze(settings, source),
-        "keys": locations.key_log(settings, source),
-        "dispositions": locations.dispositions(settings, source),
+        "bronze": locations.bronze(lake, source),
+        "keys": locations.key_log(lake, source),
+        "dispositions": locations.dispositions(lake, source),
     }
     rows = {name: sorted(map(str, table_io.read(path).to_pylist())) for name, path in paths.items()}
     entries = [
         (entry.source_file, entry.ingestion_id, entry.content_hash, entry.rows, entry.malformed, entry.bytes, entry.touched_days)
-        for entry in ingestions.all_of(settings, source)
+        for entry in ingestions.all_of(lake, source)
     ]
     return rows | {"ledger": sorted(entries)}
 
 
 def test_a_run_that_is_stopped_behind_any_commit_and_repeated_gives_the_same_tables(
-    lake: KafkaLake, broker: KafkaBroker, topic: str
+    sample: KafkaLake, broker: KafkaBroker, topic: str
 ) -> None:
-    twin = KafkaLake(lake.settings.model_copy(update={"root": f"{lake.settings.root}-twin"}), lake.contract)
+    twin = KafkaLake(sample.lake.with_settings(root=f"{sample.lake.root}-twin"), sample.contract)
     broker.produce(topic, messages(40))
     assert twin.ingest().rows == 40
-    assert stopped_after_each_commit(lake.ingest) >= 5
-    assert tables(lake) == tables(twin)
+    assert stopped_after_each_commit(sample.ingest) >= 5
+    assert tables(sample) == tables(twin)
     broker.produce(topic, messages(30, begin=40))
     twin.ingest()
-    assert stopped_after_each_commit(lake.ingest) >= 3
-    assert tables(lake) == tables(twin)
-    days = {entry.arrival_date for entry in ingestions.all_of(lake.settings, "events")}
-    failed = [outcome for outcome in check_bronze(lake.settings, lake.contract, days) if not (outcome.passed or outcome.warns)]
+    assert stopped_after_each_commit(sample.ingest) >= 3
+    assert tables(sample) == tables(twin)
+    days = {entry.arrival_date for entry in ingestions.all_of(sample.lake, "events")}
+    failed = [outcome for outcome in check_bronze(sample.lake, sample.contract, days) if not (outcome.passed or outcome.warns)]
     assert failed == []
 
 
@@ -92,22 +92,22 @@ class _ReaderBehindWhichAnotherRuns(TopicReader):
         return read
 
 
-def test_of_two_consumers_one_looks_again(lake: KafkaLake, broker: KafkaBroker, topic: str) -> None:
+def test_of_two_consumers_one_looks_again(sample: KafkaLake, broker: KafkaBroker, topic: str) -> None:
     broker.produce(topic, messages(40))
-    kafka = lake.contract.source.kafka
+    kafka = sample.contract.source.kafka
     assert kafka is not None
-    with _ReaderBehindWhichAnotherRuns(lake.settings, kafka) as reader:
-        reader.other = lake
-        batch = StreamIngest(lake.settings, lake.contract, lambda: pytest.fail("no Spark"), "run", reader).micro_batch()
+    with _ReaderBehindWhichAnotherRuns(sample.lake, kafka) as reader:
+        reader.other = sample
+        batch = StreamIngest(sample.lake, sample.contract, lambda: pytest.fail("no Spark"), "run", reader).micro_batch()
     assert (reader.taken_by_other, batch.rows) == (25, 15)
-    assert lake.places() == [(partition, offset) for partition in (0, 1) for offset in range(20)]
+    assert sample.places() == [(partition, offset) for partition in (0, 1) for offset in range(20)]
 
 
-def test_two_consumers_at_once_take_each_message_once(lake: KafkaLake, broker: KafkaBroker, topic: str) -> None:
+def test_two_consumers_at_once_take_each_message_once(sample: KafkaLake, broker: KafkaBroker, topic: str) -> None:
     broker.produce(topic, messages(120))
 
     def consume() -> None:
-        while not lake.ingest(StreamLimits(max_messages=20)).at_end:
+        while not sample.ingest(StreamLimits(max_messages=20)).at_end:
             pass
 
     threads = [threading.Thread(target=consume) for _ in range(2)]
@@ -115,51 +115,51 @@ def test_two_consumers_at_once_take_each_message_once(lake: KafkaLake, broker: K
         thread.start()
     for thread in threads:
         thread.join()
-    lake.ingest()
-    assert lake.places() == [(partition, offset) for partition in (0, 1) for offset in range(60)]
-    assert sum(entry.rows for entry in ingestions.all_of(lake.settings, "events")) == 120
+    sample.ingest()
+    assert sample.places() == [(partition, offset) for partition in (0, 1) for offset in range(60)]
+    assert sum(entry.rows for entry in ingestions.all_of(sample.lake, "events")) == 120
 
 
-def test_the_offsets_survive_checkpoints_and_the_clean_up_of_the_log(lake: KafkaLake, broker: KafkaBroker, topic: str) -> None:
+def test_the_offsets_survive_checkpoints_and_the_clean_up_of_the_log(sample: KafkaLake, broker: KafkaBroker, topic: str) -> None:
     broker.produce(topic, messages(10))
-    lake.ingest()
-    path = locations.bronze(lake.settings, "events")
+    sample.ingest()
+    path = locations.bronze(sample.lake, "events")
     DeltaTable(path).alter.set_table_properties({"delta.logRetentionDuration": "interval 0 days"})
     DeltaTable(path).create_checkpoint()
     DeltaTable(path).cleanup_metadata()
     DeltaTable(path).vacuum(0, dry_run=False, enforce_retention_duration=False)
     broker.produce(topic, messages(4, begin=10))
-    batch = lake.ingest()
+    batch = sample.ingest()
     assert (batch.rows, batch.remarks) == (4, [])
-    assert lake.places() == [(partition, offset) for partition in (0, 1) for offset in range(7)]
+    assert sample.places() == [(partition, offset) for partition in (0, 1) for offset in range(7)]
 
 
 def test_offsets_that_the_log_of_bronze_lacks_are_taken_from_its_rows_and_that_is_said(
-    lake: KafkaLake, broker: KafkaBroker, topic: str
+    sample: KafkaLake, broker: KafkaBroker, topic: str
 ) -> None:
     broker.produce(topic, messages(10))
-    lake.ingest()
-    path = locations.bronze(lake.settings, "events")
+    sample.ingest()
+    path = locations.bronze(sample.lake, "events")
     rows = DeltaTable(path).to_pyarrow_table()
     Path(path).rename(f"{path}_former")
     write_deltalake(path, rows, partition_by=["arrival_date"])  # as a restored copy of the rows alone
     broker.produce(topic, messages(4, begin=10))
-    batch = lake.ingest()
+    batch = sample.ingest()
     assert batch.rows == 4
     assert "taken from its rows: 5 for partition 0, 5 for partition 1" in batch.remarks[0]
-    assert lake.ingest().remarks == []
+    assert sample.ingest().remarks == []
 
 
 @pytest.mark.proof
 def test_a_consumer_that_is_killed_at_random_takes_each_message_once(tmp_path: Path, broker: KafkaBroker, topic: str) -> None:
-    settings = write_contract(tmp_path, topic, broker.servers)
+    lake = write_contract(tmp_path, topic, broker.servers)
     chance, sent = random.Random(7), 0
     command = [sys.executable, "-m", "lakehouse", "stream", "ingest", "events", "--batch-messages", "200"]
-    environment = os.environ | {"LAKEHOUSE_ROOT": settings.root, "LAKEHOUSE_CONTRACTS": f"{settings.contracts}"}
+    environment = os.environ | {"LAKEHOUSE_ROOT": lake.root, "LAKEHOUSE_CONTRACTS": f"{lake.settings.contracts}"}
     for _ in range(3):
         sent += broker.produce(topic, messages(500, begin=sent))
         process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        table = locations.bronze(settings, "events")
+        table = locations.bronze(lake, "events")
         before = table_io.version(table)
         while process.poll() is None and table_io.version(table) == before:
             time.sleep(0.05)
@@ -169,6 +169,6 @@ def test_a_consumer_that_is_killed_at_random_takes_each_message_once(tmp_path: P
         process.wait()
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    lake = KafkaLake(settings, contract(topic, broker.servers))
-    assert lake.places() == [(partition, offset) for partition in (0, 1) for offset in range(sent // 2)]
-    assert sum(entry.rows for entry in ingestions.all_of(settings, "events")) == sent
+    sample = KafkaLake(lake, contract(topic, broker.servers))
+    assert sample.places() == [(partition, offset) for partition in (0, 1) for offset in range(sent // 2)]
+    assert sum(entry.rows for entry in ingestions.all_of(lake, "events")) == sent

@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from httpx import Response
 
     from lakehouse.contracts import MetricContract, SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: A row: key, event time, arrival, kind, standing.
 SourceRow = tuple[str, datetime, datetime, str, str]
 
 
 @contextmanager
-def api_client(settings: Settings, catalog: Catalog, terms: AccessPolicy | None = None) -> Iterator[TestClient]:
+def api_client(lake: Lake, catalog: Catalog, terms: AccessPolicy | None = None) -> Iterator[TestClient]:
     """A client of the API; nothing is cached between its requests."""
     with pytest.MonkeyPatch.context() as patched:
         for name in ("_NUMBERS", "_PENDING", "_ARRIVALS", "_TOKENS"):
             patched.setattr(published_cache, name, (-1.0, -1.0))
-        made = app.create(settings, catalog, terms or AccessPolicy(rate=1e9))
+        made = app.create(lake, catalog, terms or AccessPolicy(rate=1e9))
         with TestClient(made, base_url="http://localhost", raise_server_exceptions=False) as client:
             yield client
 
@@ -71,13 +71,13 @@ def problem_document(answer: Response) -> Any:
     return problem
 
 
-def numbers_with_weeks(settings: Settings, **contract_keys: Any) -> ScriptedNumbers:
+def numbers_with_weeks(lake: Lake, **contract_keys: Any) -> ScriptedNumbers:
     """Scripted numbers of a metric with a weekly roll-up."""
-    return ScriptedNumbers(settings, metric(**{"publication": {"rollups": ["week"]}, **contract_keys}))
+    return ScriptedNumbers(lake, metric(**{"publication": {"rollups": ["week"]}, **contract_keys}))
 
 
 def write_source_rows(
-    settings: Settings,
+    lake: Lake,
     source: SourceContract,
     rows: list[SourceRow],
     dispositions: Mapping[str, str] | None = None,
@@ -100,11 +100,11 @@ def write_source_rows(
         account.append(named | {"change_op": kind, "disposition": word, "because": "it is so"})
     schema = arrow_schema(bronze_columns(source))
     bronze = pa.Table.from_pylist(bronze_rows, schema=schema)
-    row_writer.append(locations.bronze(settings, source.dataset), bronze, partition_by=["arrival_date"])
-    append_claims(settings, source.dataset, claims)
+    row_writer.append(locations.bronze(lake, source.dataset), bronze, partition_by=["arrival_date"])
+    append_claims(lake, source.dataset, claims)
     disposition_rows = pa.Table.from_pylist(account, schema=account_tables._DISPOSITIONS)
     row_writer.upsert(
-        locations.dispositions(settings, source.dataset), disposition_rows, account_tables.ROW_KEYS, partition_by="arrival_date"
+        locations.dispositions(lake, source.dataset), disposition_rows, account_tables.ROW_KEYS, partition_by="arrival_date"
     )
 
 

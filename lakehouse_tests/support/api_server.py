@@ -15,7 +15,7 @@ from lakehouse.serving.http import tokens
 from lakehouse.serving.http.tokens import Role
 from lakehouse_tests.support.api_client import at, catalog, numbers_with_weeks, publish_two_days, write_source_rows
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import without_spark
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 def running_server(folder: Path) -> Iterator[tuple[str, str]]:
     """A server on a lake with something of everything: its address, and a steward's token."""
     with without_spark():
-        numbers = publish_two_days(numbers_with_weeks(lake_settings(folder)))
+        numbers = publish_two_days(numbers_with_weeks(lake_in(folder)))
     source = contract(lateness={"watermark": "P1D", "beyond": "quarantine"})
     rows = [(f"k{number}", at(1), at(1 + number % 3), "insert", "admitted") for number in range(20)]
-    write_source_rows(numbers.settings, source, [*rows, ("late", at(1), at(5), "insert", "quarantined")])
-    _, token = tokens.add(numbers.settings, "anna", Role.STEWARD)
-    made = app.create(numbers.settings, catalog(numbers.metric, source=source), AccessPolicy(rate=1e9))
+    write_source_rows(numbers.lake, source, [*rows, ("late", at(1), at(5), "insert", "quarantined")])
+    _, token = tokens.add(numbers.lake, "anna", Role.STEWARD)
+    made = app.create(numbers.lake, catalog(numbers.metric, source=source), AccessPolicy(rate=1e9))
     running = uvicorn.Server(uvicorn.Config(made, port=0, log_level="error", server_header=False, proxy_headers=False))
     thread = threading.Thread(target=running.run, daemon=True)
     thread.start()

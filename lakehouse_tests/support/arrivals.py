@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 def bronze_row(arrived: datetime, lag: timedelta | None, **columns: Any) -> dict[str, Any]:
@@ -26,16 +26,16 @@ def bronze_row(arrived: datetime, lag: timedelta | None, **columns: Any) -> dict
     return {"arrival_ts": arrived, "arrival_date": arrived.date(), **known, **columns}
 
 
-def append_to_bronze(settings: Settings, contract: SourceContract, rows: Iterable[dict[str, Any]]) -> None:
+def append_to_bronze(lake: Lake, contract: SourceContract, rows: Iterable[dict[str, Any]]) -> None:
     """Append rows to Bronze, in one commit."""
     table = pa.Table.from_pylist(list(rows), schema=arrow_schema(bronze_columns(contract)))
-    write_deltalake(locations.bronze(settings, contract.dataset), table, mode="append", partition_by=["arrival_date"])
+    write_deltalake(locations.bronze(lake, contract.dataset), table, mode="append", partition_by=["arrival_date"])
 
 
-def append_claims(settings: Settings, source: str, claims: Iterable[dict[str, Any]]) -> None:
+def append_claims(lake: Lake, source: str, claims: Iterable[dict[str, Any]]) -> None:
     """Append claims to the key log, in one commit."""
     table = pa.Table.from_pylist(list(claims), schema=key_log.SCHEMA)
-    key_log.append(settings, source, {*table["ingestion_id"].to_pylist()}, {*table["arrival_date"].to_pylist()}, lambda: [table])
+    key_log.append(lake, source, {*table["ingestion_id"].to_pylist()}, {*table["arrival_date"].to_pylist()}, lambda: [table])
 
 
 def rows_every(minutes: int, begin: datetime, end: datetime, lag: timedelta, **columns: Any) -> list[dict[str, Any]]:

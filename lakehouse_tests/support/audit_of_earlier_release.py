@@ -17,20 +17,20 @@ from lakehouse_tests.support.audit_reader import follow_audit
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
-def audit_of_earlier_release(settings: Settings, notified: Collection[str] = ()) -> None:
+def audit_of_earlier_release(lake: Lake, notified: Collection[str] = ()) -> None:
     """Write the audit of silver as an earlier release did.
 
     :param notified: the keys whose rows say that consumers were notified.
     """
-    follow_audit(settings)
-    path = locations.audit_log(settings)
+    follow_audit(lake)
+    path = locations.audit_log(lake)
     rows = table_io.read(path, log.SCHEMA.names)
     assert rows is not None
     table = DeltaTable(path)
-    followed = f"audit:events:{DeltaTable(locations.silver(settings, 'events')).metadata().id}"
+    followed = f"audit:events:{DeltaTable(locations.silver(lake, 'events')).metadata().id}"
     version = table.transaction_version(followed)
     assert version is not None
     sent = pc.is_in(rows["event_id"], value_set=pa.array(notified, pa.string()))

@@ -216,14 +216,14 @@ def build(folder: Path, environment: Mapping[str, str]) -> DamagedLake:
     (folder / "dagster" / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     for name, text in CONTRACTS.items():
         (folder / "contracts" / f"{name}.yaml").write_text(text)
-    lake = DamagedLake(folder, environment)
+    sample = DamagedLake(folder, environment)
     for number, step in enumerate(BEFORE):
         if number in COPIED:
-            shutil.copytree(lake.root, folder / "copies" / f"{COPIED.index(number)}")
-        printed = lake.give(step)
+            shutil.copytree(sample.root, folder / "copies" / f"{COPIED.index(number)}")
+        printed = sample.give(step)
         assert "Traceback" not in printed.text, printed.text
         assert printed.code in {0, 1}, printed.text
-    return lake
+    return sample
 
 
 #: The lake is copied before these steps.
@@ -231,12 +231,12 @@ COPIED = [4, 6, 11]
 HOW = ["delete 1", "delete 2", "delete 3", "empty", "halve", "copy 2", "copy 1", "copy 0", "gone"]
 
 
-def damage(lake: DamagedLake, table: str, how: str) -> None:
+def damage(sample: DamagedLake, table: str, how: str) -> None:
     """Take something from a table, as far as there is anything to take: entries of its log, the whole, or all since a copy."""
-    path = lake.root / table
+    path = sample.root / table
     entries = sorted(path.glob("_delta_log/*.json"))
     kind, _, number = how.partition(" ")
-    copy = lake.folder / "copies" / number / table
+    copy = sample.folder / "copies" / number / table
     if kind == "delete":
         for entry in entries[-int(number) :]:
             entry.unlink()

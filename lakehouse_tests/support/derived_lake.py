@@ -19,7 +19,7 @@ from lakehouse.orchestration.execution.catch_up import catch_up
 from lakehouse.orchestration.execution.in_process import InProcess
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 NOW = datetime(2024, 1, 10, 12, tzinfo=timezone.utc)
 MONDAY = date(2024, 1, 8)
@@ -67,18 +67,18 @@ def derived_catalog(folder: Path, **changes: dict[str, Any]) -> Catalog:
 class DerivedLake:
     """The lake."""
 
-    settings: Settings
+    lake: Lake
     instance: dg.DagsterInstance
     catalog: Catalog = field(init=False)
 
     def __post_init__(self) -> None:
-        self.settings.now = NOW
-        self.catalog = derived_catalog(Path(f"{self.settings.landing}").parent / "contracts")
+        self.lake.settings.now = NOW
+        self.catalog = derived_catalog(Path(f"{self.lake.settings.landing}").parent / "contracts")
 
     @property
     def layers(self) -> InProcess:
         """Runs of the assets."""
-        return InProcess(self.settings, self.catalog, self.instance)
+        return InProcess(self.lake, self.catalog, self.instance)
 
     def deliver(self, source: str, arrival: int, *rows: str) -> None:
         """A file of a day of January with lines ``key,event day,store`` and, of the shop, the amount; it is ingested."""
@@ -88,12 +88,12 @@ class DerivedLake:
             key, day, *others = row.split(",")
             lines.append(",".join([key, f"2024-01-{int(day):02}T06:00:00Z", *others, f"2024-01-{arrival:02}T12:00:00Z"]))
         name = f"{source}_2024-01-{arrival:02}_{rows[0].split(',')[0]}.csv"
-        Path(f"{self.settings.landing}", name).write_text("\n".join(lines) + "\n", "utf-8")
+        Path(f"{self.lake.settings.landing}", name).write_text("\n".join(lines) + "\n", "utf-8")
         self.layers.run(dg.AssetKey(["bronze", source]), [date(2024, 1, arrival)])
 
     def catch_up(self, source: str) -> dict[str, list[date]]:
         """Bring a source and its metrics up to date; the restated days by metric."""
-        return dict(catch_up(self.settings, self.catalog, source, self.layers).restated)
+        return dict(catch_up(self.lake, self.catalog, source, self.layers).restated)
 
     def published_week(self) -> None:
         """Two days and their week, of both sources."""
@@ -109,7 +109,7 @@ class DerivedLake:
     def numbers(self, name: str = "conversion", kind: Kind = Kind.DAY) -> dict[date, list[tuple[Any, ...]]]:
         """The newest numbers: of each period the revision, and the content of its rows."""
         series = self.series(name, kind)
-        found = table_io.read(locations.gold(self.settings, series), None, {"is_latest": [True]})
+        found = table_io.read(locations.gold(self.lake, series), None, {"is_latest": [True]})
         shown: dict[date, list[tuple[Any, ...]]] = {}
         for row in [] if found is None else sorted(found.to_pylist(), key=lambda row: f"{row['store']}"):
             shown.setdefault(row[series.by], []).append((row["revision"], *(row[column] for column in series.content)))

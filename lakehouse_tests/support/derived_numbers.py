@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 SALES = {"name": "sales", "sql": "sum(amount)", "type": "long", "additive": True}
 BIGGEST = {"name": "biggest", "sql": "max(amount)", "type": "long"}
@@ -74,13 +74,13 @@ def day(number: int) -> date:
 class DerivedNumbers:
     """A lake of published numbers."""
 
-    settings: Settings
+    lake: Lake
     spark: SparkSession
     known: dict[str, MetricContract] = field(default_factory=metrics)
 
     def at(self, number: int, hour: int = 12) -> None:
         """Set the clock to a day of the week."""
-        self.settings.now = datetime.combine(day(number), datetime.min.time(), timezone.utc) + timedelta(hours=hour)
+        self.lake.settings.now = datetime.combine(day(number), datetime.min.time(), timezone.utc) + timedelta(hours=hour)
 
     def series(self, name: str = "conversion", kind: Kind = Kind.DAY) -> Series:
         """A series of a metric."""
@@ -100,8 +100,8 @@ class DerivedNumbers:
         **lineage: Any,
     ) -> PublishResult:
         """Publish numbers of an input through the audit; an empty list is the number of an emptied period."""
-        series, today = self.series(name, kind), self.settings.clock().date()
-        before = write_audit_publish.read(self.settings, series, sorted(numbers))
+        series, today = self.series(name, kind), self.lake.now().date()
+        before = write_audit_publish.read(self.lake, series, sorted(numbers))
         drafts = []
         for start, rows in sorted(numbers.items()):
             published = before.published_states.get(start)
@@ -111,20 +111,20 @@ class DerivedNumbers:
             if draft is not None:
                 drafts.append(draft)
         drafts = [replace(draft, lineage=NumberLineage(**lineage)) for draft in drafts]
-        return write_audit_publish.publish(self.settings, before, drafts, run, {})
+        return write_audit_publish.publish(self.lake, before, drafts, run, {})
 
     def follow(self, name: str = "conversion", kind: Kind = Kind.DAY, starts: Collection[date] = ()) -> PublishResult:
         """Restate what is pending or due of a derived series, as its run does; without any there is none."""
         series = self.series(name, kind)
-        pending = find_pending(self.settings, series)
-        wanted = {*pending.starts, *find_due(self.settings, contract(), series), *starts}
+        pending = find_pending(self.lake, series)
+        wanted = {*pending.starts, *find_due(self.lake, contract(), series), *starts}
         if not wanted:
             return PublishResult()
-        return derived.restate(self.settings, series, self.session, wanted, Run("follow"), pending)
+        return derived.restate(self.lake, series, self.session, wanted, Run("follow"), pending)
 
     def published(self, name: str = "conversion", kind: Kind = Kind.DAY) -> list[dict[str, Any]]:
         """All published rows of a series, in order."""
-        found = table_io.read(locations.gold(self.settings, self.series(name, kind)))
+        found = table_io.read(locations.gold(self.lake, self.series(name, kind)))
         rows = [] if found is None else found.to_pylist()
         return sorted(rows, key=lambda row: (row[kind.column], row["revision"], row["adjustment"] or 0, f"{row.get('store')}"))
 

@@ -17,8 +17,8 @@ from lakehouse_tests.support.lake import content_id
 if TYPE_CHECKING:
     from datetime import date
 
-    from lakehouse.settings import Settings
-    from lakehouse_tests.support.lake import Lake
+    from lakehouse.lake import Lake
+    from lakehouse_tests.support.lake import SampleLake
 
 HEADER = "customer_id,tier,region,email,changed_at,until,arrived_at,op"
 _COLUMNS = ("dimension_key", "valid_from", "valid_to", "tier", "region", "email", "ingestion_id", "line_number")
@@ -58,20 +58,20 @@ def in_file(records: list[DimensionRecord]) -> list[DimensionRecord]:
     return [arrived(record, name, line) for line, record in enumerate(records, start=2)]
 
 
-def deliver(lake: Lake, arrival: date, records: list[DimensionRecord], suffix: str) -> list[DimensionRecord]:
+def deliver(sample: SampleLake, arrival: date, records: list[DimensionRecord], suffix: str) -> list[DimensionRecord]:
     """Deliver records in a file and bring silver and the intervals up to date.
 
     :returns: the records with their places.
     """
-    lake.deliver(arrival, csv_file(records), f".{suffix}.csv")
-    lake.ingest(arrival)
-    lake.update()
+    sample.deliver(arrival, csv_file(records), f".{suffix}.csv")
+    sample.ingest(arrival)
+    sample.update()
     return in_file(records)
 
 
-def held_intervals(settings: Settings) -> set[ModelInterval]:
+def held_intervals(lake: Lake) -> set[ModelInterval]:
     """What the table of intervals holds; no row is there twice."""
-    rows = table_io.read(locations.intervals(settings, "customers"), [*_COLUMNS, "is_current"])
+    rows = table_io.read(locations.intervals(lake, "customers"), [*_COLUMNS, "is_current"])
     return as_model(rows)
 
 

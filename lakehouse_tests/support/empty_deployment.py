@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 
 if TYPE_CHECKING:
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(name="lake")
-def _lake(tmp_path: Path) -> Settings:
+def _lake(tmp_path: Path) -> Lake:
     (tmp_path / "landing").mkdir()
-    return Settings(root=str(tmp_path / "lake"), landing=str(tmp_path / "landing"))
+    return Lake(Settings(root=str(tmp_path / "lake"), landing=str(tmp_path / "landing")))
 
 
 @pytest.fixture(name="instance")

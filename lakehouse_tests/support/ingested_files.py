@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from lakehouse.bronze.ingest import DayReport
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
 
 CLOCKS = {"event": "event_time", "arrival": "arrived_at", "max_ahead": "P3D"}
 
@@ -39,38 +39,38 @@ def source_with(watermark: dict[str, Any]) -> SourceContract:
     return contract(clocks=CLOCKS | {"watermark": watermark})
 
 
-def deliver(settings: Settings, source: SourceContract, day: date, *lines: str, backfill: str | None = None) -> DayReport:
+def deliver(lake: Lake, source: SourceContract, day: date, *lines: str, backfill: str | None = None) -> DayReport:
     """Ingest the file of an arrival day, whatever becomes of it; as a run of a backfill plan, if one is named."""
-    Path(f"{settings.landing}").mkdir(parents=True, exist_ok=True)
-    Path(f"{settings.landing}", f"arrival_date={day}.csv").write_bytes(csv_file(lines))
-    return Ingest(settings, source, _no_session, "run", backfill=backfill).day(day)
+    Path(f"{lake.settings.landing}").mkdir(parents=True, exist_ok=True)
+    Path(f"{lake.settings.landing}", f"arrival_date={day}.csv").write_bytes(csv_file(lines))
+    return Ingest(lake, source, _no_session, "run", backfill=backfill).day(day)
 
 
-def deliver_text(settings: Settings, source: SourceContract, day: date, text: str) -> DayReport:
+def deliver_text(lake: Lake, source: SourceContract, day: date, text: str) -> DayReport:
     """Ingest the file of an arrival day, with its own header."""
-    Path(f"{settings.landing}").mkdir(parents=True, exist_ok=True)
-    Path(f"{settings.landing}", f"arrival_date={day}.csv").write_text(text, encoding="utf-8")
-    return Ingest(settings, source, _no_session, "run").day(day)
+    Path(f"{lake.settings.landing}").mkdir(parents=True, exist_ok=True)
+    Path(f"{lake.settings.landing}", f"arrival_date={day}.csv").write_text(text, encoding="utf-8")
+    return Ingest(lake, source, _no_session, "run").day(day)
 
 
-def deliver_files(settings: Settings, source: SourceContract, day: date, files: Mapping[str, Sequence[str]]) -> DayReport:
+def deliver_files(lake: Lake, source: SourceContract, day: date, files: Mapping[str, Sequence[str]]) -> DayReport:
     """Ingest several files of an arrival day in one run.
 
     :param files: their lines, by a part of their names.
     """
-    Path(f"{settings.landing}").mkdir(parents=True, exist_ok=True)
+    Path(f"{lake.settings.landing}").mkdir(parents=True, exist_ok=True)
     for name, lines in files.items():
-        Path(f"{settings.landing}", f"arrival_date={day}-{name}.csv").write_bytes(csv_file(lines))
-    return Ingest(settings, source, _no_session, "run").day(day)
+        Path(f"{lake.settings.landing}", f"arrival_date={day}-{name}.csv").write_bytes(csv_file(lines))
+    return Ingest(lake, source, _no_session, "run").day(day)
 
 
-def ingest(settings: Settings, source: SourceContract, day: date, *lines: str) -> Ingestion:
+def ingest(lake: Lake, source: SourceContract, day: date, *lines: str) -> Ingestion:
     """Ingest the file of an arrival day, whose content is new.
 
     :returns: its entry, as the ledger has it.
     """
-    [entry] = deliver(settings, source, day, *lines).ingested
-    [recorded] = [known for known in ingestions.all_of(settings, "events") if known.ingestion_id == entry.ingestion_id]
+    [entry] = deliver(lake, source, day, *lines).ingested
+    [recorded] = [known for known in ingestions.all_of(lake, "events") if known.ingestion_id == entry.ingestion_id]
     assert recorded == entry
     return entry
 

@@ -14,7 +14,7 @@ from lakehouse.delta.columns import arrow_type
 
 if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 TIME = pa.timestamp("us", "UTC")
 
@@ -26,7 +26,7 @@ def schema(contract: SourceContract) -> pa.Schema:
     return pa.schema([("bucket", pa.int32()), ("dimension_key", pa.string()), *fields, *place, *opened])
 
 
-def write(settings: Settings, contract: SourceContract, key: str, intervals: list[dict[str, Any]]) -> None:
+def write(lake: Lake, contract: SourceContract, key: str, intervals: list[dict[str, Any]]) -> None:
     """Put the intervals of a key in place of those that it has, in one commit.
 
     :param intervals: with the fields of the contract, ``valid_from`` and ``valid_to``.
@@ -34,7 +34,7 @@ def write(settings: Settings, contract: SourceContract, key: str, intervals: lis
     bucket = zlib.crc32(key.encode()) % contract.dimension.buckets
     own = {"bucket": bucket, "dimension_key": key}
     rows = [{**dict.fromkeys(schema(contract).names), **row, **own, "is_current": row["valid_to"] is None} for row in intervals]
-    path = locations.intervals(settings, contract.dataset)
+    path = locations.intervals(lake, contract.dataset)
     table = row_writer.open_or_create(path, schema(contract), None, ["bucket"], partition_writer.CHANGE_FEED)
     table = table_io.open_snapshot(path) or table
     predicate = f"bucket = {bucket} AND dimension_key = '{key}'"

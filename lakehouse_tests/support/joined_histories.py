@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 JOIN = {"dimension": "customers", "on": "customer", "columns": ["tier", {"email": "mail"}]}
 MAILS = {"name": "mails", "sql": "count(distinct mail)", "type": "long"}
@@ -96,7 +96,7 @@ def _named(records: list[DimensionRecord]) -> list[DimensionRecord]:
 class JoinedHistory:
     """Deliveries into a lake, and the same by the model."""
 
-    settings: Settings
+    lake: Lake
     spark: Any
     metrics: list[MetricContract] = field(
         default_factory=lambda: [
@@ -117,7 +117,7 @@ class JoinedHistory:
 
     def land(self, delivery: Delivery) -> str:
         """Put a delivery into landing, and tell the model; gives the source."""
-        self.settings.now = datetime(2024, 1, 13, tzinfo=day(0).tzinfo) + timedelta(minutes=self.delivered)
+        self.lake.settings.now = datetime(2024, 1, 13, tzinfo=day(0).tzinfo) + timedelta(minutes=self.delivered)
         self.delivered += 1
         if isinstance(delivery[0], Fact):
             arrival = datetime(2024, 1, 12, tzinfo=day(0).tzinfo) + timedelta(minutes=self.delivered)
@@ -133,31 +133,31 @@ class JoinedHistory:
         return "customers"
 
     def _file(self, name: str, content: bytes) -> None:
-        Path(str(self.settings.landing), name).write_bytes(content)
+        Path(str(self.lake.settings.landing), name).write_bytes(content)
 
     def apply(self, source: str) -> list[set[date]]:
         """Bring a source up to date, publish what follows; per metric the days that got a new number."""
         contract = self.sources[source]
-        Ingest(self.settings, contract, self.session, "run").day(ARRIVES)
-        waiting = applied_inputs.pending(self.settings, source)
+        Ingest(self.lake, contract, self.session, "run").day(ARRIVES)
+        waiting = applied_inputs.pending(self.lake, source)
         if waiting:
             joined = [definition for definition in self.metrics if definition.source == source]
-            silver_update.update(self.settings, contract, self.session, waiting, "run", joined)
+            silver_update.update(self.lake, contract, self.session, waiting, "run", joined)
         return self.publish()
 
     def publish(self) -> list[set[date]]:
         restated = []
         for definition in self.metrics:
             series, contract = Series(definition), self.sources["events"]
-            contract_history.remember(self.settings, definition, contract)
-            pending = find_pending(self.settings, series)
-            done = restatement_days.restate(self.settings, contract, series, self.session, pending.starts, Run("run"), pending)
+            contract_history.remember(self.lake, definition, contract)
+            pending = find_pending(self.lake, series)
+            done = restatement_days.restate(self.lake, contract, series, self.session, pending.starts, Run("run"), pending)
             restated.append(done.days)
         return restated
 
     def published(self, definition: MetricContract) -> Numbers:
         """What readers see; a day without facts is left out."""
-        numbers = table_io.read(locations.gold(self.settings, Series(definition)))
+        numbers = table_io.read(locations.gold(self.lake, Series(definition)))
         shown: Numbers = defaultdict(dict)
         names = [*(measure.name for measure in definition.measures), "row_count"]
         for row in [] if numbers is None else numbers.to_pylist():
@@ -201,7 +201,7 @@ class JoinedHistory:
         return (found[0].tier, found[0].region, found[0].email) if found else ("unknown",) * 3
 
     def revisions(self, definition: MetricContract) -> set[tuple[date, int]]:
-        found = table_io.read(locations.gold(self.settings, Series(definition)), ["event_date", "revision"])
+        found = table_io.read(locations.gold(self.lake, Series(definition)), ["event_date", "revision"])
         return set() if found is None else {(row["event_date"], row["revision"]) for row in found.to_pylist()}
 
     def unlike_published(self) -> list[Any]:
@@ -209,7 +209,7 @@ class JoinedHistory:
         unlike = []
         for definition in self.metrics:
             for start, revision in some(sorted(self.revisions(definition)), 4):
-                made = reproduce.reproduce(self.settings, self.catalog, Series(definition), start, revision, self.session)
+                made = reproduce.reproduce(self.lake, self.catalog, Series(definition), start, revision, self.session)
                 if not made.equal:
                     unlike.append((definition.name, start, revision, made.differences))
         return unlike

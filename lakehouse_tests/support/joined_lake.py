@@ -18,14 +18,14 @@ from lakehouse.gold.reproduction import contract_history
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse_tests.support import interval_tables
-from lakehouse_tests.support.lake import Lake, contract, csv_file
+from lakehouse_tests.support.lake import SampleLake, contract, csv_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from lakehouse.gold.publication.write_audit_publish import PublishResult
     from lakehouse.gold.restatement.pending import PendingRestatement
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 FIRST = date(2024, 2, 1)
 #: Tier, region and level of a customer.
@@ -74,7 +74,7 @@ def moment(day: float) -> datetime:
 class JoinedLake:
     """Facts in a lake, and the intervals of dimensions written by hand."""
 
-    lake: Lake
+    sample: SampleLake
     metrics: list[MetricContract]
     dimensions: list[SourceContract] = field(default_factory=lambda: [CUSTOMERS, REGIONS])
     delivered: int = 0
@@ -83,23 +83,23 @@ class JoinedLake:
         self.metrics = [completed(definition, self.sources) for definition in self.metrics]
 
     @property
-    def settings(self) -> Settings:
-        return self.lake.settings
+    def lake(self) -> Lake:
+        return self.sample.lake
 
     @property
     def sources(self) -> dict[str, SourceContract]:
-        return {"events": self.lake.contract, **{definition.dataset: definition for definition in self.dimensions}}
+        return {"events": self.sample.contract, **{definition.dataset: definition for definition in self.dimensions}}
 
     @property
     def catalog(self) -> Catalog:
         return Catalog(self.sources, {definition.name: definition for definition in self.metrics})
 
     def session(self) -> Any:
-        return self.lake.spark
+        return self.sample.spark
 
     def deliver(self, arrives: int, *lines: str) -> None:
         """Facts ``key,amount,day of February,customer`` (days with a fraction) that arrive on a day of February."""
-        self.settings.now = moment(arrives + 0.9) + timedelta(minutes=self.delivered)
+        self.lake.settings.now = moment(arrives + 0.9) + timedelta(minutes=self.delivered)
         self.delivered += 1
         rows = []
         for line in lines:
@@ -107,9 +107,9 @@ class JoinedLake:
             when = moment(float(event)).isoformat().replace("+00:00", "Z")
             rows.append(f"{key},{amount},{when},{moment(arrives + 0.5).isoformat()},{op[0] if op else ''},,{customer}")
         arrival = moment(arrives).date()
-        self.lake.deliver(arrival, csv_file(rows), f".{self.delivered}.csv")
-        self.lake.ingest(arrival)
-        self.lake.update()
+        self.sample.deliver(arrival, csv_file(rows), f".{self.delivered}.csv")
+        self.sample.ingest(arrival)
+        self.sample.update()
 
     def customer(self, key: str, *changes: tuple[float, Attributes | None]) -> None:
         """Write the intervals of a customer: from which day on it has which attributes; None ends the customer."""
@@ -119,7 +119,7 @@ class JoinedLake:
             for (day, value), end in zip(changes, ends)
             if value is not None
         ]
-        interval_tables.write(self.settings, CUSTOMERS, key, rows)
+        interval_tables.write(self.lake, CUSTOMERS, key, rows)
 
     def region(self, key: str, *changes: tuple[float, str]) -> None:
         """Write the intervals of a region: from which day on who manages it."""
@@ -128,10 +128,10 @@ class JoinedLake:
             {"region_id": key, "manager": manager, "valid_from": moment(day), "valid_to": end}
             for (day, manager), end in zip(changes, ends)
         ]
-        interval_tables.write(self.settings, REGIONS, key, rows)
+        interval_tables.write(self.lake, REGIONS, key, rows)
 
     def pending(self, definition: MetricContract | None = None) -> PendingRestatement:
-        return find_pending(self.settings, Series(definition or self.metrics[0]))
+        return find_pending(self.lake, Series(definition or self.metrics[0]))
 
     def publish(self, days: Collection[date] = ()) -> list[set[int]]:
         """Publish what is pending, or some more days; per metric the days of February that got a new number."""
@@ -140,17 +140,17 @@ class JoinedLake:
     def publications(self, days: Collection[date] = ()) -> list[PublishResult]:
         done = []
         for definition in self.metrics:
-            contract_history.remember(self.settings, definition, self.lake.contract)
+            contract_history.remember(self.lake, definition, self.sample.contract)
             pending, series = self.pending(definition), Series(definition)
             wanted = {*pending.starts, *days}
-            source = self.lake.contract
-            done.append(restatement_days.restate(self.settings, source, series, self.session, wanted, Run("run"), pending))
+            source = self.sample.contract
+            done.append(restatement_days.restate(self.lake, source, series, self.session, wanted, Run("run"), pending))
         return done
 
     def published(self, definition: MetricContract | None = None, measure: str = "total") -> dict[int, dict[Any, Any]]:
         """What readers see: per day of February and grain the measure."""
         definition = definition or self.metrics[0]
-        numbers = table_io.read(locations.gold(self.settings, Series(definition)))
+        numbers = table_io.read(locations.gold(self.lake, Series(definition)))
         shown: dict[int, dict[Any, Any]] = {}
         for row in [] if numbers is None else numbers.to_pylist():
             if row["is_latest"] and row["row_count"]:
@@ -163,5 +163,5 @@ def day_of(start: date) -> int:
     return (start - FIRST).days + 1
 
 
-def joined_lake(settings: Settings, spark: Any, *metrics: MetricContract, **source: Mapping[str, Any]) -> JoinedLake:
-    return JoinedLake(Lake(settings, facts(**source), spark), [*metrics] or [metric()])
+def joined_lake(lake: Lake, spark: Any, *metrics: MetricContract, **source: Mapping[str, Any]) -> JoinedLake:
+    return JoinedLake(SampleLake(lake, facts(**source), spark), [*metrics] or [metric()])

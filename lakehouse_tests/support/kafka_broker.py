@@ -23,6 +23,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse.spark.jars import java
 from lakehouse_tests.support import tried
@@ -79,8 +80,8 @@ def broker_jars() -> Path:
         modules = Path(scratch, "ivy.xml")
         modules.write_text(_MODULES)
         command = [java(), "-jar", f"{ivy}", "-ivy", f"{modules}", "-cache", f"{scratch}/cache", "-types", "jar", "bundle"]
-        settings = Settings().ivy_settings
-        command += ["-settings", f"{settings}"] if settings else []
+        lake = Lake(Settings()).settings.ivy_settings
+        command += ["-settings", f"{lake}"] if lake else []
         command += ["-confs", "broker", "-retrieve", f"{scratch}/jars/[artifact]-[revision].[ext]"]
         printed = subprocess.run(command, capture_output=True, text=True, check=False)
         if not any(Path(scratch, "jars").glob("kafka_2.13-*.jar")):

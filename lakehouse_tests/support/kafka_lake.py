@@ -11,10 +11,11 @@ import yaml
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse.streams.client import TopicReader
 from lakehouse.streams.ingest import MicroBatch, StreamIngest, StreamLimits
-from lakehouse_tests.support import lake
+from lakehouse_tests.support import lake as support_lake
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +31,7 @@ def contract(topic: str, servers: str, kafka: dict[str, Any] | None = None, **ch
         "source": {**source, "kafka": {"topic": topic, "servers": servers, **(kafka or {})}},
         "clocks": {"event": "event_time", "max_ahead": "P3D"},
     }
-    return lake.contract(**{**fields, **changes})
+    return support_lake.contract(**{**fields, **changes})
 
 
 def milliseconds(moment: datetime) -> int:
@@ -59,21 +60,19 @@ def message_of(record: Record) -> dict[str, Any]:
 class KafkaLake:
     """One source from one topic in one lake."""
 
-    settings: Settings
+    lake: Lake
     contract: SourceContract
 
     def ingest(self, limits: StreamLimits | None = None, run_id: str = "run") -> MicroBatch:
         """One micro-batch, by a reader of its own."""
         kafka = self.contract.source.kafka
         assert kafka is not None
-        with TopicReader(self.settings, kafka) as reader:
-            return StreamIngest(self.settings, self.contract, _no_session, run_id, reader).micro_batch(limits)
+        with TopicReader(self.lake, kafka) as reader:
+            return StreamIngest(self.lake, self.contract, _no_session, run_id, reader).micro_batch(limits)
 
     def bronze(self, *columns: str) -> list[dict[str, Any]]:
         """All rows of Bronze, by partition and offset."""
-        found = table_io.read(
-            locations.bronze(self.settings, self.contract.dataset), ["kafka_partition", "kafka_offset", *columns]
-        )
+        found = table_io.read(locations.bronze(self.lake, self.contract.dataset), ["kafka_partition", "kafka_offset", *columns])
         rows = [] if found is None else found.to_pylist()
         return sorted(rows, key=lambda row: (row["kafka_partition"], row["kafka_offset"]))
 
@@ -86,10 +85,10 @@ def _no_session() -> Any:
     pytest.fail("messages need no Spark on their way to Bronze")
 
 
-def write_contract(folder: Path, topic: str, servers: str, **fields: Any) -> Settings:
+def write_contract(folder: Path, topic: str, servers: str, **fields: Any) -> Lake:
     """Write the contract of the source into a deployment below ``folder``; gives the settings of the deployment."""
     written = contract(topic, servers, **fields).model_dump(mode="json", exclude_unset=True)
     contracts = folder / "contracts"
     contracts.mkdir()
     (contracts / "events.yaml").write_text(yaml.safe_dump(written))
-    return Settings(root=f"{folder / 'lake'}", contracts=contracts)
+    return Lake(Settings(root=f"{folder / 'lake'}", contracts=contracts))

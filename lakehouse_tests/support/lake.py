@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.bronze.ingest import DayReport
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse.silver.update import SilverUpdate
     from lakehouse_tests.support.reference_model import Record
 
@@ -74,59 +74,57 @@ def content_id(content: bytes) -> str:
 
 
 @dataclass
-class Lake:
+class SampleLake:
     """One source in one lake."""
 
-    settings: Settings
+    lake: Lake
     contract: SourceContract
     spark: SparkSession
 
     def deliver(self, arrival: date, content: bytes, suffix: str = ".csv") -> Path:
         """Put a file into landing."""
-        path = Path(str(self.settings.landing), f"arrival_date={arrival}{suffix}")
+        path = Path(str(self.lake.settings.landing), f"arrival_date={arrival}{suffix}")
         path.write_bytes(content)
         return path
 
     def ingest(self, arrival: date) -> DayReport:
         """Bring an arrival day into Bronze."""
-        return Ingest(self.settings, self.contract, lambda: self.spark, "run").day(arrival)
+        return Ingest(self.lake, self.contract, lambda: self.spark, "run").day(arrival)
 
     def pending(self) -> list[date]:
         """The event days that wait for silver."""
-        return sorted(applied_inputs.pending(self.settings, self.contract.dataset))
+        return sorted(applied_inputs.pending(self.lake, self.contract.dataset))
 
     def update(self, days: Collection[date] | None = None) -> SilverUpdate:
         """Bring event days up to date; by default all that wait."""
-        return silver_update.update(
-            self.settings, self.contract, lambda: self.spark, self.pending() if days is None else days, "run"
-        )
+        return silver_update.update(self.lake, self.contract, lambda: self.spark, self.pending() if days is None else days, "run")
 
     def silver(self) -> set[Row]:
         """What silver holds; no row is there twice."""
-        return rows_once(table_io.read(locations.silver(self.settings, self.contract.dataset), list(ROW)))
+        return rows_once(table_io.read(locations.silver(self.lake, self.contract.dataset), list(ROW)))
 
     def inputs(self) -> set[str]:
         """The ids of everything that silver is computed from now."""
-        return set(lineage.of_silver(self.settings, self.contract).ids)
+        return set(lineage.of_silver(self.lake, self.contract).ids)
 
     def newest(self) -> set[Row]:
         """The newest row of each key, as the table beside silver holds them; no row is there twice."""
-        return rows_once(table_io.read(locations.silver_newest(self.settings, self.contract.dataset), list(ROW)))
+        return rows_once(table_io.read(locations.silver_newest(self.lake, self.contract.dataset), list(ROW)))
 
     def rebuilt(self, days: Collection[date], ingestion_ids: Collection[str] | None = None) -> set[Row]:
         """What silver should hold on the days, made from Bronze."""
-        return rows_once(silver_merge.state(self.spark, self.settings, self.contract, days, ingestion_ids).select(*ROW).toArrow())
+        return rows_once(silver_merge.state(self.spark, self.lake, self.contract, days, ingestion_ids).select(*ROW).toArrow())
 
     def bronze(self, *columns: str) -> list[dict[str, Any]]:
         """All rows of Bronze, by arrival day, file and line."""
         wanted = ["arrival_date", "source_file", "line_number", *columns]
-        found = table_io.read(locations.bronze(self.settings, self.contract.dataset), wanted)
+        found = table_io.read(locations.bronze(self.lake, self.contract.dataset), wanted)
         rows = [] if found is None else found.to_pylist()
         return sorted(rows, key=lambda row: tuple(str(row[name]).zfill(9) for name in wanted[:3]))
 
     def silver_version(self) -> int:
         """The newest version of silver."""
-        return table_io.version(locations.silver(self.settings, self.contract.dataset), self.settings.storage_options)
+        return table_io.version(locations.silver(self.lake, self.contract.dataset), self.lake.storage_options)
 
 
 def rows_once(table: Any) -> set[Row]:

@@ -75,7 +75,7 @@ class LateLake(WindowedLake):
     def land_at(self, arrived: int, *events: Event) -> None:
         """Put a file into landing, and tell the model."""
         self.delivered += 1
-        self.settings.now = ARRIVAL + timedelta(days=1, minutes=self.delivered)
+        self.lake.settings.now = ARRIVAL + timedelta(days=1, minutes=self.delivered)
         moment = ARRIVAL + timedelta(minutes=arrived)
         lines = ["id,amount,at,arrived_at,op,user"]
         lines += [
@@ -83,14 +83,14 @@ class LateLake(WindowedLake):
             for event in events
         ]
         self.deliveries.append(Delivery(arrived, events))
-        path = Path(str(self.settings.landing), f"orders.arrival_date={ARRIVES}.{self.delivered}.csv")
+        path = Path(str(self.lake.settings.landing), f"orders.arrival_date={ARRIVES}.{self.delivered}.csv")
         path.write_text("".join(f"{line}\n" for line in lines))
 
     def classify_at(self, arrived: int, *events: Event) -> None:
         """Deliver a file that arrived at some minute, and classify its rows; needs no Spark."""
         self.land_at(arrived, *events)
-        Ingest(self.settings, self.sources["orders"], self.session, "run").day(self.arrives)
-        follow.follow(self.settings, self.sources["orders"], self.metrics)
+        Ingest(self.lake, self.sources["orders"], self.session, "run").day(self.arrives)
+        follow.follow(self.lake, self.sources["orders"], self.metrics)
 
     def judged(self, definition: MetricContract) -> list[tuple[Event, str]]:
         """By the model: every event in the order of arrival, and whether it is on time, accepted or dropped."""
@@ -143,7 +143,7 @@ class LateLake(WindowedLake):
 
     def left_out(self, definition: MetricContract) -> list[tuple[str, str]]:
         """The keys of the late rows that the table holds of a metric, with what became of them."""
-        rows = late_rows.read(self.settings, "orders", {"metric": [definition.name]}).to_pylist()
+        rows = late_rows.read(self.lake, "orders", {"metric": [definition.name]}).to_pylist()
         return sorted((row["record_key"], "late_accepted" if row["counts"] else "late_dropped") for row in rows)
 
     def late_by_model(self, definition: MetricContract) -> list[tuple[str, str]]:

@@ -93,11 +93,11 @@ class LiveLake(WindowedLake):
 
     def stream(self, read: MetricContract | None = None) -> None:
         """Have the stream of a metric read what is new in Bronze, and end."""
-        run.run(self.session, self.settings, read or self.hourly, self.sources["orders"], ends=True)
+        run.run(self.session, self.lake, read or self.hourly, self.sources["orders"], ends=True)
 
     def live_numbers(self, read: MetricContract | None = None) -> dict[datetime, tuple[int, int]]:
         """What the live table says, as the model does."""
-        found = table.read(self.settings, read or self.hourly)
+        found = table.read(self.lake, read or self.hourly)
         rows = [] if found is None else found.to_pylist()
         assert len({row["window_start"] for row in rows}) == len(rows)
         return {row["window_start"]: (row["total"], row["row_count"]) for row in rows}

@@ -15,14 +15,14 @@ from lakehouse.gold.reproduction import repair as gold_repair
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.prepared_lake import prepare
 from lakehouse_tests.support.reproducible_lake import TOTAL, ReproducibleLake, metric, reproducible_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: What arrives on each day of February: a late row, a correction, a move, a deletion, a new row.
 ARRIVALS = {
@@ -34,65 +34,63 @@ ARRIVALS = {
 METRIC = metric("total", TOTAL, publication={"rollups": ["week"]})
 
 
-def arrive(lake: ReproducibleLake, day: int) -> None:
+def arrive(sample: ReproducibleLake, day: int) -> None:
     """Bring a day's file up to the published numbers, as a run of all layers does."""
-    lake.deliver(day, *ARRIVALS[day])
-    publish(lake)
+    sample.deliver(day, *ARRIVALS[day])
+    publish(sample)
 
 
-def publish(lake: ReproducibleLake) -> None:
-    settings, source = lake.settings, lake.lake.contract
+def publish(sample: ReproducibleLake) -> None:
+    lake, source = sample.lake, sample.sample.contract
     for kind in (Kind.DAY, Kind.WEEK):
-        gold_repair.restore(settings, lake.catalog, Series(METRIC, kind), lambda: lake.lake.spark, "run")
-    if waiting := lake.lake.pending():
-        lake.lake.update(waiting)
+        gold_repair.restore(lake, sample.catalog, Series(METRIC, kind), lambda: sample.sample.spark, "run")
+    if waiting := sample.sample.pending():
+        sample.sample.update(waiting)
     daily, weekly = Series(METRIC), Series(METRIC, Kind.WEEK)
-    pending = find_pending(settings, daily)
-    starts = {*pending.starts, *find_due(settings, source, daily)}
-    restatement_days.restate(settings, source, daily, lambda: lake.lake.spark, starts, Run("run"), pending)
-    pending = find_pending(settings, weekly)
-    starts = {*pending.starts, *find_due(settings, source, weekly)}
+    pending = find_pending(lake, daily)
+    starts = {*pending.starts, *find_due(lake, source, daily)}
+    restatement_days.restate(lake, source, daily, lambda: sample.sample.spark, starts, Run("run"), pending)
+    pending = find_pending(lake, weekly)
+    starts = {*pending.starts, *find_due(lake, source, weekly)}
     if starts:
-        rollups.restate(settings, source, daily, weekly, lambda: lake.lake.spark, starts, Run("roll"), pending)
+        rollups.restate(lake, source, daily, weekly, lambda: sample.sample.spark, starts, Run("roll"), pending)
 
 
-def state(lake: ReproducibleLake) -> dict[str, Any]:
+def state(sample: ReproducibleLake) -> dict[str, Any]:
     """The rows of silver, and the numbers that readers see."""
-    layers: dict[str, Any] = {"silver": lake.lake.silver()}
+    layers: dict[str, Any] = {"silver": sample.sample.silver()}
     for kind in (Kind.DAY, Kind.WEEK):
         series = Series(METRIC, kind)
-        rows = table_io.read(locations.gold(lake.settings, series), [series.by, "total", "row_count"], {"is_latest": [True]})
+        rows = table_io.read(locations.gold(sample.lake, series), [series.by, "total", "row_count"], {"is_latest": [True]})
         layers[series.name] = sorted(tuple(row.values()) for row in rows.to_pylist()) if rows is not None else []
     return layers
 
 
-def in_one_folder(settings: Settings) -> Settings:
+def in_one_folder(lake: Lake) -> Lake:
     """The settings with landing inside the lake, so that it is copied with it."""
-    landing = Path(settings.root, "landing")
+    landing = Path(lake.root, "landing")
     landing.mkdir(parents=True, exist_ok=True)
-    return settings.model_copy(update={"landing": str(landing)})
+    return lake.with_settings(landing=str(landing))
 
 
-def copies(settings: Settings, day: int) -> Path:
-    return Path(settings.root, "copies", f"{day}")
+def copies(lake: Lake, day: int) -> Path:
+    return Path(lake.root, "copies", f"{day}")
 
 
-def prepared(settings: Settings, spark: SparkSession) -> ReproducibleLake:
+def prepared(lake: Lake, spark: SparkSession) -> ReproducibleLake:
     """Three arrival days, with a copy of the lake as each of them left it."""
-    prepare(settings, "three arrivals with copies", lambda template: three_arrivals(template, spark))
-    return reproducible_lake(in_one_folder(settings), spark, [METRIC])
+    prepare(lake, "three arrivals with copies", lambda template: three_arrivals(template, spark))
+    return reproducible_lake(in_one_folder(lake), spark, [METRIC])
 
 
 def expected_state(folder: Path, spark: SparkSession) -> dict[str, Any]:
     """What all four days give where nothing was lost."""
     (folder / "whole").mkdir()
-    whole: dict[str, Any] = prepare(
-        lake_settings(folder / "whole"), "four arrivals", lambda template: four_arrivals(template, spark)
-    )
+    whole: dict[str, Any] = prepare(lake_in(folder / "whole"), "four arrivals", lambda template: four_arrivals(template, spark))
     return whole
 
 
-def three_arrivals(template: Settings, spark: SparkSession) -> None:
+def three_arrivals(template: Lake, spark: SparkSession) -> None:
     built = reproducible_lake(in_one_folder(template), spark, [METRIC])
     for day in (1, 2, 3):
         arrive(built, day)
@@ -100,7 +98,7 @@ def three_arrivals(template: Settings, spark: SparkSession) -> None:
             shutil.copytree(Path(template.root, layer), copies(template, day) / layer)
 
 
-def four_arrivals(template: Settings, spark: SparkSession) -> dict[str, Any]:
+def four_arrivals(template: Lake, spark: SparkSession) -> dict[str, Any]:
     built = reproducible_lake(in_one_folder(template), spark, [METRIC])
     for day in ARRIVALS:
         arrive(built, day)

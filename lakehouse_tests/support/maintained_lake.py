@@ -21,16 +21,16 @@ from lakehouse_tests.support.numbers_without_spark import metric
 from lakehouse_tests.support.silver_log import append_to_silver
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 MONTH = 31 * 86400
 TOTAL = metric()
 CATALOG = Catalog({"events": contract()}, {"total": TOTAL})
 
 
-def maintain_table(settings: Settings, name: str, catalog: Catalog = CATALOG, **options: Any) -> Upkeep:
+def maintain_table(lake: Lake, name: str, catalog: Catalog = CATALOG, **options: Any) -> Upkeep:
     """Maintain one table."""
-    [done] = maintain(settings, catalog, [name], **options)
+    [done] = maintain(lake, catalog, [name], **options)
     assert done.problem is None
     return done
 
@@ -41,30 +41,30 @@ def grow_old(folder: str | Path, seconds: float = MONTH) -> None:
         os.utime(path, (time.time() - seconds,) * 2)
 
 
-def files_of(settings: Settings, name: str) -> set[str]:
+def files_of(lake: Lake, name: str) -> set[str]:
     """The data and change files below a table."""
-    root = Path(settings.root, name)
+    root = Path(lake.root, name)
     return {f"{path.relative_to(root)}" for path in root.rglob("*.parquet") if "_delta_log" not in path.parts}
 
 
-def record_followed(settings: Settings, version: int, metric_name: str = "total") -> None:
+def record_followed(lake: Lake, version: int, metric_name: str = "total") -> None:
     """Record that a metric has followed Silver through a version."""
-    restatements.record(settings, Restatement(metric_name, "run", settings.clock(), version, 0, []))
+    restatements.record(lake, Restatement(metric_name, "run", lake.now(), version, 0, []))
 
 
-def correct_in_silver(settings: Settings, key: str, amount: int) -> None:
+def correct_in_silver(lake: Lake, key: str, amount: int) -> None:
     """One commit that changes a row, with a file of its own in the change feed."""
-    DeltaTable(locations.silver(settings, "events")).update({"amount": f"{amount}"}, predicate=f"record_key = '{key}'")
+    DeltaTable(locations.silver(lake, "events")).update({"amount": f"{amount}"}, predicate=f"record_key = '{key}'")
 
 
-def changing_silver(settings: Settings) -> None:
+def changing_silver(lake: Lake) -> None:
     """Ten arrivals of one day, and two corrections: versions 0 to 11."""
     for number in range(10):
-        append_to_silver(settings, (f"k{number}", 1, number))
-    correct_in_silver(settings, "k1", 100)
-    correct_in_silver(settings, "k2", 200)
+        append_to_silver(lake, (f"k{number}", 1, number))
+    correct_in_silver(lake, "k1", 100)
+    correct_in_silver(lake, "k2", 200)
 
 
-def pending(settings: Settings) -> Any:
-    found = find_pending(settings, Series(TOTAL))
+def pending(lake: Lake) -> Any:
+    found = find_pending(lake, Series(TOTAL))
     return found.causes, found.starts

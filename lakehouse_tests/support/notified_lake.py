@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
     from lakehouse.gold.numbers.lifecycle import RevisionReason
     from lakehouse.gold.publication.write_audit_publish import PublishResult
+    from lakehouse.lake import Lake
     from lakehouse.operations.channels import Message
     from lakehouse.operations.notices.dispatch import NoticeDispatch
     from lakehouse.operations.notices.log import NoticeEntry
-    from lakehouse.settings import Settings
 
 TOTAL = {"name": "total", "sql": "sum(amount)", "type": "long", "additive": True}
 
@@ -54,9 +54,9 @@ def numbers_from_silver() -> Iterator[None]:
     """Metrics are computed from Silver by Arrow, not by Spark."""
 
     def numbers(
-        _: Any, settings: Settings, metric_contract: MetricContract, days: Collection[date], _made_from: Any = None
+        _: Any, lake: Lake, metric_contract: MetricContract, days: Collection[date], _made_from: Any = None
     ) -> dict[date, pa.Table]:
-        rows = table_io.read(locations.silver(settings, metric_contract.source), ["event_date", "amount"])
+        rows = table_io.read(locations.silver(lake, metric_contract.source), ["event_date", "amount"])
         totals = {}
         for day in days:
             covered = pa.array(sorted(reach_back([day], metric_contract.window)), pa.date32())
@@ -98,7 +98,7 @@ class RecordingChannel:
 class NotifiedLake:
     """One source and its metrics, on days of February 2024."""
 
-    settings: Settings
+    lake: Lake
     metrics: list[MetricContract] = field(default_factory=lambda: [metric("total", "board", "shop")])
 
     @property
@@ -107,22 +107,22 @@ class NotifiedLake:
 
     def at(self, day: int, hour: int = 12) -> None:
         """Set the clock."""
-        self.settings.now = datetime(2024, 2, day, hour, tzinfo=timezone.utc)
+        self.lake.settings.now = datetime(2024, 2, day, hour, tzinfo=timezone.utc)
 
     def add_rows(self, *rows: tuple[str, int, int], late: int = 5) -> None:
         """New rows of silver in one commit, each ``(key, day, amount)``, and their audit."""
-        append_to_silver(self.settings, *rows, late=late)
+        append_to_silver(self.lake, *rows, late=late)
         self.audit()
 
     def correct(self, key: str, **values: str) -> None:
         """Another value for some columns of a row, each as SQL."""
-        table = DeltaTable(locations.silver(self.settings, "events"))
+        table = DeltaTable(locations.silver(self.lake, "events"))
         why = CommitProperties(custom_metadata={"userMetadata": '{"ingestions": ["y"], "run_id": "run"}'})
         table.update(updates=values, predicate=f"record_key = '{key}'", commit_properties=why)
         self.audit()
 
     def audit(self) -> None:
-        audit.follow(self.settings, contract(), self.metrics)
+        audit.follow(self.lake, contract(), self.metrics)
 
     def publish(self, *names: str, reason: RevisionReason | None = None, days: Collection[int] = ()) -> list[PublishResult]:
         """Let metrics, by default all, follow silver and close what is due, and their longer periods follow."""
@@ -131,36 +131,36 @@ class NotifiedLake:
             if names and one.name not in names:
                 continue
             daily, run = Series(one), Run("run", reason=reason)
-            pending = find_pending(self.settings, daily)
-            wanted = {date(2024, 2, day) for day in days} or {*pending.starts, *find_due(self.settings, contract(), daily)}
-            done.append(restatement_days.restate(self.settings, contract(), daily, no_session, wanted, run, pending))
+            pending = find_pending(self.lake, daily)
+            wanted = {date(2024, 2, day) for day in days} or {*pending.starts, *find_due(self.lake, contract(), daily)}
+            done.append(restatement_days.restate(self.lake, contract(), daily, no_session, wanted, run, pending))
             for longer in daily.rollups:
-                news = find_pending(self.settings, longer)
-                starts = {*news.starts, *find_due(self.settings, contract(), longer)}
+                news = find_pending(self.lake, longer)
+                starts = {*news.starts, *find_due(self.lake, contract(), longer)}
                 if starts:
-                    done.append(rollups.restate(self.settings, contract(), daily, longer, no_session, starts, run, news))
+                    done.append(rollups.restate(self.lake, contract(), daily, longer, no_session, starts, run, news))
         return done
 
     def dispatch(self, *boxes: Any) -> NoticeDispatch:
         """One tick."""
-        return dispatch_notices(self.settings, self.catalog, Directory.of(boxes))
+        return dispatch_notices(self.lake, self.catalog, Directory.of(boxes))
 
     def notified(self) -> dict[str, list[bool]]:
         """Whether each change of a key was notified according to the audit, in the order of the changes."""
         found: dict[str, list[bool]] = {}
-        for row in log.read(self.settings, "events").sort_by([("silver_version", "ascending")]).to_pylist():
+        for row in log.read(self.lake, "events").sort_by([("silver_version", "ascending")]).to_pylist():
             found.setdefault(row["event_id"], []).append(row["notification_sent"])
         return found
 
 
-def published_lake(settings: Settings, *metrics: MetricContract) -> NotifiedLake:
+def published_lake(lake: Lake, *metrics: MetricContract) -> NotifiedLake:
     """Three days published on the fourth, and the notice sensor has run: from here on restatements are notified."""
-    lake = NotifiedLake(settings, [*metrics] or [metric("total", "board", "shop")])
-    lake.at(4)
-    lake.add_rows(("a", 1, 10), ("b", 2, 20), ("c", 3, 30), late=0)
-    lake.publish()
-    lake.dispatch()
-    return lake
+    sample = NotifiedLake(lake, [*metrics] or [metric("total", "board", "shop")])
+    sample.at(4)
+    sample.add_rows(("a", 1, 10), ("b", 2, 20), ("c", 3, 30), late=0)
+    sample.publish()
+    sample.dispatch()
+    return sample
 
 
 def no_session() -> Any:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.gold.numbers.lifecycle import RevisionReason
     from lakehouse.gold.publication.revisions import Revision
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 FIRST = date(2024, 1, 1)  # a Monday
 ARROW_TYPES = {"bigint": pa.int64(), "decimal(18,2)": pa.decimal128(18, 2), "decimal(38,2)": pa.decimal128(38, 2)}
@@ -65,7 +65,7 @@ def without_spark() -> Iterator[None]:
     """Numbers come from the :class:`ScriptedNumbers` that is passed in the place of the session."""
 
     def numbers(
-        scripted: Any, _settings: Settings, _metric: MetricContract, days: Collection[date], _made_from: Any = None
+        scripted: Any, _settings: Lake, _metric: MetricContract, days: Collection[date], _made_from: Any = None
     ) -> dict[date, pa.Table]:
         scripted.jobs += 1
         if poisoned := scripted.poisoned.intersection(days):
@@ -73,7 +73,7 @@ def without_spark() -> Iterator[None]:
             raise ArithmeticException(msg)
         return {start: scripted.by_day[start] for start in days if start in scripted.by_day}
 
-    def nothing(scripted: Any, _settings: Settings, _metric: MetricContract) -> pa.Table:
+    def nothing(scripted: Any, _settings: Lake, _metric: MetricContract) -> pa.Table:
         return scripted.table(None)
 
     with pytest.MonkeyPatch.context() as patched:
@@ -90,7 +90,7 @@ class ScriptedNumbers:
     :param jobs: how often numbers were computed.
     """
 
-    settings: Settings
+    lake: Lake
     metric: MetricContract = field(default_factory=metric)
     by_day: dict[date, pa.Table] = field(default_factory=dict)
     poisoned: set[date] = field(default_factory=set)
@@ -106,7 +106,7 @@ class ScriptedNumbers:
 
     def at(self, number: int, hour: int = 0) -> None:
         """Set the clock."""
-        self.settings.now = datetime.combine(day(number), datetime.min.time(), timezone.utc) + timedelta(hours=hour)
+        self.lake.settings.now = datetime.combine(day(number), datetime.min.time(), timezone.utc) + timedelta(hours=hour)
 
     def table(self, value: Mapping[str, Any] | int | Decimal | str | None) -> pa.Table:
         """A number: of each store, or without a grain. None is that of a day without rows."""
@@ -145,59 +145,59 @@ class ScriptedNumbers:
         columns: dict[str, Any] = {
             "event_date": pa.array([day(number)] * len(rows), pa.date32()),
             "window_end": pa.array([start + timedelta(hours=1) for start in starts], _TIME),
-            "updated_at": pa.array([self.settings.clock()] * len(rows), _TIME),
+            "updated_at": pa.array([self.lake.now()] * len(rows), _TIME),
             "batch": pa.array([batch] * len(rows), pa.int64()),
             "watermark": pa.array([watermark] * len(rows), _TIME),
             "query": pa.array(["q"] * len(rows)),
         }
         for name, values in columns.items():
             rows = rows.append_column(name, values)
-        assert live_table.write(self.settings, self.metric, "q", batch, rows)
+        assert live_table.write(self.lake, self.metric, "q", batch, rows)
 
     def publish(self, *numbers: int, reason: RevisionReason | None = None) -> PublishResult:
         """Recompute days, by default all that Silver or readers know."""
         days = {day(number) for number in numbers} or {*self.by_day, *self.starts()}
-        return restatement_days.restate(self.settings, self.source, self.series, self.session, days, Run("run", reason=reason))
+        return restatement_days.restate(self.lake, self.source, self.series, self.session, days, Run("run", reason=reason))
 
     def close(self) -> PublishResult:
         """Recompute the days whose state is due to change."""
         return restatement_days.restate(
-            self.settings, self.source, self.series, self.session, find_due(self.settings, self.source, self.series), Run("close")
+            self.lake, self.source, self.series, self.session, find_due(self.lake, self.source, self.series), Run("close")
         )
 
     def roll_up(self, kind: Kind = Kind.WEEK) -> PublishResult:
         """Bring a roll-up up to date, as its sensor and its schedule do."""
         rollup = Series(self.metric, kind)
-        pending = find_pending(self.settings, rollup)
-        starts = {*pending.starts, *find_due(self.settings, self.source, rollup)}
+        pending = find_pending(self.lake, rollup)
+        starts = {*pending.starts, *find_due(self.lake, self.source, rollup)}
         if not starts:
             return PublishResult()
-        return rollups.restate(self.settings, self.source, self.series, rollup, self.session, starts, Run("roll"), pending)
+        return rollups.restate(self.lake, self.source, self.series, rollup, self.session, starts, Run("roll"), pending)
 
     def sign_off(self, number: int, revision: int, reason: str = "looked at") -> Revision | None:
         run = Run("signed", by="anna")
         return publication_sign_off.sign_off(
-            self.settings, self.series, Calendar().containing(day(number), Kind.DAY), revision, run, reason
+            self.lake, self.series, Calendar().containing(day(number), Kind.DAY), revision, run, reason
         )
 
     def drop(self, number: int, revision: int) -> None:
         publication_sign_off.drop(
-            self.settings, self.series, Calendar().containing(day(number), Kind.DAY), revision, "anna", "nonsense"
+            self.lake, self.series, Calendar().containing(day(number), Kind.DAY), revision, "anna", "nonsense"
         )
 
     def held(self) -> list[tuple[int, int, Any]]:
         """Day, revision and total of what is held."""
-        found = candidates.held(self.settings, self.series)
+        found = candidates.held(self.lake, self.series)
         return [((one.start - FIRST).days + 1, one.revision, total_of(one.draft.rows)) for one in found]
 
     def starts(self, series: Series | None = None) -> set[date]:
-        return {row[(series or self.series).by] for row in published_rows(self.settings, series or self.series)}
+        return {row[(series or self.series).by] for row in published_rows(self.lake, series or self.series)}
 
     def history(self, number: int, series: Series | None = None) -> list[VersionLine]:
         """The versions of a period, the one of a day, with the totals over their grain."""
         series = series or self.series
         start = series.period(day(number)).start
-        return [version[1:] for version in lawful_versions(self.settings, series) if version[0] == start]  # type: ignore[misc]
+        return [version[1:] for version in lawful_versions(self.lake, series) if version[0] == start]  # type: ignore[misc]
 
     def latest_total(self, number: int, series: Series | None = None) -> Any:
         """The total of the latest revision: what readers see."""
@@ -224,19 +224,19 @@ def total_of(table: pa.Table) -> Any:
     return sum(values) if values else None
 
 
-def published_rows(settings: Settings, series: Series) -> list[dict[str, Any]]:
+def published_rows(lake: Lake, series: Series) -> list[dict[str, Any]]:
     """All rows of a table of published numbers."""
-    table = table_io.read(locations.gold(settings, series))
+    table = table_io.read(locations.gold(lake, series))
     return [] if table is None else table.to_pylist()
 
 
-def lawful_versions(settings: Settings, series: Series) -> list[tuple[Any, ...]]:
+def lawful_versions(lake: Lake, series: Series) -> list[tuple[Any, ...]]:
     """Every version of every period, in order, as (start, label, total, state, is_latest); what must hold of them does.
 
     One newest revision a period; numbers from 1 without a gap; each revision is seen from its publication to the next one's;
     states go forward; no two neighbours are equal in the same state; what a version records of itself fits its rows.
     """
-    table = table_io.read(locations.gold(settings, series))
+    table = table_io.read(locations.gold(lake, series))
     if table is None:
         return []
     listed: list[tuple[Any, ...]] = []
@@ -300,6 +300,6 @@ def _in_order(heads: list[dict[str, Any]]) -> None:
 
 def columns_of_day(numbers: ScriptedNumbers, number: int, *names: str) -> list[tuple[Any, ...]]:
     """Some columns of a day's rows, by revision and adjustment."""
-    own = [row for row in published_rows(numbers.settings, numbers.series) if row["event_date"] == day(number)]
+    own = [row for row in published_rows(numbers.lake, numbers.series) if row["event_date"] == day(number)]
     own.sort(key=lambda row: (row["revision"], row["adjustment"] or 0))
     return [tuple(row[name] for name in names) for row in own]

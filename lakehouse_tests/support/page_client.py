@@ -11,7 +11,7 @@ from lakehouse.serving.http.tokens import Role
 from lakehouse.serving.web.sessions import COOKIE
 from lakehouse_tests.support.api_client import at, numbers_with_weeks, on, publish_two_days, write_source_rows
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import without_spark
 from lakehouse_tests.support.parsed_page import ParsedPage
 from lakehouse_tests.support.prepared_lake import prepare
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyarrow import Table
     from starlette.testclient import TestClient
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers
 
 SOURCE = contract(lateness={"watermark": "P1D", "beyond": "quarantine"})
@@ -64,17 +64,17 @@ class HtmlPage(ParsedPage):
 
 def numbers_and_quarantined_rows(folder: Path) -> ScriptedNumbers:
     """Two days of numbers and a week, and three rows of which two wait."""
-    numbers = numbers_with_weeks(lake_settings(folder))
-    numbers.by_day = dict(prepare(numbers.settings, "numbers_and_quarantined_rows", _publish_and_quarantine))
+    numbers = numbers_with_weeks(lake_in(folder))
+    numbers.by_day = dict(prepare(numbers.lake, "numbers_and_quarantined_rows", _publish_and_quarantine))
     return numbers
 
 
-def _publish_and_quarantine(settings: Settings) -> dict[date, Table]:
+def _publish_and_quarantine(lake: Lake) -> dict[date, Table]:
     with without_spark():
-        numbers = publish_two_days(numbers_with_weeks(settings))
+        numbers = publish_two_days(numbers_with_weeks(lake))
     rows = [(key, at(1), at(1 + days), "insert", standing) for key, days, standing in ROWS]
-    write_source_rows(settings, SOURCE, rows)
-    account_tables.after_decision(settings, SOURCE, {"a", "b", "c"}, {at(1).date()})
+    write_source_rows(lake, SOURCE, rows)
+    account_tables.after_decision(lake, SOURCE, {"a", "b", "c"}, {at(1).date()})
     return numbers.by_day
 
 
@@ -97,8 +97,8 @@ def page(answer: Response, status: int = 200) -> HtmlPage:
     return html
 
 
-def sign_in(client: TestClient, settings: Settings, role: Role = Role.STEWARD, name: str = "anna") -> tokens.Token:
-    kept, text = tokens.add(settings, name, role)
+def sign_in(client: TestClient, lake: Lake, role: Role = Role.STEWARD, name: str = "anna") -> tokens.Token:
+    kept, text = tokens.add(lake, name, role)
     answer = client.post("/page/sign-in", data={"token": text, "next": ROW}, follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (303, ROW)
     cookie = answer.headers["set-cookie"]

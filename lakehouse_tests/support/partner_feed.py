@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import dagster as dg
     from pyspark.sql import SparkSession
 
+    from lakehouse.lake import Lake
     from lakehouse.orchestration.execution.stage_promotion import PromotedStage
-    from lakehouse.settings import Settings
     from lakehouse.stages.stage_log import Stage
 
 NOW = datetime(2024, 1, 20, 12, tzinfo=timezone.utc)
@@ -53,14 +53,14 @@ def feed_catalog(source: Mapping[str, Any] | None = None, **metric: Any) -> Cata
 class PartnerFeed:
     """A lake of one source, driven by runs of its assets."""
 
-    settings: Settings
+    lake: Lake
     instance: dg.DagsterInstance
     spark: SparkSession
     catalog: Catalog = field(default_factory=feed_catalog)
 
     def deliver(self, arrival: date, rows: Sequence[str], folder: Path | None = None, suffix: str = "") -> None:
         """A file with lines ``key,amount,event day of January``; in landing, or in a folder of a feed."""
-        target = folder or Path(f"{self.settings.landing}")
+        target = folder or Path(f"{self.lake.settings.landing}")
         target.mkdir(parents=True, exist_ok=True)
         lines = []
         for row in rows:
@@ -72,17 +72,17 @@ class PartnerFeed:
         """Ingest arrival days, and bring silver and gold up to date."""
         import dagster as dg  # noqa: PLC0415
 
-        layers = InProcess(self.settings, self.catalog, self.instance)
+        layers = InProcess(self.lake, self.catalog, self.instance)
         if arrivals:
             layers.run(dg.AssetKey(["bronze", "events"]), list(arrivals))
-        catch_up(self.settings, self.catalog, "events", layers)
+        catch_up(self.lake, self.catalog, "events", layers)
 
     def stage(self, name: str, *files: Path, **changes: Any) -> Stage:
         request = StageRequest(name=name, source="events", by="anna", reason="partner feed v1.3", files=files, **changes)
-        return staging.create(self.settings, self.catalog, lambda: self.spark, request, "run")
+        return staging.create(self.lake, self.catalog, lambda: self.spark, request, "run")
 
     def promotion(self) -> StagePromotion:
-        return StagePromotion(self.settings, self.catalog, self.instance, lambda: self.spark)
+        return StagePromotion(self.lake, self.catalog, self.instance, lambda: self.spark)
 
     def promote(self, name: str, by: str = "ben", sign_off: str | None = None) -> PromotedStage:
         return self.promotion().promote(name, by, "approved", sign_off)
@@ -91,7 +91,7 @@ class PartnerFeed:
         """The newest number of each period: total, reason of its revision, state."""
         wanted = series or Series(*self.catalog.metrics.values())
         columns = [wanted.by, "total", "reason", "state"]
-        found = table_io.read(locations.gold(self.settings, wanted), columns, {"is_latest": [True]})
+        found = table_io.read(locations.gold(self.lake, wanted), columns, {"is_latest": [True]})
         rows = [] if found is None else found.to_pylist()
         return {
             row[wanted.by]: (row["total"], row["reason"], row["state"]) for row in sorted(rows, key=lambda row: row[wanted.by])
@@ -105,7 +105,7 @@ class PartnerFeed:
         return Series(*self.catalog.metrics.values()).rollups[0]
 
     def silver(self) -> list[tuple[Any, ...]]:
-        found = table_io.read(locations.silver(self.settings, "events"), ["event_date", "record_key", "amount"])
+        found = table_io.read(locations.silver(self.lake, "events"), ["event_date", "record_key", "amount"])
         return sorted(tuple(row.values()) for row in found.to_pylist()) if found is not None else []
 
 

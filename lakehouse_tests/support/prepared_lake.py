@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from datetime import datetime
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: By what was built: the folder, the clock at the end, and what the builder returned.
 _TEMPLATES: dict[Hashable, tuple[TemporaryDirectory[str], datetime | None, Any]] = {}
 
 
-def prepare(settings: Settings, key: Hashable, build: Callable[[Settings], Any]) -> Any:
+def prepare(lake: Lake, key: Hashable, build: Callable[[Lake], Any]) -> Any:
     """Fill the empty lake of ``settings`` as ``build`` does, and set its clock as ``build`` leaves it.
 
     :param key: names all that decides what is built; ``build`` runs once for each.
@@ -28,10 +28,10 @@ def prepare(settings: Settings, key: Hashable, build: Callable[[Settings], Any])
     """
     if key not in _TEMPLATES:
         folder = TemporaryDirectory(prefix="lake")
-        template = settings.model_copy(update={"root": f"{folder.name}/lake"})
+        template = lake.with_settings(root=f"{folder.name}/lake")
         result = build(template)
-        _TEMPLATES[key] = folder, template.now, result
+        _TEMPLATES[key] = folder, template.settings.now, result
     folder, now, result = _TEMPLATES[key]
-    copytree(Path(folder.name, "lake"), settings.root, dirs_exist_ok=True)
-    settings.now = now
+    copytree(Path(folder.name, "lake"), lake.root, dirs_exist_ok=True)
+    lake.settings.now = now
     return result

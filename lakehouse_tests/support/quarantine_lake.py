@@ -11,11 +11,11 @@ from lakehouse.dispositions import account as dispositions_account
 from lakehouse.ledger.ids import row_id_of
 from lakehouse.stewardship import quarantine
 from lakehouse.stewardship.quarantine import QuarantineFilter
-from lakehouse_tests.support.lake import Lake, contract, csv_file
+from lakehouse_tests.support.lake import SampleLake, contract, csv_file
 
 if TYPE_CHECKING:
+    from lakehouse.lake import Lake
     from lakehouse.ledger.row_states import Disposition
-    from lakehouse.settings import Settings
 
 
 ON_TIME, LATE = date(2024, 2, 1), date(2024, 2, 20)
@@ -30,29 +30,29 @@ SECOND_FILE = [
 WEEK_WATERMARK: dict[str, Any] = {"lateness": {"watermark": "P7D", "beyond": "quarantine"}}
 
 
-def lake_with(settings: Settings, spark: Any, changes: dict[str, Any], *files: tuple[date, list[str]]) -> Lake:
-    lake = Lake(settings, contract(**changes), spark)
+def lake_with(lake: Lake, spark: Any, changes: dict[str, Any], *files: tuple[date, list[str]]) -> SampleLake:
+    sample = SampleLake(lake, contract(**changes), spark)
     for arrival, lines in files:
-        lake.deliver(arrival, csv_file(lines))
-        lake.ingest(arrival)
-        lake.update()
-    return lake
+        sample.deliver(arrival, csv_file(lines))
+        sample.ingest(arrival)
+        sample.update()
+    return sample
 
 
-def silver_amounts(lake: Lake) -> set[tuple[str, int]]:
-    return {(row[0], row[2]) for row in lake.silver()}
+def silver_amounts(sample: SampleLake) -> set[tuple[str, int]]:
+    return {(row[0], row[2]) for row in sample.silver()}
 
 
-def quarantine_statuses(lake: Lake, **wanted: Any) -> dict[str, str]:
+def quarantine_statuses(sample: SampleLake, **wanted: Any) -> dict[str, str]:
     """Status by key."""
-    found = quarantine.entries(lake.settings, lake.contract, QuarantineFilter(**{"status": None, **wanted}))
+    found = quarantine.entries(sample.lake, sample.contract, QuarantineFilter(**{"status": None, **wanted}))
     return {entry["record_key"]: entry["quarantine_status"] for entry in found}
 
 
-def dispositions_by_key(lake: Lake) -> dict[str, Disposition]:
+def dispositions_by_key(sample: SampleLake) -> dict[str, Disposition]:
     """Disposition by key; the account and the dispositions table must agree."""
-    rows = dispositions_account.rows(lake.settings, lake.contract)
-    table = table_io.read(locations.dispositions(lake.settings, "events"))
+    rows = dispositions_account.rows(sample.lake, sample.contract)
+    table = table_io.read(locations.dispositions(sample.lake, "events"))
     assert table is not None
     decided = ("because", "decided_by", "decision")
     written = {
@@ -65,8 +65,10 @@ def dispositions_by_key(lake: Lake) -> dict[str, Disposition]:
     return {str(row.record_key): row.disposition for row in rows}
 
 
-def decide(lake: Lake, verdict: Any, *keys: str, by: str = "anna", reason: str = "looked at it") -> quarantine.DecisionResult:
-    entries = quarantine.entries(lake.settings, lake.contract, QuarantineFilter(status=None))
+def decide(
+    sample: SampleLake, verdict: Any, *keys: str, by: str = "anna", reason: str = "looked at it"
+) -> quarantine.DecisionResult:
+    entries = quarantine.entries(sample.lake, sample.contract, QuarantineFilter(status=None))
     rows = [row_id_of(entry) for entry in entries if entry["record_key"] in keys]
     assert len(rows) == len(keys)
-    return quarantine.decide(lake.settings, lake.contract, rows, verdict, by=by, reason=reason)
+    return quarantine.decide(sample.lake, sample.contract, rows, verdict, by=by, reason=reason)

@@ -11,7 +11,7 @@ from lakehouse.ledger.ingestions import Ingestion
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 MINUTE = timedelta(minutes=1)
 
@@ -36,6 +36,6 @@ def held_file(number: int, arrived: datetime, name: str, message: str) -> Ingest
     return delivery(number, arrived, status="held", source_file=name, message=message, rows=0, newest_arrival=None)
 
 
-def record(settings: Settings, *deliveries: Ingestion) -> None:
+def record(lake: Lake, *deliveries: Ingestion) -> None:
     """Record the deliveries of one source."""
-    ingestions.record(settings, *deliveries)
+    ingestions.record(lake, *deliveries)

@@ -31,7 +31,7 @@ from lakehouse_tests.support.arrivals import append_claims
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 START = datetime(2024, 2, 1, tzinfo=timezone.utc)
 #: Event days are counted in another time zone than UTC.
@@ -162,27 +162,27 @@ class ReleasedHistory:
         ]
         return {"labels": labels, "training_sets": sets, "models": models}
 
-    def write(self, settings: Settings) -> None:
+    def write(self, lake: Lake) -> None:
         """Write the logs and tables as the product leaves them."""
-        settings.now = moment(1000)
+        lake.settings.now = moment(1000)
         for name in KEYS:
-            self._write_records(settings, name, [record for record in self.records if record.source == name])
+            self._write_records(lake, name, [record for record in self.records if record.source == name])
         for version, (files, until) in self.labels.items():
-            inputs = input_sets.record(settings, "chargebacks", files, settings.clock())
+            inputs = input_sets.record(lake, "chargebacks", files, lake.now())
             about = {"inputs": inputs, "until": None if until is None else moment(until).isoformat()}
-            _release(settings, ReleaseKind.LABELS, "chargebacks", version, about)
+            _release(lake, ReleaseKind.LABELS, "chargebacks", version, about)
         for entry in self.sets:
-            _write_set(settings, entry)
+            _write_set(lake, entry)
         for (model, version), learned_from in self.models.items():
-            _release(settings, ReleaseKind.MODEL, model, version, {"training_set": {"full_name": learned_from}})
+            _release(lake, ReleaseKind.MODEL, model, version, {"training_set": {"full_name": learned_from}})
         for number, (model, version) in enumerate(self.promoted, start=1):
-            _promote(settings, number, model, version)
+            _promote(lake, number, model, version)
         if self.challenger is not None:
             model, version = self.challenger
-            entry = CanaryEntry(model, 1, CanaryEvent.STARTED, version, "v0.9", "0.1", model, "ana", "", settings.clock())
-            assert canary_log.start(settings, entry)
+            entry = CanaryEntry(model, 1, CanaryEvent.STARTED, version, "v0.9", "0.1", model, "ana", "", lake.now())
+            assert canary_log.start(lake, entry)
 
-    def _write_records(self, settings: Settings, name: str, records: list[HistoryRecord]) -> None:
+    def _write_records(self, lake: Lake, name: str, records: list[HistoryRecord]) -> None:
         if not records:
             return
         claims = [
@@ -191,12 +191,12 @@ class ReleasedHistory:
             | {"standing": "admitted", "source_sequence": 0, "beyond": False}
             for line, record in enumerate(records)
         ]
-        append_claims(settings, name, claims)
+        append_claims(lake, name, claims)
         bronze = {"record_key": [record.key for record in records], "payment_id": [record.payment for record in records]}
-        write_deltalake(locations.bronze(settings, name), pa.table(bronze))
+        write_deltalake(locations.bronze(lake, name), pa.table(bronze))
 
 
-def _write_set(settings: Settings, entry: HistorySet) -> None:
+def _write_set(lake: Lake, entry: HistorySet) -> None:
     rows = entry.rows
     columns = {
         "record_key": pa.array([payment for payment, _, _ in rows], pa.string()),
@@ -205,17 +205,17 @@ def _write_set(settings: Settings, entry: HistorySet) -> None:
     }
     if entry.joins:
         columns["key_customer_id"] = pa.array([customer for _, _, customer in rows], pa.string())
-    write_deltalake(addresses.training_set(settings, entry.name, entry.version), pa.table(columns))
+    write_deltalake(addresses.training_set(lake, entry.name, entry.version), pa.table(columns))
     contract = set_contract(entry.name, joins=entry.joins).model_dump(mode="json")
-    _release(settings, ReleaseKind.TRAINING_SET, entry.name, entry.version, {"rows": len(rows), "contract": contract})
+    _release(lake, ReleaseKind.TRAINING_SET, entry.name, entry.version, {"rows": len(rows), "contract": contract})
 
 
-def _release(settings: Settings, kind: ReleaseKind, name: str, version: str, about: dict[str, Any]) -> None:
-    released = Release(name, kind, version, ReleaseEvent.RELEASED, "", "ana", settings.clock(), about=about)
-    releases.release(settings, released)
+def _release(lake: Lake, kind: ReleaseKind, name: str, version: str, about: dict[str, Any]) -> None:
+    released = Release(name, kind, version, ReleaseEvent.RELEASED, "", "ana", lake.now(), about=about)
+    releases.release(lake, released)
 
 
-def _promote(settings: Settings, number: int, model: str, version: str) -> None:
+def _promote(lake: Lake, number: int, model: str, version: str) -> None:
     """A promotion, and one after it that was begun and undone."""
     for place, (to_version, done) in enumerate(((version, True), ("v9.9", False))):
         entry = ModelPromotion(
@@ -227,12 +227,12 @@ def _promote(settings: Settings, number: int, model: str, version: str) -> None:
             to_version=to_version,
             by="ana",
             notes="",
-            recorded_at=settings.clock(),
+            recorded_at=lake.now(),
             process=leases.this_process(),
-            expires_at=settings.clock(),
+            expires_at=lake.now(),
         )
-        assert promotion_log.begin(settings, entry)
-        promotion_log.end(settings, entry, done=done)
+        assert promotion_log.begin(lake, entry)
+        promotion_log.end(lake, entry, done=done)
 
 
 @st.composite

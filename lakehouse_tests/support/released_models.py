@@ -16,6 +16,7 @@ from deltalake import write_deltalake
 from lakehouse.contracts import Catalog, ModelContract, TrainingSetContract
 from lakehouse.delta import leases
 from lakehouse.gold.promotion.promotion_log import PromotionKind
+from lakehouse.lake import Lake
 from lakehouse.models import backtest_log, canary_log, comparison, promotion_log
 from lakehouse.models.backtest_log import Backtest
 from lakehouse.models.canary_log import CanaryEntry, CanaryEvent, CanaryOutcome
@@ -69,41 +70,39 @@ _FEATURES = {
 ROWS = 4_000
 
 
-def released_models(folder: Path, *, text: str = "") -> Settings:
+def released_models(folder: Path, *, text: str = "") -> Lake:
     """A lake with all of it; ``text`` is part of every note that a person has written."""
-    settings = Settings(root=str(folder / "lake"), bundled_contracts=False)
-    settings.now = _at("2024-09-30T08:00")
+    lake = Lake(Settings(root=str(folder / "lake"), bundled_contracts=False))
+    lake.settings.now = _at("2024-09-30T08:00")
     for number, version in enumerate(("v2.0", "v3.0")):
-        inputs = input_sets.record(settings, "chargebacks", [f"file{entry}" for entry in range(8 + number)], settings.clock())
+        inputs = input_sets.record(lake, "chargebacks", [f"file{entry}" for entry in range(8 + number)], lake.now())
         about = {"snapshot": version, "inputs": inputs, "until": None, "contract_version": "77d1c0b9e2aa"}
-        _release(settings, ReleaseKind.LABELS, "chargebacks", version, f"what was known then {text}".rstrip(), about)
-    _release_set(settings, "v4.0", "v2.0", f"labels of the second quarter {text}".rstrip(), 1)
-    _release_model(settings, "v2.3", "v4.0", f"first version with the tier of the cardholder {text}".rstrip(), 0.84)
-    settings.now = _at("2024-10-01T08:00")
-    _promote(settings, 1, None, "v2.3", f"the rules of thumb miss half of it {text}".rstrip())
-    settings.now = _at("2024-12-02T08:00")
-    _release_set(settings, "v5.0", "v3.0", f"corrected chargebacks of the third quarter {text}".rstrip(), 2)
-    _release_model(settings, "v2.4", "v5.0", f"learns from the corrected labels {text}".rstrip(), 0.88)
-    settings.now = _at("2024-12-02T09:30")
-    backtest = _backtest(settings, "v2.4", "v2.3", 0.9)
-    _canary(settings, 1, "v2.4", "v2.3", f"a fifth of the cards {text}".rstrip(), CanaryOutcome.MET, 412)
-    settings.now = _at("2024-12-16T07:45")
-    _promote(settings, 2, "v2.3", "v2.4", f"better on October and November, and in its canary {text}".rstrip(), backtest.title)
-    releases.deprecate(settings, ReleaseKind.MODEL, "fraud", "v2.3", by="ben", notes=f"replaced by v2.4 {text}".rstrip())
-    _release_model(settings, "v2.5", "v5.0", f"a deeper tree {text}".rstrip(), 0.87)
-    _backtest(settings, "v2.5", "v2.4", 0.0)
-    _canary(settings, 2, "v2.5", "v2.4", f"to see whether it holds up {text}".rstrip(), None, None)
-    return settings
+        _release(lake, ReleaseKind.LABELS, "chargebacks", version, f"what was known then {text}".rstrip(), about)
+    _release_set(lake, "v4.0", "v2.0", f"labels of the second quarter {text}".rstrip(), 1)
+    _release_model(lake, "v2.3", "v4.0", f"first version with the tier of the cardholder {text}".rstrip(), 0.84)
+    lake.settings.now = _at("2024-10-01T08:00")
+    _promote(lake, 1, None, "v2.3", f"the rules of thumb miss half of it {text}".rstrip())
+    lake.settings.now = _at("2024-12-02T08:00")
+    _release_set(lake, "v5.0", "v3.0", f"corrected chargebacks of the third quarter {text}".rstrip(), 2)
+    _release_model(lake, "v2.4", "v5.0", f"learns from the corrected labels {text}".rstrip(), 0.88)
+    lake.settings.now = _at("2024-12-02T09:30")
+    backtest = _backtest(lake, "v2.4", "v2.3", 0.9)
+    _canary(lake, 1, "v2.4", "v2.3", f"a fifth of the cards {text}".rstrip(), CanaryOutcome.MET, 412)
+    lake.settings.now = _at("2024-12-16T07:45")
+    _promote(lake, 2, "v2.3", "v2.4", f"better on October and November, and in its canary {text}".rstrip(), backtest.title)
+    releases.deprecate(lake, ReleaseKind.MODEL, "fraud", "v2.3", by="ben", notes=f"replaced by v2.4 {text}".rstrip())
+    _release_model(lake, "v2.5", "v5.0", f"a deeper tree {text}".rstrip(), 0.87)
+    _backtest(lake, "v2.5", "v2.4", 0.0)
+    _canary(lake, 2, "v2.5", "v2.4", f"to see whether it holds up {text}".rstrip(), None, None)
+    return lake
 
 
-def _release(settings: Settings, kind: ReleaseKind, name: str, version: str, notes: str, about: Mapping[str, Any]) -> None:
-    known_at = None if kind is ReleaseKind.MODEL else settings.clock() - timedelta(hours=2)
-    releases.release(
-        settings, Release(name, kind, version, ReleaseEvent.RELEASED, notes, "anna", settings.clock(), known_at, about)
-    )
+def _release(lake: Lake, kind: ReleaseKind, name: str, version: str, notes: str, about: Mapping[str, Any]) -> None:
+    known_at = None if kind is ReleaseKind.MODEL else lake.now() - timedelta(hours=2)
+    releases.release(lake, Release(name, kind, version, ReleaseEvent.RELEASED, notes, "anna", lake.now(), known_at, about))
 
 
-def _release_set(settings: Settings, version: str, labels: str, notes: str, seed: int) -> None:
+def _release_set(lake: Lake, version: str, labels: str, notes: str, seed: int) -> None:
     random = np.random.default_rng(seed)
     amounts = np.round(random.lognormal(3.4, 0.9, ROWS), 2)
     payments = random.poisson(140, ROWS)
@@ -119,12 +118,12 @@ def _release_set(settings: Settings, version: str, labels: str, notes: str, seed
     first = datetime(2024, 6, 1, tzinfo=timezone.utc)
     times = pa.array([first + timedelta(minutes=40 * number) for number in range(ROWS)], pa.timestamp("us", "UTC"))
     table = pa.table({"record_key": keys, "event_ts": times, "key_payment_id": keys})
-    write_deltalake(addresses.training_set(settings, "training_data", version), table)
+    write_deltalake(addresses.training_set(lake, "training_data", version), table)
     about = {
         "labels": {"source": "chargebacks", "version": labels},
         "inputs": {"payments": {"inputs": f"3f1c0b9a7d2e4f6{seed}", "until": None}},
-        "published_until": (settings.clock() - timedelta(hours=2)).isoformat(),
-        "mature_by": settings.clock().isoformat(),
+        "published_until": (lake.now() - timedelta(hours=2)).isoformat(),
+        "mature_by": lake.now().isoformat(),
         "rows": ROWS,
         "time": {
             "train": {"rows": 2_700, "from": "2024-06-01T00:00:00+00:00", "to": "2024-08-14T23:20:00+00:00"},
@@ -137,15 +136,15 @@ def _release_set(settings: Settings, version: str, labels: str, notes: str, seed
         "contract_version": "c07a51fd2be4",
         "contract": SET.model_dump(mode="json"),
     }
-    _release(settings, ReleaseKind.TRAINING_SET, "training_data", version, notes, about)
+    _release(lake, ReleaseKind.TRAINING_SET, "training_data", version, notes, about)
 
 
 def _numbers(values: Any) -> dict[str, Any]:
     return build.distribution(pa.chunked_array([pa.array(values)]))
 
 
-def _release_model(settings: Settings, version: str, set_version: str, notes: str, quality: float) -> None:
-    of_set = releases.find(settings, ReleaseKind.TRAINING_SET, "training_data", set_version)
+def _release_model(lake: Lake, version: str, set_version: str, notes: str, quality: float) -> None:
+    of_set = releases.find(lake, ReleaseKind.TRAINING_SET, "training_data", set_version)
     kept = ("labels", "time", "rows", "content_hash", "published_until", "contract_version", "code_version")
     about = {
         "identity": version,
@@ -168,10 +167,10 @@ def _release_model(settings: Settings, version: str, set_version: str, notes: st
         },
         "mlflow": {"version": version[-1], "run_id": "6f0e8b7c2d1a4e93b5c07f12a8d4e6b1"},
     }
-    _release(settings, ReleaseKind.MODEL, "fraud", version, notes, about)
+    _release(lake, ReleaseKind.MODEL, "fraud", version, notes, about)
 
 
-def _backtest(settings: Settings, version: str, against: str, gain: float) -> Backtest:
+def _backtest(lake: Lake, version: str, against: str, gain: float) -> Backtest:
     """A backtest on payments of October and November; with a ``gain`` above 0 the scores of ``version`` are better."""
     random = np.random.default_rng(7)
     count = 3_000
@@ -191,15 +190,15 @@ def _backtest(settings: Settings, version: str, against: str, gain: float) -> Ba
         against=against,
         first_month="2024-10",
         last_month="2024-11",
-        known_at=settings.clock(),
+        known_at=lake.now(),
         passed=result.passed,
         failed=[verdict.text for verdict in result.failed],
         results=result.stored(),
-        report=f"{addresses.model_reports(settings, 'fraud', version)}/backtests/{against}_2024-10_2024-11",
+        report=f"{addresses.model_reports(lake, 'fraud', version)}/backtests/{against}_2024-10_2024-11",
         by="anna",
-        recorded_at=settings.clock(),
+        recorded_at=lake.now(),
     )
-    backtest_log.log(settings).append([entry])
+    backtest_log.log(lake).append([entry])
     return entry
 
 
@@ -210,7 +209,7 @@ def _scores(random: Any, labels: Any, apart: float) -> Any:
 
 
 def _canary(
-    settings: Settings,
+    lake: Lake,
     number: int,
     challenger: str,
     champion: str,
@@ -218,17 +217,17 @@ def _canary(
     outcome: CanaryOutcome | None,
     labels: int | None,
 ) -> None:
-    terms: Any = {"share": "0.2", "salt": "fraud", "by": "anna", "reason": reason, "recorded_at": settings.clock()}
+    terms: Any = {"share": "0.2", "salt": "fraud", "by": "anna", "reason": reason, "recorded_at": lake.now()}
     started = CanaryEntry("fraud", number, CanaryEvent.STARTED, challenger, champion, **terms)
-    assert canary_log.start(settings, started)
+    assert canary_log.start(lake, started)
     if outcome is not None:
-        later: Any = {"recorded_at": settings.clock() + timedelta(days=12), "outcome": outcome, "labels": labels}
-        canary_log.judge(settings, CanaryEntry(**{**vars(started), **later, "event": CanaryEvent.JUDGED, "reason": ""}))
-        at_its_end = settings.model_copy(update={"now": later["recorded_at"]})
+        later: Any = {"recorded_at": lake.now() + timedelta(days=12), "outcome": outcome, "labels": labels}
+        canary_log.judge(lake, CanaryEntry(**{**vars(started), **later, "event": CanaryEvent.JUDGED, "reason": ""}))
+        at_its_end = lake.with_settings(now=later["recorded_at"])
         canary_log.stop_running(at_its_end, "fraud", by="anna", reason=reason)
 
 
-def _promote(settings: Settings, number: int, before: str | None, version: str, notes: str, backtest: str | None = None) -> None:
+def _promote(lake: Lake, number: int, before: str | None, version: str, notes: str, backtest: str | None = None) -> None:
     entry = ModelPromotion(
         model="fraud",
         number=number,
@@ -238,14 +237,14 @@ def _promote(settings: Settings, number: int, before: str | None, version: str, 
         to_version=version,
         by="anna",
         notes=notes,
-        recorded_at=settings.clock(),
+        recorded_at=lake.now(),
         process=leases.this_process(),
-        expires_at=settings.clock(),
+        expires_at=lake.now(),
         backtest=backtest,
         release_notes=f"# fraud {version}\n",
     )
-    assert promotion_log.begin(settings, entry)
-    promotion_log.end(settings, entry, done=True)
+    assert promotion_log.begin(lake, entry)
+    promotion_log.end(lake, entry, done=True)
 
 
 def _at(text: str) -> datetime:

@@ -19,14 +19,14 @@ from lakehouse.gold.reproduction import contract_history, reproduce
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.silver import rebuild as silver_rebuild
-from lakehouse_tests.support.lake import Lake, contract, csv_file
+from lakehouse_tests.support.lake import SampleLake, contract, csv_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.gold.reproduction.reproduce import Reproduced
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 TOTAL = {"name": "total", "sql": "sum(amount)", "type": "long", "additive": True}
 BIGGEST = {"name": "biggest", "sql": "max(amount)", "type": "long"}
@@ -58,19 +58,19 @@ def source_with_colour(**changes: Any) -> SourceContract:
 class ReproducibleLake:
     """A lake whose numbers are published day by day."""
 
-    lake: Lake
+    sample: SampleLake
     metrics: list[MetricContract] = field(default_factory=lambda: METRICS)
 
     @property
-    def settings(self) -> Settings:
-        return self.lake.settings
+    def lake(self) -> Lake:
+        return self.sample.lake
 
     @property
     def catalog(self) -> Catalog:
-        return Catalog({"events": self.lake.contract}, {one.metric: one for one in self.metrics})
+        return Catalog({"events": self.sample.contract}, {one.metric: one for one in self.metrics})
 
     def at(self, day: int, hour: int = 23) -> None:
-        self.settings.now = datetime.combine(date(2024, 2, 1), time(hour), timezone.utc) + timedelta(days=day - 1)
+        self.lake.settings.now = datetime.combine(date(2024, 2, 1), time(hour), timezone.utc) + timedelta(days=day - 1)
 
     def deliver(self, day: int, *lines: str) -> None:
         """Lines ``key,amount,event day of February,op,corrects,colour`` that arrive on a day of February."""
@@ -80,55 +80,51 @@ class ReproducibleLake:
             key, amount, event, op, corrects, colour = line.split(",")
             when = f"2024-02-{int(event):02}T06:00:00Z" if event else ""
             rows.append(f"{key},{amount},{when},2024-02-{day:02}T12:00:00Z,{op},{corrects},{colour}")
-        self.lake.deliver(date(2024, 2, day), csv_file(rows), f".{lines[0].replace(',', '-')}.csv")
-        self.lake.ingest(date(2024, 2, day))
+        self.sample.deliver(date(2024, 2, day), csv_file(rows), f".{lines[0].replace(',', '-')}.csv")
+        self.sample.ingest(date(2024, 2, day))
 
     def publish(self, days: Collection[date] | None = None) -> None:
         """Bring silver up to date on some days, by default all that wait, and publish what that changed."""
-        waiting = set(self.lake.pending()) if days is None else set(days)
+        waiting = set(self.sample.pending()) if days is None else set(days)
         if waiting:
-            self.lake.update(waiting)
+            self.sample.update(waiting)
         for one in self.metrics:
             series = Series(one)
-            contract_history.remember(self.settings, one, self.lake.contract)
-            pending = find_pending(self.settings, series)
-            asked = {*pending.starts, *find_due(self.settings, self.lake.contract, series)}
+            contract_history.remember(self.lake, one, self.sample.contract)
+            pending = find_pending(self.lake, series)
+            asked = {*pending.starts, *find_due(self.lake, self.sample.contract, series)}
             restatement_days.restate(
-                self.settings, self.lake.contract, series, lambda: self.lake.spark, asked, Run("run"), pending
+                self.lake, self.sample.contract, series, lambda: self.sample.spark, asked, Run("run"), pending
             )
 
     def rebuild(self, changed: SourceContract) -> silver_rebuild.PlannedRebuild:
         """Judge all rows again under a changed contract."""
-        self.lake.contract = changed
+        self.sample.contract = changed
         first, last = date(2024, 1, 1), date(2024, 12, 31)
         return silver_rebuild.plan_rebuild(
-            self.settings, self.lake.contract, lambda: self.lake.spark, first, last, reason="mended", runner_id="anna"
+            self.lake, self.sample.contract, lambda: self.sample.spark, first, last, reason="mended", runner_id="anna"
         )
 
     def revisions(self, metric: MetricContract) -> list[tuple[date, int, int | None]]:
-        found = table_io.read(locations.gold(self.settings, Series(metric)), ["event_date", "revision", "adjustment"])
+        found = table_io.read(locations.gold(self.lake, Series(metric)), ["event_date", "revision", "adjustment"])
         return sorted({tuple(row.values()) for row in found.to_pylist()}, key=str) if found is not None else []
 
     def reproduce(self, metric: MetricContract, day: date, revision: int, adjustment: int | None = None) -> Reproduced:
-        return reproduce.reproduce(
-            self.settings, self.catalog, Series(metric), day, revision, lambda: self.lake.spark, adjustment
-        )
+        return reproduce.reproduce(self.lake, self.catalog, Series(metric), day, revision, lambda: self.sample.spark, adjustment)
 
     def reproduce_all(self) -> list[Reproduced]:
         return [self.reproduce(one, *revision) for one in self.metrics for revision in self.revisions(one)]
 
     def vacuum(self) -> None:
         """Take everything away but the newest version of each table, and all of it but Bronze."""
-        tables = [path.parent for path in Path(self.settings.root).glob("*/*/_delta_log") if path.parent.name != "events_keys"]
-        keys = DeltaTable(self.settings.table("ops", "events_keys"))
+        tables = [path.parent for path in Path(self.lake.root).glob("*/*/_delta_log") if path.parent.name != "events_keys"]
+        keys = DeltaTable(self.lake.address("ops", "events_keys"))
         keys.optimize.compact()
         keys.vacuum(0, enforce_retention_duration=False, dry_run=False)
         for path in tables:
-            if path != Path(self.settings.table("bronze", "events")):
+            if path != Path(self.lake.address("bronze", "events")):
                 DeltaTable(path).vacuum(0, enforce_retention_duration=False, dry_run=False)
 
 
-def reproducible_lake(
-    settings: Settings, spark: Any, metrics: list[MetricContract] | None = None, **changes: Any
-) -> ReproducibleLake:
-    return ReproducibleLake(Lake(settings, source_with_colour(**changes), spark), metrics or METRICS)
+def reproducible_lake(lake: Lake, spark: Any, metrics: list[MetricContract] | None = None, **changes: Any) -> ReproducibleLake:
+    return ReproducibleLake(SampleLake(lake, source_with_colour(**changes), spark), metrics or METRICS)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.reparse.apply import apply
 from lakehouse.reparse.read_again import read_again
-from lakehouse_tests.support.lake import Lake, contract
+from lakehouse_tests.support.lake import SampleLake, contract
 
 if TYPE_CHECKING:
     from datetime import date
 
+    from lakehouse.lake import Lake
     from lakehouse.reparse.read_again import ReadingSummary
-    from lakehouse.settings import Settings
     from lakehouse.silver.rebuild import PlannedRebuild
 
 #: A source whose times have no zone of their own.
@@ -25,25 +25,25 @@ def source(zone: str = "UTC", **changes: Any) -> Any:
     return contract(**{"clocks": {**NAIVE, "timezone": zone}} | changes)
 
 
-def folder(settings: Settings, name: str) -> Settings:
+def folder(lake: Lake, name: str) -> Lake:
     """Settings with a root of their own, for a reading."""
-    return settings.model_copy(update={"root": str(Path(settings.root).parent / name)})
+    return lake.with_settings(root=str(Path(lake.root).parent / name))
 
 
-def read(lake: Lake, into: Settings, first: date | None = None, last: date | None = None) -> ReadingSummary:
+def read(sample: SampleLake, into: Lake, first: date | None = None, last: date | None = None) -> ReadingSummary:
     """Read the raw records again, under the lake's contract."""
-    return read_again(lake.settings, lake.contract, lambda: lake.spark, first, last, into)
+    return read_again(sample.lake, sample.contract, lambda: sample.spark, first, last, into)
 
 
-def put(lake: Lake, from_: Settings, reason: str = "the zone was wrong") -> PlannedRebuild:
+def put(sample: SampleLake, from_: Lake, reason: str = "the zone was wrong") -> PlannedRebuild:
     """Put a reading into force."""
-    return apply(lake.settings, lake.contract, lambda: lake.spark, from_, by="anna", reason=reason)
+    return apply(sample.lake, sample.contract, lambda: sample.spark, from_, by="anna", reason=reason)
 
 
-def reread(lake: Lake, name: str = "reading") -> ReadingSummary:
+def reread(sample: SampleLake, name: str = "reading") -> ReadingSummary:
     """Read again, put the rows into force and bring silver up to date."""
-    into = folder(lake.settings, name)
-    summary = read(lake, into)
-    put(lake, into)
-    lake.update()
+    into = folder(sample.lake, name)
+    summary = read(sample, into)
+    put(sample, into)
+    sample.update()
     return summary

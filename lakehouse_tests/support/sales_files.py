@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 SALES_HEADER = "sale_id,store,sold_at,amount,customer_id,received_at,op,is_correction,corrects_sale_id\n"
 FIRST_SALES = SALES_HEADER + "".join(
@@ -25,10 +25,10 @@ REFUND = SALES_HEADER + "s23,north,2024-11-02T18:00:00Z,-4.00,2,2024-11-07T06:00
 FIRST_DAY, SECOND_DAY = date(2024, 11, 5), date(2024, 11, 6)
 
 
-def deliver_sales(settings: Settings, day: date, *sales: str) -> None:
+def deliver_sales(lake: Lake, day: date, *sales: str) -> None:
     """Put a file of an arrival day into landing; each sale is ``id@event day``."""
     lines = []
     for sale in sales:
         sale_id, event_day = sale.split("@")
         lines.append(f"{sale_id},north,{event_day}T10:00:00Z,10.00,1,{day}T06:00:00Z,insert,0,\n")
-    Path(str(settings.landing), f"arrival_date={day}.csv").write_text(SALES_HEADER + "".join(lines))
+    Path(str(lake.settings.landing), f"arrival_date={day}.csv").write_text(SALES_HEADER + "".join(lines))

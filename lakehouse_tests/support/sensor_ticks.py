@@ -14,21 +14,21 @@ from lakehouse.orchestration.common.resources import LakeTables
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @dataclass
 class SensorTicks:
     """One sensor of a deployment, tick after tick."""
 
-    lake: Settings
+    lake: Lake
     catalog: Catalog
     name: str
     instance: dg.DagsterInstance
     cursor: str | None = None
 
     def __post_init__(self) -> None:
-        self.definitions = build_definitions(self.lake, self.catalog)
+        self.definitions = build_definitions(self.lake.settings, self.catalog)
 
     def tick(self) -> dg.SensorExecutionData:
         """One tick in a new context: only the cursor is remembered."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse_tests.support.free_port import free_port
 
@@ -37,7 +38,7 @@ def driver_options(memory: str = "2g") -> dict[str, str]:
     """Those of a session of the product, in a JVM that is left with C1: what C2 compiles costs more than it saves in minutes."""
     from lakehouse.spark.session import local_options  # noqa: PLC0415 (unit tests start without pyspark)
 
-    options = local_options(Settings(spark_long_lived=True, spark_memory=memory))
+    options = local_options(Lake(Settings(spark_long_lived=True, spark_memory=memory)))
     options["spark.driver.extraJavaOptions"] += " -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
     return options
 

@@ -15,7 +15,7 @@ from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: The source whose Silver is written.
 EVENTS = contract()
@@ -23,7 +23,7 @@ EVENTS = contract()
 NewRow = tuple[str, int, int]
 
 
-def append_to_silver(settings: Settings, *rows: NewRow, late: int = 5, source: SourceContract = EVENTS, **metadata: Any) -> int:
+def append_to_silver(lake: Lake, *rows: NewRow, late: int = 5, source: SourceContract = EVENTS, **metadata: Any) -> int:
     """Append rows to Silver in one commit.
 
     :param late: days between event and arrival.
@@ -35,7 +35,7 @@ def append_to_silver(settings: Settings, *rows: NewRow, late: int = 5, source: S
         event = datetime(2024, 2, day, 12, tzinfo=timezone.utc)
         identity = {"record_key": key, "id": key, "amount": amount, "event_ts": event, "event_date": event.date()}
         content.append({**identity, "source_system": "shop", "arrival_ts": event + timedelta(days=late), "change_op": "insert"})
-    path = locations.silver(settings, source.dataset)
+    path = locations.silver(lake, source.dataset)
     user_metadata = json.dumps({"run_id": "run", "method": "merge", "ingestions": ["x"], **metadata})
     write_deltalake(
         path,

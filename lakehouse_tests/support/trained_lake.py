@@ -19,6 +19,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from lakehouse.contracts import Catalog, ModelContract, TrainingSetContract
+from lakehouse.lake import Lake
 from lakehouse.models import tracking, training
 from lakehouse.settings import Settings
 from lakehouse.training_sets import addresses, releases
@@ -93,21 +94,21 @@ acceptance:
 ROWS = 400
 
 
-def settings_of(folder: Path) -> Settings:
+def settings_of(folder: Path) -> Lake:
     """An empty lake in ``folder / "lake"`` at a fixed time, with its contracts in ``folder / "contracts"``."""
     (folder / "contracts").mkdir()
     now = datetime(2024, 6, 1, 12, tzinfo=timezone.utc)
-    settings = Settings(root=str(folder / "lake"), contracts=folder / "contracts", bundled_contracts=False, now=now)
+    lake = Lake(Settings(root=str(folder / "lake"), contracts=folder / "contracts", bundled_contracts=False, now=now))
     shutil.copytree(_prepared_mlflow(), folder / "lake" / "mlflow")
-    return settings
+    return lake
 
 
-def fill(settings: Settings) -> None:
+def fill(lake: Lake) -> None:
     """Write the contracts, the training function, and both versions of the set."""
     for name, text in FILES.items():
-        (settings.contracts / name).write_text(text, encoding="utf-8")
+        (lake.settings.contracts / name).write_text(text, encoding="utf-8")
     for version, seed in (("v5.0", 1), ("v5.1", 2)):
-        write_set(settings, version, rows(seed))
+        write_set(lake, version, rows(seed))
 
 
 def rows(seed: int) -> pa.Table:
@@ -131,9 +132,9 @@ def rows(seed: int) -> pa.Table:
     )
 
 
-def write_set(settings: Settings, version: str, content: pa.Table, contract: TrainingSetContract = SET) -> Release:
+def write_set(lake: Lake, version: str, content: pa.Table, contract: TrainingSetContract = SET) -> Release:
     """Release a version of the set with the given rows."""
-    write_deltalake(addresses.training_set(settings, "training_data", version), content)
+    write_deltalake(addresses.training_set(lake, "training_data", version), content)
     about: dict[str, Any] = {
         "labels": {"source": "chargebacks", "version": "v3.0"},
         "features": {name: {"source": "payments", "sql": name, "contract_version": "abc"} for name in contract.features.names},
@@ -150,16 +151,16 @@ def write_set(settings: Settings, version: str, content: pa.Table, contract: Tra
         ReleaseEvent.RELEASED,
         "for tests",
         "cy",
-        settings.clock(),
+        lake.now(),
         about=about,
     )
-    return releases.release(settings, entry)
+    return releases.release(lake, entry)
 
 
-def train(settings: Settings, version: str, set_version: str = "v5.0", **options: Any) -> Release:
+def train(lake: Lake, version: str, set_version: str = "v5.0", **options: Any) -> Release:
     """Train a version of the model."""
     terms = {"by": "ana", "notes": "a first try", **options}
-    return training.train(settings, CATALOG, MODEL, version, set_version, **terms)
+    return training.train(lake, CATALOG, MODEL, version, set_version, **terms)
 
 
 @contextmanager
@@ -180,6 +181,6 @@ def own_modules() -> Iterator[None]:
 def _prepared_mlflow() -> Path:
     """The files of an MLflow without content: creating its tables takes ten seconds."""
     folder = Path(tempfile.mkdtemp(prefix="mlflow-"))
-    with tracking.connected(Settings(root=str(folder)), "the store of the tests could not be made"):
+    with tracking.connected(Lake(Settings(root=str(folder))), "the store of the tests could not be made"):
         pass
     return folder / "mlflow"

@@ -24,7 +24,7 @@ from lakehouse.silver import update as silver_update
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 START = datetime(2024, 2, 1, tzinfo=timezone.utc)
 MATURITY = timedelta(days=3)
@@ -92,7 +92,7 @@ class Said:
 class TrainingLake:
     """Deliveries into a lake, each followed by its publication, and the same as a list."""
 
-    settings: Settings
+    lake: Lake
     spark: Any
     contract: TrainingSetContract = field(default_factory=training_set)
     records: list[Said] = field(default_factory=list)
@@ -112,28 +112,28 @@ class TrainingLake:
     def deliver(self, *records: Said) -> None:
         """Records of one source that arrive at one time: into Bronze and silver, and the numbers are published."""
         name, arrives = records[0].source, moment(records[0].arrives)
-        self.settings.now = arrives
+        self.lake.settings.now = arrives
         lines = [",".join([*COLUMNS[name], "at", "arrived_at", "op"])]
         for record in records:
             values = [f"{value}" for value in record.values] or [""] * (len(COLUMNS[name]) - 1)
             lines.append(",".join([record.key, *values, moment(record.at).isoformat(), arrives.isoformat(), record.op]))
-        path = Path(str(self.settings.landing), f"{name}.arrival_date={arrives.date()}.{len(self.records)}.csv")
+        path = Path(str(self.lake.settings.landing), f"{name}.arrival_date={arrives.date()}.{len(self.records)}.csv")
         path.write_text("".join(f"{line}\n" for line in lines))
         self.records.extend(records)
         contract = self.sources[name]
-        Ingest(self.settings, contract, self.session, "run").day(arrives.date())
-        waiting = applied_inputs.pending(self.settings, name)
+        Ingest(self.lake, contract, self.session, "run").day(arrives.date())
+        waiting = applied_inputs.pending(self.lake, name)
         if waiting:
             read = [self.metric] if name == "payments" else []
-            silver_update.update(self.settings, contract, self.session, waiting, "run", read)
+            silver_update.update(self.lake, contract, self.session, waiting, "run", read)
         if name == "payments":
             self.publish(arrives)
 
     def publish(self, now: datetime) -> None:
         daily, contract = Series(self.metric), self.sources["payments"]
-        contract_history.remember(self.settings, self.metric, contract)
-        pending = find_pending(self.settings, daily)
-        restatement_days.restate(self.settings, contract, daily, self.session, pending.starts, Run("run"), pending)
+        contract_history.remember(self.lake, self.metric, contract)
+        pending = find_pending(self.lake, daily)
+        restatement_days.restate(self.lake, contract, daily, self.session, pending.starts, Run("run"), pending)
         state: dict[date, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         for record in newest(self.of("payments")).values():
             state[moment(record.at).date()][record.values[1]] += record.values[2]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 def tuned_source(max_lateness: str, **tuning: Any) -> SourceContract:
@@ -24,7 +24,7 @@ def tuned_source(max_lateness: str, **tuning: Any) -> SourceContract:
     return contract(clocks={"event": "event_time", "arrival": "arrived_at", "watermark": watermark}, owner="anna")
 
 
-def arrive_daily(settings: Settings, source: SourceContract, days: Sequence[date], lags: Sequence[timedelta]) -> None:
+def arrive_daily(lake: Lake, source: SourceContract, days: Sequence[date], lags: Sequence[timedelta]) -> None:
     """Rows that arrive at 23:00 of each day in one file a day, one row for each lag; in Bronze and in the ledger."""
     rows = []
     for day in days:
@@ -37,5 +37,5 @@ def arrive_daily(settings: Settings, source: SourceContract, days: Sequence[date
             newest_event=arrived - max(min(lags), timedelta(0)),
             skewed=sum(lag < timedelta(0) for lag in lags),
         )
-        ingestions.record(settings, entry)
-    write_source_rows(settings, source, rows)
+        ingestions.record(lake, entry)
+    write_source_rows(lake, source, rows)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lakehouse.gold.promotion.promotion import PromotionResult
     from lakehouse.gold.publication.write_audit_publish import PublishResult
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 TOTAL = {"name": "total", "sql": "sum(amount)", "type": "long", "additive": True}
 ANA = Run("run", "test", by="ana")
@@ -47,14 +47,14 @@ def catalog(*metrics: MetricContract) -> Catalog:
 V1, V2 = Series(metric(1)), Series(metric(2))
 
 
-def three_days(settings: Settings) -> Settings:
+def three_days(lake: Lake) -> Lake:
     """Two versions that differ on the second of three days."""
-    at(settings, 3)
-    publish_totals(settings, V1, {1: 10, 2: 20, 3: 30})
-    at(settings, 4)
-    publish_totals(settings, V2, {1: 10, 2: 22, 3: 30})
-    at(settings, 5)
-    return settings
+    at(lake, 3)
+    publish_totals(lake, V1, {1: 10, 2: 20, 3: 30})
+    at(lake, 4)
+    publish_totals(lake, V2, {1: 10, 2: 22, 3: 30})
+    at(lake, 5)
+    return lake
 
 
 def day(number: int) -> date:
@@ -62,17 +62,17 @@ def day(number: int) -> date:
     return date(2024, 2, number)
 
 
-def at(settings: Settings, number: int, hour: int = 12) -> None:
+def at(lake: Lake, number: int, hour: int = 12) -> None:
     """Set the clock to a day of February."""
-    settings.now = datetime(2024, 2, number, hour, tzinfo=timezone.utc)
+    lake.settings.now = datetime(2024, 2, number, hour, tzinfo=timezone.utc)
 
 
 def publish_totals(
-    settings: Settings, series: Series, numbers: Mapping[int, int | None], *, rows: int = 1, **lineage: Any
+    lake: Lake, series: Series, numbers: Mapping[int, int | None], *, rows: int = 1, **lineage: Any
 ) -> PublishResult:
     """Publish a total for some days of February, through the audit."""
     starts = [day(number) for number in numbers]
-    before, today = write_audit_publish.read(settings, series, starts), settings.clock().date()
+    before, today = write_audit_publish.read(lake, series, starts), lake.now().date()
     drafts = []
     for start, total in zip(starts, numbers.values()):
         values = {measure.name: total for measure in series.metric.measures} | {"row_count": rows}
@@ -81,12 +81,12 @@ def publish_totals(
         draft = draft_period(series, before.published_states.get(start), start, content, today)
         if draft is not None:
             drafts.append(replace(draft, lineage=NumberLineage(**lineage)))
-    return write_audit_publish.publish(settings, before, drafts, Run("run"), {})
+    return write_audit_publish.publish(lake, before, drafts, Run("run"), {})
 
 
-def promote(settings: Settings, known: Catalog, number: int = 2, **options: Any) -> PromotionResult:
+def promote(lake: Lake, known: Catalog, number: int = 2, **options: Any) -> PromotionResult:
     """Promote a version of the metric."""
-    return promotion.promote(settings, known, metric(), number, ANA, "net of refunds", **options)
+    return promotion.promote(lake, known, metric(), number, ANA, "net of refunds", **options)
 
 
 def refusal(do: Callable[[], object]) -> str:
@@ -96,21 +96,21 @@ def refusal(do: Callable[[], object]) -> str:
     return f"{caught.value}"
 
 
-def rollback(settings: Settings, known: Catalog, number: int | None = None) -> PromotionResult:
+def rollback(lake: Lake, known: Catalog, number: int | None = None) -> PromotionResult:
     """Go back to a version of the metric."""
-    return promotion.rollback(settings, known, metric(), number, ANA, "it was wrong")
+    return promotion.rollback(lake, known, metric(), number, ANA, "it was wrong")
 
 
-def latest_totals(settings: Settings, name: str = "total", column: str = "total") -> dict[int, Any]:
+def latest_totals(lake: Lake, name: str = "total", column: str = "total") -> dict[int, Any]:
     """The latest total of each day of February, as a reader of the gold table sees it."""
-    found = table_io.read(settings.table("gold", name), ["event_date", column], {"is_latest": [True]})
+    found = table_io.read(lake.address("gold", name), ["event_date", column], {"is_latest": [True]})
     assert found is not None
     return {row["event_date"].day: row[column] for row in found.sort_by("event_date").to_pylist()}
 
 
-def revisions(settings: Settings, number: int) -> list[tuple[Any, ...]]:
+def revisions(lake: Lake, number: int) -> list[tuple[Any, ...]]:
     """Every version of one day: revision, adjustment, total, reason, dataset version."""
     names = ["revision", "adjustment", "total", "reason", "dataset_version"]
-    found = table_io.read(settings.table("gold", "total"), names, {"event_date": [day(number)]})
+    found = table_io.read(lake.address("gold", "total"), names, {"event_date": [day(number)]})
     assert found is not None
     return sorted((tuple(row.values()) for row in found.to_pylist()), key=lambda row: (row[0], row[1] or 0))

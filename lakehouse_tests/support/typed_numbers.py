@@ -25,7 +25,7 @@ def typed(numbers: ScriptedNumbers, folder: Path, monkeypatch: pytest.MonkeyPatc
     for name, definition in (("events", contract()), (numbers.metric.name, numbers.metric)):
         written = definition.model_dump(mode="json", exclude_none=True, exclude_unset=True, by_alias=False)
         (contracts / f"{name}.yaml").write_text(yaml.safe_dump(written))
-    environment = {"ROOT": numbers.settings.root, "CONTRACTS": f"{contracts}", "NOW": f"{numbers.settings.clock().isoformat()}"}
+    environment = {"ROOT": numbers.lake.root, "CONTRACTS": f"{contracts}", "NOW": f"{numbers.lake.now().isoformat()}"}
     for name, value in (environment | {"BUNDLED_CONTRACTS": "false"}).items():
         monkeypatch.setenv(f"LAKEHOUSE_{name}", value)
     done = CliRunner().invoke(app, [*arguments], env={"COLUMNS": "250"})

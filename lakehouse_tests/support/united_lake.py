@@ -30,7 +30,7 @@ from lakehouse_tests.support.laws import some
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 FIRST = date(2024, 1, 1)
 ARRIVES = date(2024, 1, 12)
@@ -121,7 +121,7 @@ def deliveries(draw: st.DrawFn) -> list[list[Order]]:
 class UnitedLake:
     """Deliveries of the sources into a lake, and the same by the model."""
 
-    settings: Settings
+    lake: Lake
     spark: Any
     metrics: list[MetricContract] = field(default_factory=lambda: [metric(), metric(TWO_DAYS)])
     sources: dict[str, SourceContract] = field(default_factory=lambda: {name: source(name) for name in COLUMNS})
@@ -142,7 +142,7 @@ class UnitedLake:
     def land(self, delivery: Sequence[Order]) -> str:
         """Put a file into landing, and tell the model; gives the source."""
         name, now = delivery[0].source, datetime(2024, 1, 13, tzinfo=timezone.utc)
-        self.settings.now = now + timedelta(minutes=self.delivered)
+        self.lake.settings.now = now + timedelta(minutes=self.delivered)
         self.delivered += 1
         arrived = now - timedelta(days=1) + timedelta(minutes=self.delivered)
         lines = [",".join([*COLUMNS[name], "at", "arrived_at", "op"])]
@@ -150,17 +150,17 @@ class UnitedLake:
             own = [order.key, order.order, f"{order.amount}", order.store, *(["text"] if name == "partner" else [])]
             lines.append(",".join([*own, f"{order.at}T12:00:00Z", arrived.isoformat(), order.op]))
             self.rows[name, order.key] = order
-        path = Path(str(self.settings.landing), f"{name}.arrival_date={ARRIVES}.{self.delivered}.csv")
+        path = Path(str(self.lake.settings.landing), f"{name}.arrival_date={ARRIVES}.{self.delivered}.csv")
         path.write_text("".join(f"{line}\n" for line in lines))
         return name
 
     def update(self, name: str) -> None:
         """Bring bronze and silver of a source up to date."""
-        Ingest(self.settings, self.sources[name], self.session, "run").day(self.arrives)
-        waiting = applied_inputs.pending(self.settings, name)
+        Ingest(self.lake, self.sources[name], self.session, "run").day(self.arrives)
+        waiting = applied_inputs.pending(self.lake, name)
         if waiting:
             read = self.catalog.metrics_of(name)
-            silver_update.update(self.settings, self.sources[name], self.session, waiting, "run", read)
+            silver_update.update(self.lake, self.sources[name], self.session, waiting, "run", read)
 
     def apply(self, name: str) -> list[set[date]]:
         """Bring a source up to date, publish what follows; per metric the days that got a new number."""
@@ -174,19 +174,19 @@ class UnitedLake:
         restated = []
         for definition in self.metrics:
             daily, contract = Series(definition), self.sources[definition.source]
-            contract_history.remember(self.settings, definition, contract)
-            pending = find_pending(self.settings, daily)
-            done = restatement_days.restate(self.settings, contract, daily, self.session, pending.starts, Run("run"), pending)
+            contract_history.remember(self.lake, definition, contract)
+            pending = find_pending(self.lake, daily)
+            done = restatement_days.restate(self.lake, contract, daily, self.session, pending.starts, Run("run"), pending)
             restated.append(done.days)
             for rollup in daily.rollups:
-                follows = find_pending(self.settings, rollup)
+                follows = find_pending(self.lake, rollup)
                 starts = follows.starts
-                rollups.restate(self.settings, contract, daily, rollup, self.session, starts, Run("run"), follows)
+                rollups.restate(self.lake, contract, daily, rollup, self.session, starts, Run("run"), follows)
         return restated
 
     def published(self, series: Series) -> Numbers:
         """What readers see; a period without rows is left out."""
-        numbers = table_io.read(locations.gold(self.settings, series))
+        numbers = table_io.read(locations.gold(self.lake, series))
         shown: Numbers = defaultdict(dict)
         for row in [] if numbers is None else numbers.to_pylist():
             if row["is_latest"] and row["row_count"]:
@@ -195,7 +195,7 @@ class UnitedLake:
         return dict(shown)
 
     def revisions(self, series: Series) -> set[tuple[date, int]]:
-        found = table_io.read(locations.gold(self.settings, series), [series.by, "revision"])
+        found = table_io.read(locations.gold(self.lake, series), [series.by, "revision"])
         return set() if found is None else {(row[series.by], row["revision"]) for row in found.to_pylist()}
 
     def unlike_published(self) -> list[Any]:
@@ -204,7 +204,7 @@ class UnitedLake:
         for definition in self.metrics:
             for series in (Series(definition), *Series(definition).rollups):
                 for start, revision in some(sorted(self.revisions(series)), 4):
-                    made = reproduce.reproduce(self.settings, self.catalog, series, start, revision, self.session)
+                    made = reproduce.reproduce(self.lake, self.catalog, series, start, revision, self.session)
                     if not made.equal:
                         unlike.append((series.name, start, revision, made.differences))
         return unlike

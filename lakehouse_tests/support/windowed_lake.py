@@ -101,17 +101,17 @@ class WindowedLake(UnitedLake):
     def land_events(self, *events: Event) -> None:
         """Put a file into landing, and tell the model."""
         arrived = datetime(2024, 10, 31, 12, tzinfo=timezone.utc) + timedelta(minutes=self.delivered)
-        self.settings.now, self.delivered = arrived + timedelta(days=1), self.delivered + 1
+        self.lake.settings.now, self.delivered = arrived + timedelta(days=1), self.delivered + 1
         lines = ["id,amount,at,arrived_at,op,user"]
         for event in events:
             lines.append(f"{event.key},{event.amount},{event.moment.isoformat()},{arrived.isoformat()},{event.op},{event.user}")
             self.events[event.key] = event
-        path = Path(str(self.settings.landing), f"orders.arrival_date={ARRIVES}.{self.delivered}.csv")
+        path = Path(str(self.lake.settings.landing), f"orders.arrival_date={ARRIVES}.{self.delivered}.csv")
         path.write_text("".join(f"{line}\n" for line in lines))
 
     def windows(self, series: Series) -> Windows:
         """What readers see; a day without rows is left out."""
-        numbers = table_io.read(locations.gold(self.settings, series))
+        numbers = table_io.read(locations.gold(self.lake, series))
         rows = [] if numbers is None else numbers.to_pylist()
         return {
             row["window_start"]: tuple(row[name] for name in series.numbers)

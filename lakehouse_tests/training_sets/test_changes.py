@@ -11,13 +11,13 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.training_sets import addresses, affected, build, changes, labels, reproduce, set_table
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.training_lake import Said, TrainingLake, moment, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.own_spark, pytest.mark.merge]
@@ -26,39 +26,39 @@ pytestmark = [pytest.mark.spark, pytest.mark.own_spark, pytest.mark.merge]
 class Released:
     """A lake with a released set, and corrections that came afterwards."""
 
-    def __init__(self, lake: TrainingLake) -> None:
-        self.lake = lake
-        lake.deliver(Said("customers", "c1", at=-5, arrives=-4, values=("silver",)))
+    def __init__(self, sample: TrainingLake) -> None:
+        self.sample = sample
+        sample.deliver(Said("customers", "c1", at=-5, arrives=-4, values=("silver",)))
         payments = [Said("payments", f"p{number}", number, 4, ("c1", "DE", number + 1)) for number in range(4)]
-        lake.deliver(*payments)
-        lake.deliver(Said("labels", "p1", 5, 6, (1,)))
-        lake.settings.now = moment(10)
-        labels.release(lake.settings, lake.sources["labels"], "v3.0", by="anna", notes="")
-        self.release = build.build(lake.spark, lake.settings, lake.catalog, lake.contract, "v5.0", by="anna", notes="")
-        self.rows = rows_of(set_table.read(lake.settings, self.release), lake.contract)
+        sample.deliver(*payments)
+        sample.deliver(Said("labels", "p1", 5, 6, (1,)))
+        sample.lake.settings.now = moment(10)
+        labels.release(sample.lake, sample.sources["labels"], "v3.0", by="anna", notes="")
+        self.release = build.build(sample.spark, sample.lake, sample.catalog, sample.contract, "v5.0", by="anna", notes="")
+        self.rows = rows_of(set_table.read(sample.lake, self.release), sample.contract)
 
     def changes(self) -> changes.SetChanges:
-        return changes.since(self.lake.session, self.lake.settings, self.lake.catalog, self.release)
+        return changes.since(self.sample.session, self.sample.lake, self.sample.catalog, self.release)
 
     def reproduced(self) -> reproduce.SetReproduction:
-        return reproduce.reproduce(self.lake.spark, self.lake.settings, self.lake.catalog, self.release)
+        return reproduce.reproduce(self.sample.spark, self.sample.lake, self.sample.catalog, self.release)
 
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Released:
-    return Released(TrainingLake(lake_settings(tmp_path_factory.mktemp("lake")), spark))
+    return Released(TrainingLake(lake_in(tmp_path_factory.mktemp("lake")), spark))
 
 
 def test_one_story_of_a_released_set(released: Released) -> None:
-    lake, release = released.lake, released.release
+    sample, release = released.sample, released.release
     assert set(released.rows) == {"p0", "p1", "p2", "p3"}
     assert (released.changes().share, released.changes().inputs) == (0.0, {})
 
-    lake.deliver(Said("customers", "c1", at=-3, arrives=11, values=("gold",)))
+    sample.deliver(Said("customers", "c1", at=-3, arrives=11, values=("gold",)))
     assert released.changes().share == 0.0, "what became known later was not known at the event"
-    lake.deliver(Said("labels", "p1", 5, 12, (), "delete"), Said("labels", "p2", 5, 12, (1,)))
-    lake.deliver(Said("payments", "p3", 3, 13, (), "delete"))
-    lake.deliver(Said("payments", "p9", 1.5, 14, ("c1", "DE", 7)))
+    sample.deliver(Said("labels", "p1", 5, 12, (), "delete"), Said("labels", "p2", 5, 12, (1,)))
+    sample.deliver(Said("payments", "p3", 3, 13, (), "delete"))
+    sample.deliver(Said("payments", "p9", 1.5, 14, ("c1", "DE", 7)))
     compared = released.changes()
     counts = (compared.changed, compared.changed_labels, compared.added, compared.removed, compared.share)
     assert counts == (2, 2, 1, 1, 1.0)
@@ -71,42 +71,44 @@ def test_one_story_of_a_released_set(released: Released) -> None:
     assert compared.cause == released.changes().cause
 
     for path in (
-        addresses.training_set(lake.settings, release.name, release.version),
-        locations.silver(lake.settings, "payments"),
+        addresses.training_set(sample.lake, release.name, release.version),
+        locations.silver(sample.lake, "payments"),
     ):
         shutil.rmtree(path)
     made = released.reproduced()
     assert (made.is_equal, made.restored, made.notes) == (True, True, [])
-    assert rows_of(set_table.read(lake.settings, release), lake.contract) == released.rows
+    assert rows_of(set_table.read(sample.lake, release), sample.contract) == released.rows
     again = released.reproduced()
     assert (again.is_equal, again.restored) == (True, False)
 
 
 def test_rows_are_found_by_what_they_contain(released: Released) -> None:
-    lake = released.lake
+    sample = released.sample
 
     def rows(source: str, *keys: str) -> list[tuple[str, int, int]]:
-        compared = affected.by_keys(lake.settings, lake.sources[source], pa.array(keys))
+        compared = affected.by_keys(sample.lake, sample.sources[source], pa.array(keys))
         return [(one.full_name, one.rows, one.total) for one in compared]
 
     assert rows("payments", "p0", "p1", "unknown") == [("training_data_v5.0", 2, 4)]
     assert rows("labels", "p1") == [("training_data_v5.0", 1, 4)]
     assert rows("customers", '["c1","2024-01-27T00:00:00.000000Z"]') == [("training_data_v5.0", 4, 4)]
     assert rows("customers", '["c2","2024-01-27T00:00:00.000000Z"]') == []
-    days = affected.by_days(lake.settings, lake.sources["payments"], date(2024, 2, 1), date(2024, 2, 2))
+    days = affected.by_days(sample.lake, sample.sources["payments"], date(2024, 2, 1), date(2024, 2, 2))
     assert [(one.full_name, one.rows) for one in days] == [("training_data_v5.0", 2)]
-    assert affected.labels_by_keys(lake.settings, lake.sources["labels"], pa.array(["p1"])) == ["labels_v3.0"]
-    assert affected.labels_by_keys(lake.settings, lake.sources["labels"], pa.array(["p9"])) == []
+    assert affected.labels_by_keys(sample.lake, sample.sources["labels"], pa.array(["p1"])) == ["labels_v3.0"]
+    assert affected.labels_by_keys(sample.lake, sample.sources["labels"], pa.array(["p9"])) == []
 
 
-def test_a_set_of_an_earlier_time_differs_by_what_came_after_it(settings: Settings, spark: SparkSession) -> None:
-    lake = TrainingLake(settings, spark)
-    lake.deliver(Said("payments", "p0", 0, 1, ("c1", "DE", 1)), Said("payments", "p1", 1, 1, ("c1", "DE", 2)))
-    lake.deliver(Said("labels", "p0", 2, 3, (0,)))
-    lake.deliver(Said("labels", "p0", 2, 9, (1,)))
-    lake.settings.now = moment(12)
-    labels.release(lake.settings, lake.sources["labels"], "v1.0", by="anna", notes="", known_at=moment(8))
-    early = build.build(lake.spark, lake.settings, lake.catalog, lake.contract, "v1.0", by="anna", notes="", known_at=moment(8))
-    assert rows_of(set_table.read(lake.settings, early), lake.contract)["p0"][-1] == 0
-    since = changes.since(lake.session, lake.settings, lake.catalog, early)
+def test_a_set_of_an_earlier_time_differs_by_what_came_after_it(lake: Lake, spark: SparkSession) -> None:
+    sample = TrainingLake(lake, spark)
+    sample.deliver(Said("payments", "p0", 0, 1, ("c1", "DE", 1)), Said("payments", "p1", 1, 1, ("c1", "DE", 2)))
+    sample.deliver(Said("labels", "p0", 2, 3, (0,)))
+    sample.deliver(Said("labels", "p0", 2, 9, (1,)))
+    sample.lake.settings.now = moment(12)
+    labels.release(sample.lake, sample.sources["labels"], "v1.0", by="anna", notes="", known_at=moment(8))
+    early = build.build(
+        sample.spark, sample.lake, sample.catalog, sample.contract, "v1.0", by="anna", notes="", known_at=moment(8)
+    )
+    assert rows_of(set_table.read(sample.lake, early), sample.contract)["p0"][-1] == 0
+    since = changes.since(sample.session, sample.lake, sample.catalog, early)
     assert (since.changed_labels, since.changed, since.added) == (1, 1, 0)

@@ -21,6 +21,7 @@ from lakehouse.errors import LakehouseError
 from lakehouse.examples.card_payments import chargebacks, deliveries
 from lakehouse.examples.demo_commands import write_files
 from lakehouse.impact import analysis
+from lakehouse.lake import Lake, SimulatedClock
 from lakehouse.ledger import ingestions
 from lakehouse.models import (
     backtest_log,
@@ -43,7 +44,6 @@ from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse.orchestration.execution.catch_up import catch_up
 from lakehouse.orchestration.execution.in_process import InProcess
 from lakehouse.orchestration.execution.replay import Replay
-from lakehouse.settings import Settings, SimulatedClock
 from lakehouse.training_sets import affected as affected_sets
 from lakehouse.training_sets import build, labels, releases
 from lakehouse.training_sets.releases import ReleaseKind
@@ -76,8 +76,8 @@ class DemoLake:
         contracts = Path(root, _CONTRACTS)
         write_files(contracts, deliveries.contracts())
         self._clock = SimulatedClock(replay_clock(deliveries.HISTORY_BEGINS))
-        own = Settings(root=root, landing=None, contracts=contracts, bundled_contracts=False)
-        self.settings = own.model_copy(update={"spark_long_lived": True}).with_clock(self._clock)
+        own = Lake.open(root=root, landing=None, contracts=contracts, bundled_contracts=False)
+        self.lake = own.with_settings(spark_long_lived=True).at(self._clock)
         self.catalog = load_catalog(contracts, bundled=False)
         self._instance = instance
         self._spark = LakeSpark(long_lived=True)
@@ -101,7 +101,7 @@ class DemoLake:
         :param files: by source, file name to text.
         :returns: the number of new files.
         """
-        return sum(write_files(Path(self.settings.landing_of(source)), texts) for source, texts in files.items())
+        return sum(write_files(Path(self.lake.landing_of(source)), texts) for source, texts in files.items())
 
     def take_in(self, through: date) -> None:
         """Process the arrivals up to the end of day ``through``.
@@ -110,21 +110,21 @@ class DemoLake:
         on. The other sources have no numbers, and every row has its own arrival time: their files are read at once.
         """
         self.at(replay_clock(through))
-        layers = InProcess(self.settings, self.catalog, self._instance)
+        layers = InProcess(self.lake, self.catalog, self._instance)
         for source in (deliveries.CARDHOLDERS, deliveries.CHARGEBACKS):
             self._take_in_at_once(layers, source, through)
-        run = Replay(self.settings, self.catalog, deliveries.PAYMENTS, self._instance)
+        run = Replay(self.lake, self.catalog, deliveries.PAYMENTS, self._instance)
         days, _ = run.arrival_days(last=through)
         if days:
             with_progress(run, days)
 
     def _take_in_at_once(self, layers: InProcess, source: str, through: date) -> None:
-        files, _ = landing_files(self.settings, self.catalog.sources[source])
-        new = unseen_files(files, ingestions.all_of(self.settings, source))
+        files, _ = landing_files(self.lake, self.catalog.sources[source])
+        new = unseen_files(files, ingestions.all_of(self.lake, source))
         days = sorted({file.arrival_date for file in new if file.arrival_date <= through})
         if days:
             layers.run(dg.AssetKey(["bronze", source]), days)
-        catch_up(self.settings, self.catalog, source, layers)
+        catch_up(self.lake, self.catalog, source, layers)
 
 
 LABELS, TRAINING_SET, FIRST, CHALLENGER = "v3.0", "v5.0", "v2.3", "v2.4"
@@ -145,73 +145,71 @@ ROLLED_BACK = CORRECTED + timedelta(hours=20)
 
 def release_labels(lake: DemoLake, version: str, notes: str) -> Release:
     """Freeze the known labels."""
-    return labels.release(lake.settings, lake.catalog.sources[deliveries.CHARGEBACKS], version, by=BY, notes=notes)
+    return labels.release(lake.lake, lake.catalog.sources[deliveries.CHARGEBACKS], version, by=BY, notes=notes)
 
 
 def build_set(lake: DemoLake, version: str, labels_version: str, notes: str) -> Release:
     """Build a version of the training set, unless it is already released."""
-    known = {entry.version: entry for entry in releases.all_of(lake.settings, ReleaseKind.TRAINING_SET, deliveries.TRAINING_SET)}
+    known = {entry.version: entry for entry in releases.all_of(lake.lake, ReleaseKind.TRAINING_SET, deliveries.TRAINING_SET)}
     if version in known:
         return known[version]
     contract = lake.catalog.training_sets[deliveries.TRAINING_SET]
     return build.build(
-        *(lake.session(), lake.settings, lake.catalog, contract, version), by=BY, notes=notes, labels_version=labels_version
+        *(lake.session(), lake.lake, lake.catalog, contract, version), by=BY, notes=notes, labels_version=labels_version
     )
 
 
 def train(lake: DemoLake, version: str, set_version: str, notes: str, parameters: Mapping[str, Any] | None = None) -> Release:
     """Train a version of the model."""
     return training.train(
-        *(lake.settings, lake.catalog, lake.contract, version, set_version), by=BY, notes=notes, parameters=parameters
+        *(lake.lake, lake.catalog, lake.contract, version, set_version), by=BY, notes=notes, parameters=parameters
     )
 
 
 def compare(lake: DemoLake, version: str, against: str) -> Backtest:
     """Compare two versions on October and November, unless already compared."""
-    known = backtest_log.newest(lake.settings, deliveries.MODEL, version, against)
+    known = backtest_log.newest(lake.lake, deliveries.MODEL, version, against)
     if known is not None:
         return known
     months = (BACKTEST_FROM, BACKTEST_TO)
-    return backtest(lake.session(), lake.settings, lake.catalog, lake.contract, version, against, *months, by=BY)
+    return backtest(lake.session(), lake.lake, lake.catalog, lake.contract, version, against, *months, by=BY)
 
 
 def promote(lake: DemoLake, version: str, notes: str) -> ModelPromotion:
     """Promote a version that has never been in use."""
-    known = [entry for entry in promotion_log.completed(lake.settings, deliveries.MODEL) if entry.to_version == version]
+    known = [entry for entry in promotion_log.completed(lake.lake, deliveries.MODEL) if entry.to_version == version]
     if known:
         return known[0]
-    return promotion.promote(lake.settings, lake.catalog, lake.contract, version, by=BY, notes=notes)
+    return promotion.promote(lake.lake, lake.catalog, lake.contract, version, by=BY, notes=notes)
 
 
 def roll_back(lake: DemoLake, notes: str) -> ModelPromotion:
     """Roll back the newest promotion, once."""
-    known = promotion_log.completed(lake.settings, deliveries.MODEL)[-1]
+    known = promotion_log.completed(lake.lake, deliveries.MODEL)[-1]
     if known.kind is PromotionKind.ROLLBACK:
         return known
-    return promotion.rollback(lake.settings, lake.contract, by=BY, notes=notes)
+    return promotion.rollback(lake.lake, lake.contract, by=BY, notes=notes)
 
 
 def start_canary(lake: DemoLake, version: str) -> CanaryEntry:
     """Start a canary of a version and score the days of :data:`CANARY_FROM`, unless already done."""
-    known = canary_log.of(lake.settings, deliveries.MODEL)
+    known = canary_log.of(lake.lake, deliveries.MODEL)
     entry = (
-        known[-1].started
-        if known
-        else canary.start(lake.settings, lake.contract, version, by=BY, reason="the backtest is passed")
+        known[-1].started if known else canary.start(lake.lake, lake.contract, version, by=BY, reason="the backtest is passed")
     )
-    if not len(scores.read(lake.settings, deliveries.MODEL, columns=["record_key"])):
+    if not len(scores.read(lake.lake, deliveries.MODEL, columns=["record_key"])):
         days = [day for day in span(CANARY_FROM, CANARY_UNTIL) if day < CANARY_UNTIL]
-        score.score(lake.session(), lake.settings, lake.catalog, lake.contract, days, run_id="demo", by=BY)
+        score.score(lake.session(), lake.lake, lake.catalog, lake.contract, days, run_id="demo", by=BY)
     return entry
 
 
 def judge_canary(lake: DemoLake) -> CanaryEntry:
     """Judge the canary by the mature labels, then stop it, and return the judgement."""
-    known = canary_log.of(lake.settings, deliveries.MODEL)[-1]
+    known = canary_log.of(lake.lake, deliveries.MODEL)[-1]
     if known.judged is None:
-        canary.judge(lake.session, lake.settings, lake.catalog, lake.contract, by=BY)
-        canary.stop(lake.settings, deliveries.MODEL, by=BY, reason="it is judged")
-        known = canary_log.of(lake.settings, deliveries.MODEL)[-1]
+        canary.judge(lake.session, lake.lake, lake.catalog, lake.contract, by=BY)
+        canary.stop(lake.lake, deliveries.MODEL, by=BY, reason="it is judged")
+        known = canary_log.of(lake.lake, deliveries.MODEL)[-1]
     assert known.judged is not None  # noqa: S101 (it has just been recorded)
     return known.judged
 
@@ -219,10 +217,8 @@ def judge_canary(lake: DemoLake) -> CanaryEntry:
 def concerned(lake: DemoLake, file: str) -> AffectedReleases:
     """The earlier releases of the demo that a file of chargebacks affects."""
     source = lake.catalog.sources[deliveries.CHARGEBACKS]
-    columns = affected_sets.columns_searched(lake.settings, source)
-    of_file = lineage.of_impact(
-        lake.settings, source, analysis.of_file(lake.settings, lake.catalog, source.dataset, file, columns)
-    )
+    columns = affected_sets.columns_searched(lake.lake, source)
+    of_file = lineage.of_impact(lake.lake, source, analysis.of_file(lake.lake, lake.catalog, source.dataset, file, columns))
     return AffectedReleases(
         [name for name in of_file.labels if name.endswith(LABELS)],
         [entry for entry in of_file.training_sets if entry.version == TRAINING_SET],
@@ -232,11 +228,11 @@ def concerned(lake: DemoLake, file: str) -> AffectedReleases:
 
 def learn_again(lake: DemoLake) -> Retraining:
     """Carry out the retraining that the model's policy requires, once."""
-    known = retraining_log.of(lake.settings, deliveries.MODEL)
+    known = retraining_log.of(lake.lake, deliveries.MODEL)
     if known and known[-1].is_over:
         return known[-1]
-    wanted = retraining.due(lake.session, lake.settings, lake.catalog, lake.contract)
+    wanted = retraining.due(lake.session, lake.lake, lake.catalog, lake.contract)
     if wanted is None:
         msg = f"the correction does not reach 'retrain_when' of {deliveries.MODEL}; use another seed"
         raise LakehouseError(msg)
-    return retraining.carry_out(lake.session, lake.settings, lake.catalog, lake.contract, wanted, by=BY)
+    return retraining.carry_out(lake.session, lake.lake, lake.catalog, lake.contract, wanted, by=BY)

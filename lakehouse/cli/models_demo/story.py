@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from lakehouse.lake import Lake
     from lakehouse.models.backtest_log import Backtest
     from lakehouse.models.canary_log import CanaryEntry
     from lakehouse.models.lineage import AffectedReleases
     from lakehouse.models.promotion_log import ModelPromotion
     from lakehouse.models.retraining_log import Retraining
-    from lakehouse.settings import Settings
     from lakehouse.training_sets.releases import Release
 
 
@@ -55,12 +55,12 @@ def training_set(release: Release) -> None:
     line(f"{release.full_name}: {counted(about['rows'])} ({parts}), labels {labels}, {fraud:.1%} fraud.")
 
 
-def versions(settings: Settings, wanted: Collection[str] | None, in_use: str | None) -> None:
+def versions(lake: Lake, wanted: Collection[str] | None, in_use: str | None) -> None:
     """Print versions of the model with their sets and their quality on the evaluation part.
 
     :param wanted: default: all.
     """
-    known = releases.all_of(settings, ReleaseKind.MODEL, deliveries.MODEL)
+    known = releases.all_of(lake, ReleaseKind.MODEL, deliveries.MODEL)
     out.print(versions_table([entry for entry in known if wanted is None or entry.version in wanted], in_use))
 
 
@@ -144,13 +144,13 @@ def retraining(done: Retraining) -> None:
     )
 
 
-def play(settings: Settings, seed: int) -> None:
-    """Play the demo in a lake below the root of ``settings``; existing results are not recomputed."""
+def play(root: str, seed: int) -> None:
+    """Play the demo in a lake below ``root``; existing results are not recomputed."""
     with local_instance() as instance:
-        lake = DemoLake(settings.root, instance)
+        lake = DemoLake(root, instance)
         new = lake.deliver(deliveries.files(seed))
         errors.print(
-            f"Files of payments, cardholders and chargebacks in {settings.root}/landing, {new} of them new.", style="dim"
+            f"Files of payments, cardholders and chargebacks in {lake.lake.root}/landing, {new} of them new.", style="dim"
         )
         if new:
             errors.print("Taking them in, training and comparing: a few minutes.", style="dim")
@@ -184,7 +184,7 @@ def _challenger(lake: DemoLake) -> None:
         steps.train(lake, steps.CHALLENGER, steps.TRAINING_SET, "with the cardholder and the payments of the country")
         compared = steps.compare(lake, steps.CHALLENGER, steps.FIRST)
     section(steps.COMPARED, f"A challenger learns from the same set: backtest of {compared.title}")
-    versions(lake.settings, (steps.FIRST, steps.CHALLENGER), steps.FIRST)
+    versions(lake.lake, (steps.FIRST, steps.CHALLENGER), steps.FIRST)
     backtest(compared)
 
 
@@ -213,7 +213,7 @@ def _correction(lake: DemoLake, seed: int) -> None:
         compared = steps.compare(lake, retrained.new_version, retrained.champion)
     section(steps.CORRECTED, f"The model learns again: backtest of {compared.title}")
     retraining(retrained)
-    training_set(releases.find(lake.settings, ReleaseKind.TRAINING_SET, retrained.training_set, retrained.new_set))
+    training_set(releases.find(lake.lake, ReleaseKind.TRAINING_SET, retrained.training_set, retrained.new_set))
     backtest(compared)
     line(f"{retrained.new_version} is not promoted by itself, whatever its backtest says.")
 
@@ -223,14 +223,14 @@ def _rollback(lake: DemoLake) -> None:
     done = steps.roll_back(lake, f"good customers are declined; {steps.FIRST} until that is understood")
     section(steps.ROLLED_BACK, "The promotion is taken back")
     in_use(done)
-    versions(lake.settings, None, done.to_version)
+    versions(lake.lake, None, done.to_version)
 
 
 def _say_how_to_go_on(lake: DemoLake, seed: int) -> None:
     lines = (
         "",
         "The commands below need the contracts of the demo:",
-        f"  export LAKEHOUSE_CONTRACTS={lake.settings.contracts}",
+        f"  export LAKEHOUSE_CONTRACTS={lake.lake.settings.contracts}",
         "Show all that a version has learned from, and what became of it:",
         f"  lakehouse model show {deliveries.MODEL} {steps.CHALLENGER}",
         "List what a file concerns, of numbers, training sets and models:",
@@ -239,7 +239,7 @@ def _say_how_to_go_on(lake: DemoLake, seed: int) -> None:
         f"  lakehouse dataset show {deliveries.TRAINING_SET} {steps.TRAINING_SET}",
         f"  lakehouse dataset reproduce {deliveries.TRAINING_SET} {steps.TRAINING_SET}",
         "Look at the runs and the registered versions in MLflow:",
-        f"  mlflow ui --backend-store-uri sqlite:///{lake.settings.root}/mlflow/mlflow.db",
+        f"  mlflow ui --backend-store-uri sqlite:///{lake.lake.root}/mlflow/mlflow.db",
     )
     for text in lines:
         out.print(text, soft_wrap=True)

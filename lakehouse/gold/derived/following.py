@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts.series import Series
+    from lakehouse.lake import Lake
     from lakehouse.ledger.restatements import Restatement
-    from lakehouse.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -41,66 +41,64 @@ class ChangedInputs:
     versions: Mapping[str, int] = field(default_factory=dict)
 
 
-def changed_inputs(settings: Settings, series: Series) -> ChangedInputs:
+def changed_inputs(lake: Lake, series: Series) -> ChangedInputs:
     """Read the publications of the inputs. If a log no longer reaches back, all periods count as changed.
 
     Longer periods also follow the promotions of the metric's own days: another dataset version requires a new computation.
     """
-    followed = followed_versions(settings, series)
+    followed = followed_versions(lake, series)
     versions: dict[str, int] = {}
     starts: set[date] = set()
-    for name, path in _tables(settings, series).items():
-        table = table_io.open_table(path, settings.storage_options)
+    for name, path in _tables(lake, series).items():
+        table = table_io.open_table(path, lake.storage_options)
         if table is None:
             continue
         version, since = table.version(), followed.get(name, -1) + 1
         since = since if since <= version + 1 else 0  # a table that was created again is followed from its beginning
         versions[name] = version
         if since <= version:
-            starts |= _published_since(settings, series, table, since, only_promotions=name not in _input_names(series))
-    return ChangedInputs(
-        frozenset(starts & published_table.published_by_all(settings, series)) if starts else frozenset(), versions
-    )
+            starts |= _published_since(lake, series, table, since, only_promotions=name not in _input_names(series))
+    return ChangedInputs(frozenset(starts & published_table.published_by_all(lake, series)) if starts else frozenset(), versions)
 
 
-def followed_versions(settings: Settings, series: Series) -> dict[str, int]:
+def followed_versions(lake: Lake, series: Series) -> dict[str, int]:
     """The version of each table that a derived series has followed, since one of its inputs was last replaced by another.
 
     Empty if its own table has lost commits; a table that has lost the followed commit is left out.
     """
-    names = _tables(settings, series)
-    if served_version.lost_versions(settings, series) is not None:
+    names = _tables(lake, series)
+    if served_version.lost_versions(lake, series) is not None:
         return {}
-    entries = [entry for entry in restatements.of(settings, served_version.follower(series)) if entry.followed_version >= 0]
+    entries = [entry for entry in restatements.of(lake, served_version.follower(series)) if entry.followed_version >= 0]
     others = (place for place, entry in enumerate(entries) if entry.followed_table not in names)
     in_order = sorted(entries[max(others, default=-1) + 1 :], key=lambda entry: entry.followed_version)
     newest = {f"{entry.followed_table}": entry for entry in in_order}
     return {
         name: entry.followed_version
         for name, entry in newest.items()
-        if not served_version.is_another(settings, names[name], entry.followed_version, entry.followed_commit)
+        if not served_version.is_another(lake, names[name], entry.followed_version, entry.followed_commit)
     }
 
 
-def _tables(settings: Settings, series: Series) -> dict[str, str]:
+def _tables(lake: Lake, series: Series) -> dict[str, str]:
     """The addresses of the tables whose log a series follows, by their names in the ledger."""
-    own = {} if series.kind is Kind.DAY else {f"gold/{series.daily.name}": locations.gold(settings, series.daily)}
-    return dict(zip(_input_names(series), inputs.paths(settings, series).values())) | own
+    own = {} if series.kind is Kind.DAY else {f"gold/{series.daily.name}": locations.gold(lake, series.daily)}
+    return dict(zip(_input_names(series), inputs.paths(lake, series).values())) | own
 
 
 def _input_names(series: Series) -> list[str]:
     return [f"gold/{one.metric}{series.kind.suffix}" for one in series.metric.inputs]
 
 
-def _published_since(settings: Settings, series: Series, table: DeltaTable, since: int, *, only_promotions: bool) -> set[date]:
+def _published_since(lake: Lake, series: Series, table: DeltaTable, since: int, *, only_promotions: bool) -> set[date]:
     """The first days of the periods that a table's commits since version ``since`` published, or booked an adjustment in."""
     history = commit_log.history(table, since - 1)
     if len(history) <= table.version() - since:
-        return published_table.published_by_all(settings, series)
+        return published_table.published_by_all(lake, series)
     metadata = [commit_log.commit_metadata(commit) for commit in history]
     if only_promotions:
         return (
-            published_table.published_by_all(settings, series)
+            published_table.published_by_all(lake, series)
             if any(served_version.PROMOTION in entry for entry in metadata)
             else set()
         )
@@ -110,24 +108,24 @@ def _published_since(settings: Settings, series: Series, table: DeltaTable, sinc
     return {date.fromisoformat(text) for text in named}
 
 
-def entries(settings: Settings, series: Series, entry: Restatement, versions: Mapping[str, int]) -> list[Restatement]:
+def entries(lake: Lake, series: Series, entry: Restatement, versions: Mapping[str, int]) -> list[Restatement]:
     """The rows by which the ledger records a run: one for each table that it followed; the first row has the days."""
-    paths = _tables(settings, series) if versions else {}
+    paths = _tables(lake, series) if versions else {}
     rows = [
         replace(
             entry,
             followed_version=version,
             followed_table=name,
-            followed_commit=served_version.commit_at(settings, paths[name], version),
+            followed_commit=served_version.commit_at(lake, paths[name], version),
         )
         for name, version in versions.items()
     ] or [entry]
     return [rows[0], *(replace(row, days=[]) for row in rows[1:])]
 
 
-def limits(settings: Settings, series: Series, starts: Collection[date]) -> dict[date, tuple[State, list[str]]]:
+def limits(lake: Lake, series: Series, starts: Collection[date]) -> dict[date, tuple[State, list[str]]]:
     """By first day, the latest state that a derived period may have, and why; periods whose inputs are all final are left out."""
-    known = inputs.states(settings, series, starts)
+    known = inputs.states(lake, series, starts)
     found = {start: limit(series, start, of_inputs) for start, of_inputs in known.items()}
     return {start: one for start, one in found.items() if one is not None}
 

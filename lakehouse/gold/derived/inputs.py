@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.derived import DerivedInput
     from lakehouse.contracts.series import Series
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 class InputError(LakehouseError):
@@ -65,9 +65,9 @@ class PeriodOfInput:
         return RollupInputs({self.start: f"r{self.revision}"}, names)
 
 
-def paths(settings: Settings, series: Series) -> dict[str, str]:
+def paths(lake: Lake, series: Series) -> dict[str, str]:
     """The addresses of the tables that a derived series reads, by the name of the metric."""
-    return {read.metric: locations.gold_of(settings, read.metric, series.kind) for read in series.metric.inputs}
+    return {read.metric: locations.gold_of(lake, read.metric, series.kind) for read in series.metric.inputs}
 
 
 def _read_by(series: Series) -> list[DerivedInput]:
@@ -75,7 +75,7 @@ def _read_by(series: Series) -> list[DerivedInput]:
     return [read.of(series.kind) for read in series.metric.inputs]
 
 
-def newest(settings: Settings, series: Series, starts: Collection[date]) -> dict[date, list[PeriodOfInput]]:
+def newest(lake: Lake, series: Series, starts: Collection[date]) -> dict[date, list[PeriodOfInput]]:
     """The newest published number of each input, for the periods for which all inputs have a number.
 
     :param starts: the first days of the periods.
@@ -83,7 +83,7 @@ def newest(settings: Settings, series: Series, starts: Collection[date]) -> dict
     """
     by_input: list[dict[date, PeriodOfInput]] = []
     for read in _read_by(series):
-        table = table_io.open_table(locations.gold_of(settings, read.metric, series.kind), settings.storage_options)
+        table = table_io.open_table(locations.gold_of(lake, read.metric, series.kind), lake.storage_options)
         if table is None or not starts:
             return {}
         rows = table_io.read_version(table, None, {series.by: list(starts)})
@@ -105,7 +105,7 @@ def _newest(read: DerivedInput, start: date, rows: pa.Table, booked: pa.Table | 
     return PeriodOfInput(read, start, rows.filter(rows["is_latest"]), booked, reasons)
 
 
-def named(settings: Settings, series: Series, start: date, version_name: str, made_from: RollupInputs) -> list[PeriodOfInput]:
+def named(lake: Lake, series: Series, start: date, version_name: str, made_from: RollupInputs) -> list[PeriodOfInput]:
     """The numbers of the inputs that a revision names.
 
     :raises InputError: if it names none, or a number that no longer exists.
@@ -116,11 +116,11 @@ def named(settings: Settings, series: Series, start: date, version_name: str, ma
         if of_input is None or start not in of_input.revisions:
             msg = f"{version_name} names no number of {read.metric}, and cannot be reproduced; materialize the period again"
             raise InputError(msg)
-        path, label = locations.gold_of(settings, read.metric, series.kind), of_input.revisions[start]
-        rows = table_io.read(path, None, {series.by: [start]}, settings.storage_options)
+        path, label = locations.gold_of(lake, read.metric, series.kind), of_input.revisions[start]
+        rows = table_io.read(path, None, {series.by: [start]}, lake.storage_options)
         is_named = None if rows is None else pc.and_(pc.equal(rows["revision"], int(label[1:])), pc.is_null(rows["adjustment"]))
         revision = None if rows is None else rows.filter(is_named)
-        booked = table_io.read(path, None, {"version_name": list(of_input.adjustments)}, settings.storage_options)
+        booked = table_io.read(path, None, {"version_name": list(of_input.adjustments)}, lake.storage_options)
         if revision is None or not len(revision):
             msg = f"{version_name} was computed from {read.metric} {start} {label}, which is no longer in {path}"
             raise InputError(msg)
@@ -129,11 +129,11 @@ def named(settings: Settings, series: Series, start: date, version_name: str, ma
     return result
 
 
-def row_counts(settings: Settings, series: Series, starts: Collection[date]) -> dict[date, int]:
+def row_counts(lake: Lake, series: Series, starts: Collection[date]) -> dict[date, int]:
     """The number of rows that the newest numbers of all inputs count together, for periods for which all inputs have a number."""
     return {
         start: sum(pc.sum(part[ROW_COUNT]).as_py() for read in of_period for part in (read.rows, read.booked) if part is not None)
-        for start, of_period in newest(settings, series, starts).items()
+        for start, of_period in newest(lake, series, starts).items()
     }
 
 
@@ -142,12 +142,12 @@ def made_from(of_period: Collection[PeriodOfInput]) -> RollupInputs:
     return RollupInputs(of_metrics={read.input.metric: read.named for read in of_period})
 
 
-def states(settings: Settings, series: Series, starts: Collection[date]) -> Mapping[date, dict[str, State | None]]:
+def states(lake: Lake, series: Series, starts: Collection[date]) -> Mapping[date, dict[str, State | None]]:
     """The state of each input's newest number, by period; None where it has no number."""
     by_period: dict[date, dict[str, State | None]] = {start: {} for start in sorted(starts)}
     for read in _read_by(series):
-        path, where = locations.gold_of(settings, read.metric, series.kind), {series.by: list(starts), "is_latest": [True]}
-        rows = table_io.read(path, [series.by, "state"], where, settings.storage_options) if starts else None
+        path, where = locations.gold_of(lake, read.metric, series.kind), {series.by: list(starts), "is_latest": [True]}
+        rows = table_io.read(path, [series.by, "state"], where, lake.storage_options) if starts else None
         known = {} if rows is None else dict(zip(rows[series.by].to_pylist(), rows["state"].to_pylist()))
         for start, of_inputs in by_period.items():
             of_inputs[read.metric] = State(known[start]) if start in known else None

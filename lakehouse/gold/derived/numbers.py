@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
     from lakehouse.gold.isolation import Isolated
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 def compute(
-    settings: Settings, session: Callable[[], SparkSession], series: Series, periods: Mapping[date, Collection[PeriodOfInput]]
+    lake: Lake, session: Callable[[], SparkSession], series: Series, periods: Mapping[date, Collection[PeriodOfInput]]
 ) -> Isolated[date]:
     """The number of each period (grain, measures and row_count, in the order of the grain), and the errors of the others.
 
@@ -45,7 +45,7 @@ def compute(
         part = {start: periods[start] for start in starts}
         return of_inputs(session, replace(series, metric=metric or series.metric), part)
 
-    return isolation.numbers_of(settings, series, list(periods), of_periods, lambda start: start)
+    return isolation.numbers_of(lake, series, list(periods), of_periods, lambda start: start)
 
 
 def of_inputs(

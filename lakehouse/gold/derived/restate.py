@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from lakehouse.delta import table_io
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.derived import following, inputs, numbers
 from lakehouse.gold.numbers import lifecycle, published_table
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
@@ -36,13 +35,13 @@ if TYPE_CHECKING:
     from lakehouse.gold.publication.candidates import Draft
     from lakehouse.gold.publication.write_audit_publish import SeriesSnapshot
     from lakehouse.gold.restatement.pending import PendingRestatement
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _SHOWN = 5
 
 
 def restate(
-    settings: Settings,
+    lake: Lake,
     series: Series,
     session: Callable[[], SparkSession],
     starts: Collection[date],
@@ -58,37 +57,35 @@ def restate(
     :param follows: the changes that the run responds to; if ``starts`` cover them, the series is recorded as following its inputs
         up to there.
     """
-    settings = with_table_cache(settings)
-    done = _publish(settings, series, session, sorted(starts), run)
-    write_audit_publish.remove_published_candidates(settings, series)
-    restatement_reports.follow(settings, series)
-    record_restatement(settings, series, run.run_id, done.days, starts, follows)
-    reverted_periods.follow(settings, series.name, starts)
+    lake = lake.cached()
+    done = _publish(lake, series, session, sorted(starts), run)
+    write_audit_publish.remove_published_candidates(lake, series)
+    restatement_reports.follow(lake, series)
+    record_restatement(lake, series, run.run_id, done.days, starts, follows)
+    reverted_periods.follow(lake, series.name, starts)
     return done
 
 
 @again_on_conflict
-def _publish(
-    settings: Settings, series: Series, session: Callable[[], SparkSession], starts: Sequence[date], run: Run
-) -> PublishResult:
+def _publish(lake: Lake, series: Series, session: Callable[[], SparkSession], starts: Sequence[date], run: Run) -> PublishResult:
     terms = series.metric.publication
-    today = lifecycle.today(settings.clock(), terms)
+    today = lifecycle.today(lake.now(), terms)
     starts = [start for start in starts if lifecycle.may_be_published(start, today, terms)]
-    before = write_audit_publish.read(settings, series, starts)  # before the inputs are read
-    versions = {name: table_io.version(path, settings.storage_options) for name, path in inputs.paths(settings, series).items()}
-    periods = inputs.newest(settings, series, starts)
-    computed = numbers.compute(settings, session, series, periods)
-    drafts = _drafts(settings, before, periods, computed.numbers, run)
+    before = write_audit_publish.read(lake, series, starts)  # before the inputs are read
+    versions = {name: table_io.version(path, lake.storage_options) for name, path in inputs.paths(lake, series).items()}
+    periods = inputs.newest(lake, series, starts)
+    computed = numbers.compute(lake, session, series, periods)
+    drafts = _drafts(lake, before, periods, computed.numbers, run)
     why = {
         "input_versions": {f"gold/{name}{series.kind.suffix}": {"version": version} for name, version in versions.items()},
         "trigger": run.about | {"run": run.job_name, "inputs": sorted(versions)},
         "downstream": [*series.metric.consumers],
     }
-    return write_audit_publish.publish(settings, before, drafts, run, why, uncomputed=computed.failed)
+    return write_audit_publish.publish(lake, before, drafts, run, why, uncomputed=computed.failed)
 
 
 def _drafts(
-    settings: Settings,
+    lake: Lake,
     before: SeriesSnapshot,
     periods: Mapping[date, Sequence[PeriodOfInput]],
     computed: Mapping[date, pa.Table],
@@ -96,9 +93,9 @@ def _drafts(
 ) -> list[Draft]:
     """Draft the numbers that have new content or a new state."""
     series, drafts = before.series, []
-    today = lifecycle.today(settings.clock(), series.metric.publication)
-    refused = find_refused(settings, series, before.existing, list(computed)) if computed else {}
-    released = reverted_periods.released(settings, series.name, computed)
+    today = lifecycle.today(lake.now(), series.metric.publication)
+    refused = find_refused(lake, series, before.existing, list(computed)) if computed else {}
+    released = reverted_periods.released(lake, series.name, computed)
     for start, rows in sorted(computed.items()):
         published = before.published_states.get(start)
         content = published_table.content_of(rows, lifecycle.contents_of(published), refused.get(start, ()))

@@ -72,7 +72,7 @@ def _selected(of: arguments.About, version: str) -> SelectedVersion:
     from lakehouse.gold.numbers.version_selector import UnknownVersionError  # noqa: PLC0415
 
     try:
-        return numbers_history.version(of.settings, of.series, of.period, arguments.asked_for(version), of.window)
+        return numbers_history.version(of.lake, of.series, of.period, arguments.asked_for(version), of.window)
     except UnknownVersionError as problem:
         held = _held_because(of)
         if held is None or held in f"{problem}":
@@ -107,9 +107,9 @@ def _print_number(of: arguments.About, answer: SelectedVersion, doubts: Sequence
         passed = "" if end.passed is None else f", and the watermark has {'' if end.passed else 'not '}passed it"
         updates = f"{answer.update_count:,} {'update' if answer.update_count == 1 else 'updates'} since the first number"
         out.print(f"  the window ends {format_moment(end.at)}{passed}; {updates}", soft_wrap=True)
-    if because := attribute_changes.because(of.settings, of.series, shown):
+    if because := attribute_changes.because(of.lake, of.series, shown):
         out.print(f"  restated because {because}", soft_wrap=True)
-    publication = publications.find(of.settings, of.series.name, shown.row["publication_id"])
+    publication = publications.find(of.lake, of.series.name, shown.row["publication_id"])
     _print_origin(shown, publication.code_commit if publication else None)
 
 
@@ -117,7 +117,7 @@ def _held(of: arguments.About) -> HeldNumber | None:
     """Why the newest number of the period is held; None if it is not held."""
     from lakehouse.gold.restatement import closing  # noqa: PLC0415 (Arrow loads in a second)
 
-    return closing.held(of.settings, of.series, of.period.start)
+    return closing.held(of.lake, of.series, of.period.start)
 
 
 def _end(of: arguments.About) -> End:
@@ -125,7 +125,7 @@ def _end(of: arguments.About) -> End:
     from lakehouse.gold.restatement import closing  # noqa: PLC0415 (Arrow loads in a second)
 
     source = of.catalog.sources[of.series.metric.source]
-    return closing.end_of(of.series, source, of.period, of.window, closing.watermarks(of.settings, source, of.series))
+    return closing.end_of(of.series, source, of.period, of.window, closing.watermarks(of.lake, source, of.series))
 
 
 def _held_because(of: arguments.About) -> str | None:
@@ -138,7 +138,7 @@ def _waits_for(of: arguments.About, held: HeldNumber | None) -> list[str]:
     from lakehouse.gold.restatement import closing  # noqa: PLC0415
 
     source = of.catalog.sources[of.series.metric.source]
-    missing = closing.waits_for(of.settings, source, of.series, [of.period]).get(of.period.start, [])
+    missing = closing.waits_for(of.lake, source, of.series, [of.period]).get(of.period.start, [])
     return closing.with_held(held, missing)
 
 
@@ -152,15 +152,15 @@ def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json:
     from lakehouse.gold.publication import attribute_changes  # noqa: PLC0415
 
     of = arguments.about_window(metric, period)
-    known = numbers_history.history(of.settings, of.series, [of.period.start]).get(of.period.start, [])
+    known = numbers_history.history(of.lake, of.series, [of.period.start]).get(of.period.start, [])
     if of.window is not None:
         known = window_history.history(known, of.window)
     if not known:
-        starts = published_table.partitions(of.settings, locations.gold(of.settings, of.series), of.series.by)
+        starts = published_table.partitions(of.lake, locations.gold(of.lake, of.series), of.series.by)
         msg = nothing_published(of.series, period, of.period.start, starts)
         raise UnknownVersionError(f"{msg}: {held}" if (held := _held_because(of)) else msg)
     for version, moved in zip(known, numbers_history.moved(of.series, known)):
-        because = attribute_changes.because(of.settings, of.series, version)
+        because = attribute_changes.because(of.lake, of.series, version)
         if as_json:
             told = {name: sides.as_json() for name, sides in moved.items()}
             fields = _as_json(version) | {"moved": told} | ({"because": because} if because else {})
@@ -217,15 +217,13 @@ def list_(
     from lakehouse.gold.numbers import made_by, served_version  # noqa: PLC0415 (Arrow loads in a second)
 
     if metric is None:
-        settings, catalog = deployment()
+        lake, catalog = deployment()
         contracts = list(catalog.metrics.values())
     else:
-        settings, catalog, named = arguments.metric_named(metric)
+        lake, catalog, named = arguments.metric_named(metric)
         contracts = [named]
-    daily = {each.name: each for each in (served_version.daily(settings, catalog, contract) for contract in contracts)}
-    listed = [
-        made for days in daily.values() for series in (days, *days.rollups) for made in made_by.numbers(settings, series, code)
-    ]
+    daily = {each.name: each for each in (served_version.daily(lake, catalog, contract) for contract in contracts)}
+    listed = [made for days in daily.values() for series in (days, *days.rollups) for made in made_by.numbers(lake, series, code)]
     for made in listed:
         if as_json:
             out.print(json.dumps(asdict(made), default=str), soft_wrap=True)
@@ -258,8 +256,8 @@ def _compare(
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
     from lakehouse.live import compared  # noqa: PLC0415
 
-    known = numbers_history.history(of.settings, of.series, [of.period.start]).get(of.period.start, [])
-    made = compared.compared(of.settings, of.series, of.period, of.window, known, names)
+    known = numbers_history.history(of.lake, of.series, [of.period.start]).get(of.period.start, [])
+    made = compared.compared(of.lake, of.series, of.period, of.window, known, names)
     for side in made.sides:
         if side.note:
             errors.print(f"{side.wanted}: {side.note}", style="yellow", soft_wrap=True)
@@ -312,21 +310,21 @@ def diff(
             raise typer.BadParameter(msg)
         _compare(arguments.about_window(metric, period), (from_version, to_version), as_json=as_json, files=files)
         return
-    settings, catalog, contract = arguments.metric_named(metric)
+    lake, catalog, contract = arguments.metric_named(metric)
     if by not in [kind.value for kind in Kind]:
         msg = f"--by is one of {', '.join(kind.value for kind in Kind)}"
         raise typer.BadParameter(msg)
-    series = arguments.series_of(settings, catalog, contract, Kind(by))
-    known = published_table.partitions(settings, locations.gold(settings, series), series.by)
+    series = arguments.series_of(lake, catalog, contract, Kind(by))
+    known = published_table.partitions(lake, locations.gold(lake, series), series.by)
     if not known:
         errors.print(f"Nothing of {series.name} has been published.", style="yellow")
         raise typer.Exit(1)
     first = start_date.date() if start_date else min(known)
     last = end_date.date() if end_date else series.period(max(known)).last
     wanted = [arguments.asked_for(text) for text in (from_version, to_version)]
-    history_ = numbers_history.history_between(settings, series, first, last)
+    history_ = numbers_history.history_between(lake, series, first, last)
     before, after = (numbers_history.versions(history_, one_side) for one_side in wanted)
-    comparison = numbers_history.comparison(series, before, after, (from_version, to_version), settings.clock(), known=history_)
+    comparison = numbers_history.comparison(series, before, after, (from_version, to_version), lake.now(), known=history_)
     _report(comparison, files, as_json=as_json)
 
 
@@ -337,7 +335,7 @@ def _show_known(of: arguments.About, when: datetime, *, as_json: bool) -> None:
 
     _check_day(of, "--known-at")
     with errors.status("computing it from Bronze"):
-        found = reproduce.known_at(of.settings, of.catalog, of.series.metric, [of.period.start], when, LakeSpark().session)
+        found = reproduce.known_at(of.lake, of.catalog, of.series.metric, [of.period.start], when, LakeSpark().session)
     _print_computed(of, found, {"known_at": when}, f"as known at {format_moment(when)}", as_json=as_json)
 
 
@@ -349,13 +347,11 @@ def _show_snapshot(of: arguments.About, name: str, *, as_json: bool) -> None:
 
     _check_day(of, "--snapshot")
     metric = of.series.metric
-    snapshot = named.find(of.settings, metric.source, name)
-    ids = input_sets.ids_of(of.settings, metric.source, snapshot.inputs)
+    snapshot = named.find(of.lake, metric.source, name)
+    ids = input_sets.ids_of(of.lake, metric.source, snapshot.inputs)
     with errors.status("computing it from Bronze"):
         session, at = LakeSpark().session, snapshot.until or snapshot.recorded_at
-        found = reproduce.from_inputs(
-            of.settings, of.catalog, metric, [of.period.start], ids, session, snapshot.until, others_at=at
-        )
+        found = reproduce.from_inputs(of.lake, of.catalog, metric, [of.period.start], ids, session, snapshot.until, others_at=at)
     _print_computed(of, found, {"snapshot": name}, f"from the inputs of {name}", as_json=as_json)
 
 

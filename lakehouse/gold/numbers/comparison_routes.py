@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.gold.publication.restatement_reports import RestatementReport
+    from lakehouse.lake import Lake
     from lakehouse.live.compared import ComparedNumber, ComparedSide
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
-    from lakehouse.settings import Settings
 
 
 class ComparisonParameters(Parameters):
@@ -98,7 +98,7 @@ def comparison_routes(cache: PublishedCache) -> APIRouter:
 
         def body() -> dict[str, Any]:
             known = period_versions.versions(published.series)
-            made = _compared(cache.settings, published, period, start, known, names)
+            made = _compared(cache.lake, published, period, start, known, names)
             sides = {side: _side(one) for side, one in zip(("version_a", "version_b"), made.sides)}
             return window(published, period, start) | sides | _changes(made, (wanted.offset, wanted.limit))
 
@@ -115,7 +115,7 @@ def comparison_routes(cache: PublishedCache) -> APIRouter:
         published = await cache.published(metric)
         contract = published.series.metric
         zone = ZoneInfo(contract.publication.timezone or "UTC")
-        now = _zoned(wanted.at or cache.settings.clock(), zone)
+        now = _zoned(wanted.at or cache.lake.now(), zone)
         period, start = parameters.period_or_window(metric, wanted.window) if wanted.window else (None, None)
         if period is not None and period.kind is not Kind.DAY:
             raise Problem(400, "makes-no-sense", f"{wanted.window} is no day, and no window of a day")
@@ -152,7 +152,7 @@ def _zoned(moment: datetime, zone: ZoneInfo) -> datetime:
 
 
 def _compared(
-    settings: Settings,
+    lake: Lake,
     published: PublishedSeries,
     period: Period,
     start: datetime | None,
@@ -162,7 +162,7 @@ def _compared(
     """:raises Problem: if a requested version, or number of the stream, does not exist."""
     written = (parameters.with_plus(names[0]), names[1] and parameters.with_plus(names[1]))
     try:
-        return compared(settings, published.series, period, start, known, written)
+        return compared(lake, published.series, period, start, known, written)
     except UnknownVersionError as problem:
         raise Problem(404, "unknown-version", f"{problem}") from None
     except MissingLiveNumberError as problem:
@@ -304,8 +304,8 @@ def lineage_routes(cache: PublishedCache) -> APIRouter:
         body |= {name: version.row[name] for name in (*_SAID, "signed_off_by", "sign_off_reason")}
         body |= {"source": published.series.metric.source, "made_from": version.made_from.as_json()}
         publication_id = version.row["publication_id"]
-        body["publication"] = await run_in_threadpool(_publication, cache.settings, published.series.name, publication_id)
-        body["because"] = await run_in_threadpool(attribute_changes.because, cache.settings, published.series, version)
+        body["publication"] = await run_in_threadpool(_publication, cache.lake, published.series.name, publication_id)
+        body["because"] = await run_in_threadpool(attribute_changes.because, cache.lake, published.series, version)
         return responses.respond(request, body)
 
     @router.get(
@@ -332,7 +332,7 @@ async def report_of(cache: PublishedCache, name: str, publication_id: str) -> tu
     :raises Problem: if it does not exist.
     """
     series = {one.series.name: one for one in await cache.all_published([name])}
-    stored = await run_in_threadpool(restatement_reports.find, cache.settings, sorted(series), publication_id)
+    stored = await run_in_threadpool(restatement_reports.find, cache.lake, sorted(series), publication_id)
     if stored is None:
         detail = f"{name} has no publication {publication_id} that restated a number, or its report is not written yet"
         raise Problem(404, "unknown-publication", detail)
@@ -353,9 +353,9 @@ def _moves(stored: Mapping[str, Any]) -> dict[str, Any]:
     return responses.moves({name: restatement_reports.sides_of(values) for name, values in stored.items()})
 
 
-def _publication(settings: Settings, series: str, publication_id: str) -> dict[str, Any] | None:
-    publication = publications.find(settings, series, publication_id)
+def _publication(lake: Lake, series: str, publication_id: str) -> dict[str, Any] | None:
+    publication = publications.find(lake, series, publication_id)
     if publication is None:
         return None
-    rest = {"downstream": publication.downstream, "dimension_changes": attribute_changes.recorded(settings, publication)}
+    rest = {"downstream": publication.downstream, "dimension_changes": attribute_changes.recorded(lake, publication)}
     return {name: getattr(publication, name) for name in _COMMIT} | rest

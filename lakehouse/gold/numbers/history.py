@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.comparison import Threshold
     from lakehouse.gold.numbers.version_selector import VersionSelector
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @dataclass(frozen=True)
@@ -144,33 +144,31 @@ class SelectedVersion:
     update_count: int = 0
 
 
-def history(settings: Settings, series: Series, starts: Collection[date]) -> dict[date, list[PublishedVersion]]:
+def history(lake: Lake, series: Series, starts: Collection[date]) -> dict[date, list[PublishedVersion]]:
     """Every revision and adjustment of the periods ``starts``, in the order of publication."""
-    return versions_in(
-        series, table_io.read(locations.gold(settings, series), None, {series.by: starts}, settings.storage_options)
-    )
+    return versions_in(series, table_io.read(locations.gold(lake, series), None, {series.by: starts}, lake.storage_options))
 
 
-def newest(settings: Settings, series: Series) -> dict[date, PublishedVersion]:
+def newest(lake: Lake, series: Series) -> dict[date, PublishedVersion]:
     """The newest revision of every period."""
-    table = table_io.read(locations.gold(settings, series), None, {"is_latest": [True]}, settings.storage_options)
+    table = table_io.read(locations.gold(lake, series), None, {"is_latest": [True]}, lake.storage_options)
     return {start: versions[-1] for start, versions in versions_in(series, table).items()}
 
 
 def version(
-    settings: Settings, series: Series, period: Period, selector: VersionSelector, window: datetime | None = None
+    lake: Lake, series: Series, period: Period, selector: VersionSelector, window: datetime | None = None
 ) -> SelectedVersion:
     """Select a version of a period, or of a window of a day.
 
     :param window: the first moment of the window.
     :raises UnknownVersionError: if it does not exist; the message lists the existing versions.
     """
-    versions = history(settings, series, [period.start]).get(period.start, [])
-    if not versions and (failed := failed_numbers.failing(settings, series.name, [period.start])):
+    versions = history(lake, series, [period.start]).get(period.start, [])
+    if not versions and (failed := failed_numbers.failing(lake, series.name, [period.start])):
         msg = f"nothing of {series.name} has been published for {period.name}: {failed[period.start].explanation}"
         raise UnknownVersionError(msg)
     if not versions and selector.series is None:
-        starts = published_table.partitions(settings, locations.gold(settings, series), series.by)
+        starts = published_table.partitions(lake, locations.gold(lake, series), series.by)
         raise UnknownVersionError(nothing_published(series, period.name, period.start, starts))
     return selected(series, period, versions, selector, window)
 
@@ -201,11 +199,11 @@ def selected(
     return SelectedVersion(shown, note, adjustments, adjusted, updates)
 
 
-def history_between(settings: Settings, series: Series, first: date, last: date) -> dict[date, list[PublishedVersion]]:
+def history_between(lake: Lake, series: Series, first: date, last: date) -> dict[date, list[PublishedVersion]]:
     """Every revision and adjustment of the periods from ``first`` through ``last``."""
     days = [first.fromordinal(number) for number in range(first.toordinal(), last.toordinal() + 1)]
     starts = [period.start for period in series.periods(days)]
-    return history(settings, series, starts)
+    return history(lake, series, starts)
 
 
 def versions(known: Mapping[date, Sequence[PublishedVersion]], selector: VersionSelector) -> dict[date, PublishedVersion]:

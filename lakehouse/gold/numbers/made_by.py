@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lakehouse.contracts.series import Series
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _VERSIONS = ("code_version", "contract_version")
 _READ = ("version_name", "state", "is_latest", "published_at", "publication_id", *_VERSIONS)
@@ -41,18 +41,18 @@ class MadeNumber:
     code_commit: str | None = None
 
 
-def numbers(settings: Settings, series: Series, version: str) -> list[MadeNumber]:
+def numbers(lake: Lake, series: Series, version: str) -> list[MadeNumber]:
     """The published numbers of a series that a version has made, oldest first.
 
     :param version: of the code (``0.4.0+3f2a9c1b7d4e``, or the hash behind the plus) or of a contract, or a Git
         commit; its beginning is enough.
     """
-    rows = table_io.read(locations.gold(settings, series), list(_READ), None, settings.storage_options)
+    rows = table_io.read(locations.gold(lake, series), list(_READ), None, lake.storage_options)
     if rows is None:
         return []
     every = rows.group_by(list(_READ)).aggregate([])
     wanted = [pc.starts_with(every[name], version) for name in _VERSIONS]
-    commits = {one.publication_id: one.code_commit for one in publications.of(settings, series.name)}
+    commits = {one.publication_id: one.code_commit for one in publications.of(lake, series.name)}
     every = every.append_column("code_commit", pa.array(map(commits.get, every["publication_id"].to_pylist()), pa.string()))
     every = every.drop_columns(["publication_id"])
     wanted += [pc.starts_with(every["code_commit"], version)]

@@ -23,7 +23,6 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import source_days, source_read
 from lakehouse.contracts.windows import WINDOW_START
 from lakehouse.delta import table_io
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import charts, page_views, window_history
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.comparison_routes import PublicationId, report_of
@@ -53,10 +52,10 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.gold.publication.restatement_reports import RestatementReport
     from lakehouse.gold.publication.reverted_periods import RevertedPeriod
+    from lakehouse.lake import Lake
     from lakehouse.reports.templates import Chart
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
     from lakehouse.serving.http.snapshot import VersionSummary
-    from lakehouse.settings import Settings
 
 
 #: The number of periods on a page, and the number of measures drawn.
@@ -77,12 +76,12 @@ def add_metric_page(router: APIRouter, cache: PublishedCache) -> None:
     async def metric(request: Request, name: MetricName, wanted: Annotated[MetricPageParameters, Query()]) -> Response:
         contract = cache.metric(name)
         published = await cache.published(contract, wanted.by)
-        now = cache.settings.clock()
+        now = cache.lake.now()
         points = await run_in_threadpool(_points, published, wanted.through, now)
         kinds = ["day", *contract.publication.rollups]
         about: dict[str, Any] = {"name": name, "contract": published.series.metric, "by": wanted.by.value, "kinds": kinds}
         has_late = contract.late_events is not None
-        about["late"] = await run_in_threadpool(counters.of_metric, cache.settings, contract) if has_late else None
+        about["late"] = await run_in_threadpool(counters.of_metric, cache.lake, contract) if has_late else None
         about["last_restated_at"] = published.numbers.last_restated_at
         about["newest"] = newest = points["points"][-1] if points["points"] and points["newer"] is None else None
         if newest is not None:
@@ -137,7 +136,7 @@ def add_restated_page(router: APIRouter, cache: PublishedCache) -> None:
 
     @router.get(PREFIX + "/restated")
     async def restated(request: Request, wanted: Annotated[RestatedPageParameters, Query()]) -> Response:
-        today = cache.settings.clock().date()
+        today = cache.lake.now().date()
         _, end = parameters.span(wanted.through or today, wanted.through or today)
         published, unreadable = await cache.readable(sorted(cache.catalog.metrics))
         changes = await run_in_threadpool(_changes, published, end - _WEEK + timedelta(days=1), end)
@@ -155,16 +154,16 @@ def add_restated_page(router: APIRouter, cache: PublishedCache) -> None:
 
 def reported(cache: PublishedCache, series: set[str]) -> set[str]:
     """The ids of publications of ``series`` that have a report."""
-    return restatement_reports.reported(cache.settings, series)
+    return restatement_reports.reported(cache.lake, series)
 
 
 def _because(cache: PublishedCache, published: PublishedSeries, stored: RestatementReport) -> str | None:
     """The dimension changes that restated the periods of a report, in words."""
-    publication = publications.find(cache.settings, stored.series, stored.publication_id)
+    publication = publications.find(cache.lake, stored.series, stored.publication_id)
     starts = [date.fromisoformat(entry["start"]) for entry in stored.periods.values()]
     if publication is None:
         return None
-    return attribute_changes.words(attribute_changes.recorded(cache.settings, publication), published.series.metric, starts)
+    return attribute_changes.words(attribute_changes.recorded(cache.lake, publication), published.series.metric, starts)
 
 
 def _report(published: PublishedSeries, stored: RestatementReport) -> dict[str, Any]:
@@ -283,7 +282,7 @@ def add_story_page(router: APIRouter, cache: PublishedCache) -> None:
     async def story(request: Request, name: MetricName, window: PeriodOrWindowName, _: NoParameters) -> Response:
         published, period, start = await _series_and_period(cache, name, window)
         values = await run_in_threadpool(_steps_and_chart, cache, published, period, start)
-        newest, now = values["newest"], cache.settings.clock()
+        newest, now = values["newest"], cache.lake.now()
         values |= await page_views.doubts(cache, published, period, newest.version, start)
         values["end"] = await cache.end_of(published.series, period, start)
         values["closing"] = page_views.closing(published.series, newest, now)
@@ -302,7 +301,7 @@ def add_story_page(router: APIRouter, cache: PublishedCache) -> None:
         at = period_versions.summaries.index(summary)
         step = await run_in_threadpool(_step, cache, published, period, at)
         publication = await run_in_threadpool(
-            publications.find, cache.settings, published.series.name, step.version.row["publication_id"] or ""
+            publications.find, cache.lake, published.series.name, step.version.row["publication_id"] or ""
         )
         about: dict[str, Any] = {
             "step": step,
@@ -324,8 +323,8 @@ async def _series_and_period(cache: PublishedCache, name: str, window: str) -> t
 
 def _kept(cache: PublishedCache, published: PublishedSeries, period: Period) -> list[RevertedPeriod]:
     """The reverted days of the period, which keep an earlier number."""
-    settings, name = with_table_cache(cache.settings), published.series.daily.name
-    return list(reverted_periods.kept(settings, name, period.days).values())
+    lake, name = cache.lake.cached(), published.series.daily.name
+    return list(reverted_periods.kept(lake, name, period.days).values())
 
 
 def _exhausted(cache: PublishedCache, published: PublishedSeries, period: Period) -> bool:
@@ -333,9 +332,9 @@ def _exhausted(cache: PublishedCache, published: PublishedSeries, period: Period
     series = published.series
     if series.metric.late_events is None or period.kind is not Kind.DAY:
         return False
-    path, options = locations.gold(cache.settings, series), cache.settings.storage_options
+    path, options = locations.gold(cache.lake, series), cache.lake.storage_options
     existing = table_io.read(path, None, {series.by: [period.start]}, options)
-    return late_updates.is_exhausted(cache.settings, series, existing, period.start)
+    return late_updates.is_exhausted(cache.lake, series, existing, period.start)
 
 
 def _about(name: str, period: Period, published: PublishedSeries, start: datetime | None = None) -> dict[str, Any]:
@@ -357,7 +356,7 @@ def _steps_and_chart(
         raise Problem(404, "not-published", f"nothing has been published for this window of {period.name}")
     left = max(len(steps) - _VERSIONS, 0)
     moving = [step for step in steps if step.moves][-_MOVES:] if start is None else []  # rows are known by day
-    cached = with_table_cache(cache.settings)
+    cached = cache.lake.cached()
     steps = [_with_rows(cache, cached, published, period, step, _SAMPLE) if step in moving else step for step in steps[left:]]
     names = page_views.drawn(published.series, _STORY_DRAWN)
     return {
@@ -392,7 +391,7 @@ def _windows(published: PublishedSeries, versions: Sequence[PublishedVersion]) -
 
 def _step(cache: PublishedCache, published: PublishedSeries, period: Period, at: int) -> StoryStep:
     step = _steps(published, period)[at]
-    return _with_rows(cache, cache.settings, published, period, step, _ROWS) if step.moves else step
+    return _with_rows(cache, cache.lake, published, period, step, _ROWS) if step.moves else step
 
 
 def _steps(published: PublishedSeries, period: Period, start: datetime | None = None) -> list[StoryStep]:
@@ -408,13 +407,13 @@ def _steps(published: PublishedSeries, period: Period, start: datetime | None = 
 
 
 def _with_rows(
-    cache: PublishedCache, settings: Settings, published: PublishedSeries, period: Period, step: StoryStep, most: int
+    cache: PublishedCache, lake: Lake, published: PublishedSeries, period: Period, step: StoryStep, most: int
 ) -> StoryStep:
     """The step with the rows, or the inputs, that it included."""
     series, before = published.series, step.before
     if series.kind is not Kind.DAY or series.metric.is_derived:
         return replace(step, inputs=_inputs(series, before, step.version))
-    step = replace(step, because=attribute_changes.because(settings, series, step.version))
+    step = replace(step, because=attribute_changes.because(lake, series, step.version))
     first, last = (None if side is None else side.row["silver_version"] for side in (before, step.version))
     contract = cache.source(series.metric.source)
     if (
@@ -425,7 +424,7 @@ def _with_rows(
         return replace(step, changes=Behind(known=False))
     days = set(source_days(series.metric, period.days))
     read = source_read(series.metric, contract)
-    return replace(step, changes=row_changes.rows(settings, read, days, first + 1, last, most))
+    return replace(step, changes=row_changes.rows(lake, read, days, first + 1, last, most))
 
 
 def _reads_another_table(metric: MetricContract, before: PublishedVersion, after: PublishedVersion) -> bool:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
     from lakehouse.contracts.series import Column, Series
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 #: The key of the booked adjustments; all other keys are days, or the names of metrics.
@@ -170,9 +170,9 @@ def latest(existing: pa.Table, series: Series) -> dict[date, pa.Table]:
     return {start: rows.select(columns) for start, rows in table_io.split(newest, series.by).items()}
 
 
-def due(settings: Settings, series: Series, today: date) -> dict[date, date]:
+def due(lake: Lake, series: Series, today: date) -> dict[date, date]:
     """The periods whose newest number is due for its next state, each with the day since when, from the table's log alone."""
-    files = files_of(settings, locations.gold(settings, series))
+    files = files_of(lake, locations.gold(lake, series))
     if files is None or "min.due_on" not in files.column_names:
         return {}
     waiting = files.filter(pc.less_equal(files["min.due_on"], pa.scalar(today, pa.date32())))
@@ -180,39 +180,39 @@ def due(settings: Settings, series: Series, today: date) -> dict[date, date]:
     return dict(zip(*(first[name].to_pylist() for name in (f"partition.{series.by}", "min.due_on_min"))))
 
 
-def partitions(settings: Settings, path: str, by: str) -> set[date]:
+def partitions(lake: Lake, path: str, by: str) -> set[date]:
     """The days for which a table has files, from its log alone."""
-    files = files_of(settings, path)
+    files = files_of(lake, path)
     return set() if files is None else set(files[f"partition.{by}"].to_pylist())
 
 
-def known_days(settings: Settings, daily: Series) -> set[date]:
+def known_days(lake: Lake, daily: Series) -> set[date]:
     """The days of a metric: those whose window covers rows of Silver, and those that were published.
 
     For a derived metric: those for which all inputs have a number, and those that were published.
     """
     if daily.metric.is_derived:
-        return published_by_all(settings, daily) | partitions(settings, locations.gold(settings, daily), daily.by)
-    return days_in_silver(settings, daily) | partitions(settings, locations.gold(settings, daily), daily.by)
+        return published_by_all(lake, daily) | partitions(lake, locations.gold(lake, daily), daily.by)
+    return days_in_silver(lake, daily) | partitions(lake, locations.gold(lake, daily), daily.by)
 
 
-def days_in_silver(settings: Settings, daily: Series) -> set[date]:
+def days_in_silver(lake: Lake, daily: Series) -> set[date]:
     """The days of a metric whose window covers rows of one of its silver tables."""
-    paths = locations.every_silver_read(settings, daily.metric).values()
-    in_silver = set().union(*(partitions(settings, path, "event_date") for path in paths))
+    paths = locations.every_silver_read(lake, daily.metric).values()
+    in_silver = set().union(*(partitions(lake, path, "event_date") for path in paths))
     return days_reached(daily.metric, in_silver)
 
 
-def published_by_all(settings: Settings, derived: Series) -> set[date]:
+def published_by_all(lake: Lake, derived: Series) -> set[date]:
     """The first days of the periods for which every input of a derived series has a number, from the tables' logs alone."""
-    paths = [locations.gold_of(settings, one.metric, derived.kind) for one in derived.metric.inputs]
-    known = [partitions(settings, path, derived.by) for path in paths]
+    paths = [locations.gold_of(lake, one.metric, derived.kind) for one in derived.metric.inputs]
+    known = [partitions(lake, path, derived.by) for path in paths]
     return set.intersection(*known) if known else set()
 
 
-def files_of(settings: Settings, path: str) -> pa.Table | None:
+def files_of(lake: Lake, path: str) -> pa.Table | None:
     """The files of a table with their partitions and statistics, from its log alone; None if it has none."""
-    table = table_io.open_table(path, settings.storage_options)
+    table = table_io.open_table(path, lake.storage_options)
     files = None if table is None else listed_files(table)
     return files if files is not None and len(files) else None
 

@@ -97,7 +97,7 @@ def routes(cache: PublishedCache) -> APIRouter:
         if wanted.version == live_numbers.LIVE:
             if wanted.include_history:
                 raise Problem(400, "makes-no-sense", "live numbers have no history; leave include_history out")
-            live = await run_in_threadpool(live_numbers.number, cache.settings, metric, period, start, wanted.row_offset)
+            live = await run_in_threadpool(live_numbers.number, cache.lake, metric, period, start, wanted.row_offset)
             return responses.respond(request, window(published, period, start) | live, tag=live_numbers.LIVE)
         period_versions = published.versions_of(period)
         version = parameters.version_of(wanted.version)
@@ -125,7 +125,7 @@ def routes(cache: PublishedCache) -> APIRouter:
             body["history"] = await run_in_threadpool(_history, published, period_versions, last - fit, last, start)
         arrivals = await cache.arrivals(metric.source)
         staleness: dict[str, Any] = {"behind": stale, "newest_arrival": arrivals.newest if arrivals else None}
-        seconds = max(int((cache.settings.clock() - content.published_at).total_seconds()), 0)
+        seconds = max(int((cache.lake.now() - content.published_at).total_seconds()), 0)
         return responses.respond(
             request, body | {"staleness": staleness}, {"staleness": staleness | {"seconds": seconds}}, content.name
         )
@@ -165,7 +165,7 @@ def _add_series(router: APIRouter, cache: PublishedCache) -> None:
         head = {"metric": published.series.metric.metric, "series": published.series.name}
         if wanted.version == live_numbers.LIVE:
             span = (start, end)
-            live = await run_in_threadpool(live_numbers.points, cache.settings, metric, span, wanted.by, wanted.limit)
+            live = await run_in_threadpool(live_numbers.points, cache.lake, metric, span, wanted.by, wanted.limit)
             return responses.respond(request, head | live)
         version = parameters.version_of(wanted.version)
         if version.series not in (None, published.series.name):

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.metric import MetricContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.restatements import Restatement
-    from lakehouse.settings import Settings
 
 
 #: The Delta transaction whose number is the dataset version that readers see; it changes in the commit that publishes it.
@@ -43,18 +43,18 @@ class MovedError(LakehouseError):
     """
 
 
-def number(settings: Settings, series: Series) -> int:
+def number(lake: Lake, series: Series) -> int:
     """The number of the dataset version that readers of the table see."""
-    return _number_in(table_io.open_table(locations.gold(settings, series), settings.storage_options))
+    return _number_in(table_io.open_table(locations.gold(lake, series), lake.storage_options))
 
 
-def daily(settings: Settings, catalog: Catalog, metric: MetricContract) -> Series:
+def daily(lake: Lake, catalog: Catalog, metric: MetricContract) -> Series:
     """The days of a metric as readers see them, with the contract that they are computed under now.
 
     :raises UnservedVersionError: if the contract of the promoted version no longer exists.
     """
     own = Series(metric)
-    seen = number(settings, own)
+    seen = number(lake, own)
     return own if seen == metric.dataset_version or metric.dataset_version > 1 else version(catalog, metric, seen)
 
 
@@ -89,44 +89,44 @@ def followed_table(series: Series) -> str | None:
     return locations.silver_name(series.metric) if is_named else None
 
 
-def runs(settings: Settings, series: Series) -> list[Restatement]:
+def runs(lake: Lake, series: Series) -> list[Restatement]:
     """The runs of a series since it began to follow its present upstream table, oldest first."""
-    return restatements.since_following(restatements.of(settings, follower(series)), followed_table(series))
+    return restatements.since_following(restatements.of(lake, follower(series)), followed_table(series))
 
 
-def upstream_path(settings: Settings, series: Series) -> str:
+def upstream_path(lake: Lake, series: Series) -> str:
     """The address of the table that a series follows: for days the silver table of the first source, else the table of
     the days.
     """
     if series.kind is Kind.DAY:
-        return locations.silver(settings, locations.silver_name(series.metric))
-    return locations.gold(settings, series.daily)
+        return locations.silver(lake, locations.silver_name(series.metric))
+    return locations.gold(lake, series.daily)
 
 
-def further_paths(settings: Settings, series: Series) -> dict[str, str]:
+def further_paths(lake: Lake, series: Series) -> dict[str, str]:
     """The addresses of the further tables that a metric's days follow, by their names in the ledger."""
     metric = series.metric
-    paths = {entry.silver: locations.silver(settings, entry.silver) for entry in metric.sources[1:]}
-    paths.update((name, locations.intervals(settings, name)) for name in metric.dimensions)
+    paths = {entry.silver: locations.silver(lake, entry.silver) for entry in metric.sources[1:]}
+    paths.update((name, locations.intervals(lake, name)) for name in metric.dimensions)
     if metric.late_events:
-        paths[f"{metric.source}_late"] = locations.late_rows(settings, metric.source)
+        paths[f"{metric.source}_late"] = locations.late_rows(lake, metric.source)
     return paths
 
 
-def followed_version(settings: Settings, series: Series) -> int:
+def followed_version(lake: Lake, series: Series) -> int:
     """The version of its upstream table that a series has followed.
 
     -1 if it has followed none, or if one of the two tables has lost commits since: then it starts over.
     """
-    entries = runs(settings, series)
+    entries = runs(lake, series)
     newest = max(entries, key=lambda entry: entry.followed_version, default=None)
-    if newest is None or _has_lost_commits(settings, series, entries):
+    if newest is None or _has_lost_commits(lake, series, entries):
         return -1
     version, commit = newest.followed_version, newest.followed_commit
-    return -1 if is_another(settings, upstream_path(settings, series), version, commit) else version
+    return -1 if is_another(lake, upstream_path(lake, series), version, commit) else version
 
 
-def followed_further(settings: Settings, series: Series) -> dict[str, int]:
+def followed_further(lake: Lake, series: Series) -> dict[str, int]:
     """The version that a series has followed of each further table: of later sources, of dimensions, and of late rows.
 
     A table that has lost the commit is left out.
@@ -134,54 +134,54 @@ def followed_further(settings: Settings, series: Series) -> dict[str, int]:
     follows_others = series.kind is Kind.DAY and (series.metric.joins or series.metric.sources or series.metric.late_events)
     followed: dict[str, int] = {}
     commits: dict[str, str] = {}
-    for entry in runs(settings, series) if follows_others else ():
+    for entry in runs(lake, series) if follows_others else ():
         for name, version in entry.followed_further.items():
             if version >= followed.get(name, version):
                 followed[name], commits[name] = version, entry.further_commits.get(name, "")
-    paths = further_paths(settings, series) if followed else {}
+    paths = further_paths(lake, series) if followed else {}
     return {
         name: version
         for name, version in followed.items()
-        if name not in paths or not is_another(settings, paths[name], version, commits[name])
+        if name not in paths or not is_another(lake, paths[name], version, commits[name])
     }
 
 
-def commit_at(settings: Settings, path: str, version: int) -> str:
+def commit_at(lake: Lake, path: str, version: int) -> str:
     """The id of a commit of a table; empty without one."""
-    table = table_io.open_table(path, settings.storage_options) if version >= 0 else None
+    table = table_io.open_table(path, lake.storage_options) if version >= 0 else None
     return lost_commits.commit_id(table, version)
 
 
-def is_another(settings: Settings, path: str, version: int, commit: str | None) -> bool:
+def is_another(lake: Lake, path: str, version: int, commit: str | None) -> bool:
     """Whether a table has, at ``version``, another commit than the followed one.
 
     A table that does not reach the version was created again, and is followed from its beginning anyway.
     """
-    table = table_io.open_table(path, settings.storage_options) if commit else None
+    table = table_io.open_table(path, lake.storage_options) if commit else None
     return table is not None and version <= table.version() and lost_commits.are_lost(table, version, commit)
 
 
-def lost_versions(settings: Settings, series: Series) -> tuple[int, int] | None:
+def lost_versions(lake: Lake, series: Series) -> tuple[int, int] | None:
     """The newest version at which a run left the table of a series, and the newest such version that it still holds; None if it
     holds all.
 
     A table that does not hold one of them was restored from a copy, or its log was damaged; see ``delta.lost_commits``. Commits
     without a run, such as a revert, are known by the number of the newest one that ``ops/publications`` has.
     """
-    entries, copied = restatements.of(settings, follower(series)), publications.copied_version(settings, series.name)
-    table = table_io.open_table(locations.gold(settings, series), settings.storage_options)
+    entries, copied = restatements.of(lake, follower(series)), publications.copied_version(lake, series.name)
+    table = table_io.open_table(locations.gold(lake, series), lake.storage_options)
     is_shorter = copied > (-1 if table is None else table.version())
-    if not is_shorter and not _has_lost_commits(settings, series, entries):
+    if not is_shorter and not _has_lost_commits(lake, series, entries):
         return None
     held = (entry.gold_version for entry in entries if not lost_commits.are_lost(table, entry.gold_version, entry.gold_commit))
     return max([copied, *(entry.gold_version for entry in entries)]), max(held, default=-1)
 
 
-def _has_lost_commits(settings: Settings, series: Series, entries: Sequence[Restatement]) -> bool:
+def _has_lost_commits(lake: Lake, series: Series, entries: Sequence[Restatement]) -> bool:
     """Whether the table of a series lacks the newest commit at which a run left it; version numbers of lost commits are not
     reused.
     """
-    table = table_io.open_table(locations.gold(settings, series), settings.storage_options)
+    table = table_io.open_table(locations.gold(lake, series), lake.storage_options)
     newest = max(entries, key=lambda entry: entry.gold_version, default=None)
     return newest is not None and lost_commits.are_lost(table, newest.gold_version, newest.gold_commit)
 

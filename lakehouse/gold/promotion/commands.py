@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.promotion.promotion import PromotionResult
     from lakehouse.gold.promotion.promotion_log import PromotionEntry
     from lakehouse.gold.publication.write_audit_publish import Run
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 _Metric = Annotated[str, typer.Argument(help="The metric that readers know, such as revenue.")]
@@ -53,7 +53,7 @@ def promote(
     from lakehouse.gold.promotion.promotion_log import of as moves_of  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.reports import comparison_report  # noqa: PLC0415
 
-    settings, catalog, contract = first_version_of(metric)
+    lake, catalog, contract = first_version_of(metric)
     number, limits, who = arguments.dataset_version(version), _thresholds(threshold or []), by or getpass.getuser()
 
     def written(comparison: Comparison | None) -> None:
@@ -63,26 +63,26 @@ def promote(
             markdown.write_text(comparison_report.as_markdown(comparison), encoding="utf-8")
 
     def notes(plan: PromotionPlan) -> str:
-        return _release_notes(settings, catalog, plan, who, reason)
+        return _release_notes(lake, catalog, plan, who, reason)
 
     try:
         if dry_run:
-            plan = promotion_plan.plan_promotion(settings, catalog, contract, number, limits)
+            plan = promotion_plan.plan_promotion(lake, catalog, contract, number, limits)
             written(plan.comparison)
             raise typer.Exit(_explained(plan, accepted=accept_differences))
         run = _run(who, "lakehouse promote")
-        done = promotion.promote(settings, catalog, contract, number, run, reason, limits, notes, accepted=accept_differences)
+        done = promotion.promote(lake, catalog, contract, number, run, reason, limits, notes, accepted=accept_differences)
     except (promotion.PromotionRefusedError, served_version.UnservedVersionError) as problem:
-        _stop(f"gold/{metric} still shows v{promotion_plan.shown_version(settings, contract)}; nothing has changed:", problem)
+        _stop(f"gold/{metric} still shows v{promotion_plan.shown_version(lake, contract)}; nothing has changed:", problem)
     written(done.plan.comparison if done.plan else None)
-    for move in moves_of(settings, contract.metric):
-        _keep_notes(settings, move)
+    for move in moves_of(lake, contract.metric):
+        _keep_notes(lake, move)
     if output is not None:
         output.write_text(done.move.release_notes, encoding="utf-8")
     elif done.plan is not None:
         out.print(done.move.release_notes, soft_wrap=True)
     _say(done)
-    _afterwards(settings, catalog, contract, restate=restate)
+    _afterwards(lake, catalog, contract, restate=restate)
 
 
 def rollback(
@@ -100,27 +100,27 @@ def rollback(
     from lakehouse.gold.promotion import plan as promotion_plan  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.promotion import promotion  # noqa: PLC0415 (Arrow loads in a second)
 
-    settings, catalog, contract = first_version_of(metric)
+    lake, catalog, contract = first_version_of(metric)
     run = _run(by or getpass.getuser(), "lakehouse rollback")
     if to is not None and (when := _time_in(to)) is not None:
-        _revert_all(settings, catalog, contract, when, run, reason)
-        _afterwards(settings, catalog, contract, restate=restate)
+        _revert_all(lake, catalog, contract, when, run, reason)
+        _afterwards(lake, catalog, contract, restate=restate)
         return
     number = None if to is None else arguments.dataset_version(to)
     try:
 
         def notes(plan: PromotionPlan) -> str:
             back = f"lakehouse promote {contract.metric} v{plan.shown} --by YOU --reason WHY"
-            return _release_notes(settings, catalog, plan, f"{run.by}", reason, back)
+            return _release_notes(lake, catalog, plan, f"{run.by}", reason, back)
 
-        done = promotion.rollback(settings, catalog, contract, number, run, reason, notes)
+        done = promotion.rollback(lake, catalog, contract, number, run, reason, notes)
     except (promotion.PromotionRefusedError, served_version.UnservedVersionError) as problem:
-        _stop(f"gold/{metric} still shows v{promotion_plan.shown_version(settings, contract)}; nothing has changed:", problem)
-    _keep_notes(settings, done.move)
+        _stop(f"gold/{metric} still shows v{promotion_plan.shown_version(lake, contract)}; nothing has changed:", problem)
+    _keep_notes(lake, done.move)
     if done.plan is not None:
         out.print(done.move.release_notes, soft_wrap=True)
     _say(done)
-    _afterwards(settings, catalog, contract, restate=restate)
+    _afterwards(lake, catalog, contract, restate=restate)
 
 
 def _time_in(to: str) -> datetime | None:
@@ -133,15 +133,15 @@ def _time_in(to: str) -> datetime | None:
         return None
 
 
-def _revert_all(settings: Settings, catalog: Catalog, metric: MetricContract, when: datetime, run: Run, reason: str) -> None:
+def _revert_all(lake: Lake, catalog: Catalog, metric: MetricContract, when: datetime, run: Run, reason: str) -> None:
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415
     from lakehouse.gold.restatement import revert  # noqa: PLC0415
     from lakehouse.reports import comparison_report  # noqa: PLC0415
 
-    daily = served_version.daily(settings, catalog, metric)
-    before = numbers_history.newest(settings, daily)
-    done = revert.revert_all(settings, catalog.sources[metric.source], daily, when, run, reason)
+    daily = served_version.daily(lake, catalog, metric)
+    before = numbers_history.newest(lake, daily)
+    done = revert.revert_all(lake, catalog.sources[metric.source], daily, when, run, reason)
     out.print(
         f"gold/{daily.name} shows the numbers of {format_moment(when)}: {counted_periods(len(done.published))} put back.",
         soft_wrap=True,
@@ -151,34 +151,34 @@ def _revert_all(settings: Settings, catalog: Catalog, metric: MetricContract, wh
             f"First published since, and left as they are: {counted_periods(len(done.first))}.", style="yellow", soft_wrap=True
         )
     if done.published:
-        after = {start: version for start, version in numbers_history.newest(settings, daily).items() if start in before}
-        labels = f"the numbers of {format_moment(settings.clock())}", f"those of {format_moment(when)}"
+        after = {start: version for start, version in numbers_history.newest(lake, daily).items() if start in before}
+        labels = f"the numbers of {format_moment(lake.now())}", f"those of {format_moment(when)}"
         notes = comparison_report.release_notes(
-            numbers_history.comparison(daily, before, after, labels, settings.clock()),
+            numbers_history.comparison(daily, before, after, labels, lake.now()),
             by=f"{run.by}",
             reason=reason,
             moved_from=labels[0],
             moved_to=labels[1],
-            moved_at=settings.clock(),
+            moved_at=lake.now(),
             deprecated_on=None,
             description_changes=[],
             back=f"lakehouse gold release {daily.metric.name} PERIOD --by YOU --reason WHY",
         )
-        _write_notes(settings, daily.metric.metric, f"as-of-{when:%Y-%m-%dT%H%M}-{settings.clock():%Y-%m-%d}", notes)
+        _write_notes(lake, daily.metric.metric, f"as-of-{when:%Y-%m-%dT%H%M}-{lake.now():%Y-%m-%d}", notes)
         out.print(notes, soft_wrap=True)
         out.print(f"They keep these numbers until 'lakehouse gold release {daily.metric.name} PERIOD'.", soft_wrap=True)
 
 
-def first_version_of(metric: str) -> tuple[Settings, Catalog, MetricContract]:
+def first_version_of(metric: str) -> tuple[Lake, Catalog, MetricContract]:
     """The settings, the contracts, and the first version of a metric.
 
     :raises typer.Exit: if no contract describes the metric.
     """
     from lakehouse.gold.numbers import version_selector  # noqa: PLC0415
 
-    settings, catalog = deployment()
+    lake, catalog = deployment()
     try:
-        return settings, catalog, version_selector.find_first_version(catalog, metric)
+        return lake, catalog, version_selector.find_first_version(catalog, metric)
     except version_selector.UnknownMetricError as problem:
         errors.print(f"{problem}", style="red", highlight=False, soft_wrap=True)
         raise typer.Exit(2) from None
@@ -223,9 +223,7 @@ def _explained(plan: PromotionPlan, *, accepted: bool) -> int:
     return int(forbidden)
 
 
-def _release_notes(
-    settings: Settings, catalog: Catalog, plan: PromotionPlan, who: str, reason: str, back: str | None = None
-) -> str:
+def _release_notes(lake: Lake, catalog: Catalog, plan: PromotionPlan, who: str, reason: str, back: str | None = None) -> str:
     """The notes of a promotion or a rollback.
 
     :param back: the command that undoes it, of a rollback.
@@ -246,24 +244,24 @@ def _release_notes(
         reason=reason,
         moved_from=f"v{plan.shown}",
         moved_to=f"v{new.dataset_version}",
-        moved_at=settings.clock(),
+        moved_at=lake.now(),
         deprecated_on=old.deprecated_on if old else None,
         description_changes=compatibility.changed_logic(old, new) if old else [],
         back=back,
     )
 
 
-def _keep_notes(settings: Settings, move: PromotionEntry) -> None:
+def _keep_notes(lake: Lake, move: PromotionEntry) -> None:
     """Write the release notes of a promotion or rollback next to the table."""
     if move.release_notes:
-        _write_notes(settings, move.metric, f"v{move.to_version}-{move.moved_at:%Y-%m-%d}", move.release_notes)
+        _write_notes(lake, move.metric, f"v{move.to_version}-{move.moved_at:%Y-%m-%d}", move.release_notes)
 
 
-def _write_notes(settings: Settings, metric: str, name: str, notes: str) -> None:
+def _write_notes(lake: Lake, metric: str, name: str, notes: str) -> None:
     """Write release notes next to the table, if the root is a local folder."""
-    if "://" in settings.root:
+    if "://" in lake.root:
         return
-    folder = Path(settings.root, "gold", f"{metric}_release_notes")
+    folder = Path(lake.root, "gold", f"{metric}_release_notes")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.md").write_text(notes, encoding="utf-8")
 
@@ -281,11 +279,11 @@ def _say(done: PromotionResult) -> None:
         out.print(stays, soft_wrap=True)
 
 
-def _afterwards(settings: Settings, catalog: Catalog, metric: MetricContract, *, restate: bool) -> None:
+def _afterwards(lake: Lake, catalog: Catalog, metric: MetricContract, *, restate: bool) -> None:
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415
     from lakehouse.orchestration import commands  # noqa: PLC0415
 
-    commands.print_pending(settings, served_version.daily(settings, catalog, metric), catalog, now=restate)
+    commands.print_pending(lake, served_version.daily(lake, catalog, metric), catalog, now=restate)
 
 
 def counted_periods(count: int) -> str:

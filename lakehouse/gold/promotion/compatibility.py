@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.promotion.plan import PublishedNumber
     from lakehouse.gold.publication.candidates import Draft
     from lakehouse.gold.restatement.pending import PendingRestatement
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _SHOWN, _SHOWN_FAILURES = 5, 20
 
@@ -74,7 +74,7 @@ def removed(shown: MetricContract, to: MetricContract) -> Iterator[str]:
 
 
 def of_coverage(
-    settings: Settings,
+    lake: Lake,
     shown: Mapping[date, PublishedNumber],
     numbers: Mapping[date, PublishedNumber],
     later: Series,
@@ -88,7 +88,7 @@ def of_coverage(
     missing = [start for start in shown if start not in numbers and (start in pending.starts or not shown[start].is_empty)]
     if missing:
         yield f"gold/{later.name} has no number for {join_periods(missing)}, which readers see; {_fill(later, missing)}"
-    stale = _stale(settings, numbers, later, pending)
+    stale = _stale(lake, numbers, later, pending)
     if stale:
         tables = [entry.silver for entry in later.metric.read] or [locations.silver_name(later.metric)]
         yield (
@@ -97,14 +97,14 @@ def of_coverage(
         )
 
 
-def _stale(settings: Settings, numbers: Mapping[date, PublishedNumber], later: Series, pending: PendingRestatement) -> list[date]:
+def _stale(lake: Lake, numbers: Mapping[date, PublishedNumber], later: Series, pending: PendingRestatement) -> list[date]:
     """The pending days, without those that a run over a range has computed since.
 
     With several sources a number names only the version of the first one, so that all pending days count.
     """
     if later.metric.sources:
         return sorted(pending.starts & numbers.keys())
-    table = table_io.open_table(locations.silver_read(settings, later.metric), settings.storage_options)
+    table = table_io.open_table(locations.silver_read(lake, later.metric), lake.storage_options)
     made: dict[int, set[date]] = defaultdict(set)
     for start in pending.starts & numbers.keys():
         version = numbers[start].row["silver_version"]
@@ -120,28 +120,26 @@ def _stale(settings: Settings, numbers: Mapping[date, PublishedNumber], later: S
     return sorted(stale)
 
 
-def of_held(settings: Settings, *series: Series) -> Iterator[str]:
+def of_held(lake: Lake, *series: Series) -> Iterator[str]:
     """Held numbers and reverted days: they must be decided under the logic that computed them."""
     for shown in series:
-        kept = reverted_periods.kept(settings, shown.name)
+        kept = reverted_periods.kept(lake, shown.name)
         if kept:
             yield f"gold/{shown.name} has reverted days: release {join_periods(kept)} first, see 'lakehouse gold held'"
-        held = [candidate.start for candidate in candidates.held(settings, shown)]
+        held = [candidate.start for candidate in candidates.held(lake, shown)]
         if held:
             yield f"gold/{shown.name} has held numbers of {join_periods(held)}: publish or drop them, see 'lakehouse gold held'"
 
 
-def of_uncomputed(settings: Settings, later: Series) -> Iterator[str]:
+def of_uncomputed(lake: Lake, later: Series) -> Iterator[str]:
     """The numbers of the later version that cannot be computed; failing numbers of the present version may be fixed by the
     promotion.
     """
-    for failed in failed_numbers.failing(settings, later.name).values():
+    for failed in failed_numbers.failing(lake, later.name).values():
         yield failed.explanation
 
 
-def of_checks(
-    settings: Settings, later: Series, numbers: Mapping[date, PublishedNumber], drafts: Collection[Draft]
-) -> Iterator[str]:
+def of_checks(lake: Lake, later: Series, numbers: Mapping[date, PublishedNumber], drafts: Collection[Draft]) -> Iterator[str]:
     """The failures of the blocking checks on the numbers that readers would see, each among the numbers of its version.
 
     Comparisons with the version that readers see belong to :func:`of_comparisons`. A number that a person signed off stays signed
@@ -152,9 +150,9 @@ def of_checks(
         yield f"gold/{later.name} no longer contains what was computed for {join_periods(broken)}; {_fill(later, broken)}"
     metric, starts = later.metric, [draft.start for draft in drafts]
     checks = metric.checks.model_copy(update={"change": []})
-    trailing = write_audit_publish.trailing(settings, later, starts)
-    every = late_at_close.closed_with_every_row(settings, later, starts)
-    expected = restatement_lineage.count_silver_rows(settings, metric, starts, every)
+    trailing = write_audit_publish.trailing(lake, later, starts)
+    every = late_at_close.closed_with_every_row(lake, later, starts)
+    expected = restatement_lineage.count_silver_rows(lake, metric, starts, every)
     for draft in drafts:
         row = numbers[draft.start].row
         signed_off = row["signed_off_by"] is not None
@@ -173,7 +171,7 @@ def of_checks(
 
 
 def of_comparisons(
-    settings: Settings,
+    lake: Lake,
     to: Series,
     shown: Mapping[date, PublishedNumber],
     numbers: Mapping[date, PublishedNumber],
@@ -194,7 +192,7 @@ def of_comparisons(
     if compared == GoldChecks():
         return
     starts = [draft.start for draft in drafts]
-    trailing = write_audit_publish.trailing(settings, to, starts)
+    trailing = write_audit_publish.trailing(lake, to, starts)
     failures: dict[str, list[str]] = defaultdict(list)
     for start in starts:
         rows = numbers[start].rows

@@ -14,7 +14,7 @@ from lakehouse.text import format_moment
 
 if TYPE_CHECKING:
     from lakehouse.contracts import MetricContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 def moves(metric: Annotated[str, typer.Argument(help="The metric that readers know, such as revenue.")]) -> None:
@@ -43,51 +43,51 @@ def _print_as_json(name: str | None) -> None:
     """Print the promotions of data and models, one line of JSON each."""
     from lakehouse.models import promotion, promotion_export  # noqa: PLC0415 (Arrow loads in a second)
 
-    settings, catalog = deployment()
+    lake, catalog = deployment()
     if name is not None and name not in {*(metric.metric for metric in catalog.metrics.values()), *catalog.models}:
         errors.print(f"No contract has 'metric: {name}' or 'model: {name}'.", style="red", highlight=False, soft_wrap=True)
         raise typer.Exit(2)
     for metric in {metric.metric: metric for metric in catalog.metrics.values()}.values():
         if name in {None, metric.metric}:
-            _follow(settings, metric)
+            _follow(lake, metric)
     for model in catalog.models.values():
         if name in {None, model.name}:
-            promotion.settle(settings, model)
-    for record in promotion_export.records(settings, name):
+            promotion.settle(lake, model)
+    for record in promotion_export.records(lake, name):
         out.print(json.dumps(record, default=str, ensure_ascii=False), soft_wrap=True)
 
 
 def _print_of_model(name: str) -> None:
     from lakehouse.models import promotion, promotion_log  # noqa: PLC0415 (Arrow loads in a second)
 
-    settings, catalog = deployment()
-    running = promotion.settle(settings, catalog.models[name])
-    for move in promotion_log.completed(settings, name):
+    lake, catalog = deployment()
+    running = promotion.settle(lake, catalog.models[name])
+    for move in promotion_log.completed(lake, name):
         out.print(f"{format_moment(move.recorded_at)}  {move.title} by {move.by}", style="bold", soft_wrap=True)
         out.print(f"    {move.notes}", soft_wrap=True)
         for accepted in move.accepted or []:
             out.print(f"    signed off ({move.sign_off}): {accepted}", soft_wrap=True)
     if running is not None:
         out.print(f"In progress: {running.title} by {running.by}.", soft_wrap=True)
-    out.print(f"{name} uses {promotion_log.in_use(settings, name) or 'no version'}.")
+    out.print(f"{name} uses {promotion_log.in_use(lake, name) or 'no version'}.")
 
 
-def _follow(settings: Settings, metric: MetricContract) -> None:
+def _follow(lake: Lake, metric: MetricContract) -> None:
     """Complete the log of a metric from the commits of its table."""
     from lakehouse import locations  # noqa: PLC0415 (`--help` need not wait for contracts)
     from lakehouse.contracts.series import Series  # noqa: PLC0415
     from lakehouse.gold.promotion import promotion_log  # noqa: PLC0415
 
-    promotion_log.follow(settings, metric.metric, locations.gold(settings, Series(metric, called=metric.metric)))
+    promotion_log.follow(lake, metric.metric, locations.gold(lake, Series(metric, called=metric.metric)))
 
 
 def _print_of_metric(metric: str) -> None:
     from lakehouse.gold.promotion import promotion_log  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.promotion.plan import shown_version  # noqa: PLC0415
 
-    settings, _, contract = first_version_of(metric)
-    _follow(settings, contract)
-    for move in promotion_log.of(settings, contract.metric):
+    lake, _, contract = first_version_of(metric)
+    _follow(lake, contract)
+    for move in promotion_log.of(lake, contract.metric):
         out.print(
             f"{format_moment(move.moved_at)}  {move.kind.value}: v{move.from_version} -> v{move.to_version} by {move.by}",
             style="bold",
@@ -96,4 +96,4 @@ def _print_of_metric(metric: str) -> None:
         out.print(f"    {move.reason} ({counted_periods(move.periods)}, gold version {move.gold_version})", soft_wrap=True)
         for accepted in move.accepted:
             out.print(f"    accepted: {accepted}", soft_wrap=True)
-    out.print(f"gold/{contract.metric} shows v{shown_version(settings, contract)}.")
+    out.print(f"gold/{contract.metric} shows v{shown_version(lake, contract)}.")

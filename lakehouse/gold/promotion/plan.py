@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.publication.candidates import Draft
     from lakehouse.gold.publication.write_audit_publish import SeriesSnapshot
     from lakehouse.gold.restatement.pending import PendingRestatement
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @dataclass(frozen=True)
@@ -152,13 +152,13 @@ class _Both:
     new: Mapping[date, PublishedNumber]
 
 
-def shown_version(settings: Settings, metric: MetricContract) -> int:
+def shown_version(lake: Lake, metric: MetricContract) -> int:
     """The number of the dataset version that readers of a metric see."""
-    return served_version.number(settings, Series(metric, called=metric.metric))
+    return served_version.number(lake, Series(metric, called=metric.metric))
 
 
 def compare(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     metric: MetricContract,
     to_version: int,
@@ -167,39 +167,39 @@ def compare(
     thresholds: Sequence[Threshold] = (),
 ) -> Comparison:
     """Compare the numbers that readers see with the newest numbers of another version, for all periods or between two days."""
-    return _compared(settings, _both(settings, catalog, metric, to_version), thresholds, first, last)
+    return _compared(lake, _both(lake, catalog, metric, to_version), thresholds, first, last)
 
 
 def plan_promotion(
-    settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int, thresholds: Sequence[Threshold] = ()
+    lake: Lake, catalog: Catalog, metric: MetricContract, to_version: int, thresholds: Sequence[Threshold] = ()
 ) -> PromotionPlan:
     """Plan the promotion of a version, for all periods: readers never see two versions at the same time.
 
     :raises UnservedVersionError: if no contract describes one of the two versions.
     :raises PromotionRefusedError: for the version that the table itself is named after.
     """
-    number = shown_version(settings, metric)
+    number = shown_version(lake, metric)
     later = served_version.version(catalog, metric, to_version).metric
     if later.name == metric.metric:
         msg = f"v{to_version} is in gold/{later.name} itself: 'lakehouse rollback {later.name} --to v{to_version}' shows it again"
         raise PromotionRefusedError(msg)
-    pending = find_pending(settings, Series(later))  # read first, so that later changes stay pending
-    both = _both(settings, catalog, metric, to_version)
-    drafts = _drafts(settings, catalog, both.before, both.new, later.publication, RevisionReason.MANUAL)
-    comparison = _compared(settings, both, thresholds)
+    pending = find_pending(lake, Series(later))  # read first, so that later changes stay pending
+    both = _both(lake, catalog, metric, to_version)
+    drafts = _drafts(lake, catalog, both.before, both.new, later.publication, RevisionReason.MANUAL)
+    comparison = _compared(lake, both, thresholds)
     unknown = {threshold.measure for threshold in thresholds} - {measure.name for measure in later.measures}
     problems = [
         *(f"--threshold: v{to_version} has no measure {name}" for name in sorted(unknown)),
         *compatibility.of_contracts(both.shown.metric, later),
         *compatibility.of_types(both.before.table, both.table, both.to),
-        *compatibility.of_coverage(settings, both.old, both.new, both.later, pending),
-        *compatibility.of_held(settings, both.shown, both.later),
-        *compatibility.of_uncomputed(settings, both.later),
+        *compatibility.of_coverage(lake, both.old, both.new, both.later, pending),
+        *compatibility.of_held(lake, both.shown, both.later),
+        *compatibility.of_uncomputed(lake, both.later),
     ]
     beyond: list[str] = []
     if not problems:
-        problems = list(compatibility.of_checks(settings, both.later, both.new, drafts))
-        beyond = list(compatibility.of_comparisons(settings, both.to, both.old, both.new, drafts))
+        problems = list(compatibility.of_checks(lake, both.later, both.new, drafts))
+        beyond = list(compatibility.of_comparisons(lake, both.to, both.old, both.new, drafts))
     covered = pending.starts <= both.new.keys()
     return PromotionPlan(
         kind=PromotionKind.PROMOTE,
@@ -210,7 +210,7 @@ def plan_promotion(
         inputs={
             f"gold/{both.later.name}": -1 if both.table is None else both.table.version(),
             "contracts": {one.name: provenance.of_contract(one) for one in (both.shown.metric, later)},
-            **({"further": further} if (further := _followed_further(settings, later, pending, covered=covered)) else {}),
+            **({"further": further} if (further := _followed_further(lake, later, pending, covered=covered)) else {}),
             **({f"silver/{table}": pending.upstream_version} if (table := served_version.followed_table(Series(later))) else {}),
         },
         comparison=comparison,
@@ -220,22 +220,20 @@ def plan_promotion(
     )
 
 
-def _followed_further(
-    settings: Settings, later: MetricContract, pending: PendingRestatement, *, covered: bool
-) -> Mapping[str, int]:
+def _followed_further(lake: Lake, later: MetricContract, pending: PendingRestatement, *, covered: bool) -> Mapping[str, int]:
     """The versions of further tables, of sources and dimensions, from which the promoted numbers follow these tables."""
-    return pending.further if covered else served_version.followed_further(settings, Series(later))
+    return pending.further if covered else served_version.followed_further(lake, Series(later))
 
 
-def plan_rollback(settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int) -> PromotionPlan:
+def plan_rollback(lake: Lake, catalog: Catalog, metric: MetricContract, to_version: int) -> PromotionPlan:
     """Plan the rollback to an earlier version: to its last numbers, from the history of the table.
 
     :raises UnservedVersionError: if no contract describes the version.
     :raises PromotionRefusedError: if readers never saw it.
     """
-    number = shown_version(settings, metric)
+    number = shown_version(lake, metric)
     to = served_version.version(catalog, metric, to_version)
-    before = write_audit_publish.read(settings, to)
+    before = write_audit_publish.read(lake, to)
     known = numbers_of_version(before.existing, to, to_version)
     if not known or to_version > number:
         msg = f"gold/{to.name} shows v{number}, and cannot be rolled back to v{to_version}: promote v{to_version}"
@@ -249,35 +247,33 @@ def plan_rollback(settings: Settings, catalog: Catalog, metric: MetricContract, 
         shown=number,
         to=to,
         before=before,
-        drafts=_drafts(settings, catalog, before, known, terms, RevisionReason.ROLLBACK),
+        drafts=_drafts(lake, catalog, before, known, terms, RevisionReason.ROLLBACK),
         inputs={"contracts": {to.metric.name: provenance.of_contract(to.metric)}},
-        comparison=_put_back(settings, before, known, (number, to_version)),
+        comparison=_put_back(lake, before, known, (number, to_version)),
         left=sorted(before.published_states.keys() - known.keys()),
     )
 
 
-def _put_back(
-    settings: Settings, before: SeriesSnapshot, known: Mapping[date, PublishedNumber], versions: tuple[int, int]
-) -> Comparison:
+def _put_back(lake: Lake, before: SeriesSnapshot, known: Mapping[date, PublishedNumber], versions: tuple[int, int]) -> Comparison:
     """Compare what readers see now with what they see after a rollback; both are in the history of one table."""
     series = before.series
     found = history.versions_in(series, before.existing)
     shown = {start: history.in_whole(series, of_period[-1], of_period) for start, of_period in found.items()}
     after = {start: _in_whole(version, known[start]) if start in known else version for start, version in shown.items()}
-    return history.comparison(series, shown, after, (f"v{versions[0]}", f"v{versions[1]}"), settings.clock())
+    return history.comparison(series, shown, after, (f"v{versions[0]}", f"v{versions[1]}"), lake.now())
 
 
-def _both(settings: Settings, catalog: Catalog, metric: MetricContract, to_version: int) -> _Both:
+def _both(lake: Lake, catalog: Catalog, metric: MetricContract, to_version: int) -> _Both:
     to = served_version.version(catalog, metric, to_version)
-    shown = served_version.version(catalog, metric, shown_version(settings, metric))
-    later, before = Series(to.metric), write_audit_publish.read(settings, to)
-    table = table_io.open_snapshot(locations.gold(settings, later), settings.storage_options)
+    shown = served_version.version(catalog, metric, shown_version(lake, metric))
+    later, before = Series(to.metric), write_audit_publish.read(lake, to)
+    table = table_io.open_snapshot(locations.gold(lake, later), lake.storage_options)
     later_numbers = current_numbers(None if table is None else table_io.read_version(table), later)
     return _Both(shown, to, later, before, table, current_numbers(before.existing, shown), later_numbers)
 
 
 def _drafts(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     before: SeriesSnapshot,
     numbers: Mapping[date, PublishedNumber],
@@ -285,10 +281,10 @@ def _drafts(
     reason: RevisionReason,
 ) -> list[Draft]:
     """Draft the numbers that readers will see; changes of state are left to the daily close (see ``pending.find_due``)."""
-    today, series, drafts = lifecycle.today(settings.clock(), terms), before.series, []
+    today, series, drafts = lifecycle.today(lake.now(), terms), before.series, []
     periods = [series.period(start) for start in numbers]
     source = catalog.sources.get(series.metric.source)  # a version of another source is refused later, with a sentence
-    limits = closing.limits(settings, source, series, periods) if source else {}
+    limits = closing.limits(lake, source, series, periods) if source else {}
     for start, number in sorted(numbers.items()):
         published, limit = before.published_states.get(start), limits[start].at_most if start in limits else State.FINAL
         at_most = late_at_close.at_most(series, published, State(number.row["state"]), limit)
@@ -299,16 +295,16 @@ def _drafts(
 
 
 def _compared(
-    settings: Settings, both: _Both, thresholds: Sequence[Threshold], first: date | None = None, last: date | None = None
+    lake: Lake, both: _Both, thresholds: Sequence[Threshold], first: date | None = None, last: date | None = None
 ) -> Comparison:
     def side(series: Series, numbers: Mapping[date, PublishedNumber]) -> dict[date, PublishedVersion]:
         wanted = {start for start in numbers if (first is None or first <= start) and (last is None or start <= last)}
-        found = history.newest(settings, series)
+        found = history.newest(lake, series)
         return {start: _in_whole(found[start], numbers[start]) for start in sorted(wanted & found.keys())}
 
     labels = (f"v{both.shown.metric.dataset_version}", f"v{both.to.metric.dataset_version}")
     before, after = side(both.shown, both.old), side(both.later, both.new)
-    return history.comparison(both.to, before, after, labels, settings.clock(), thresholds)
+    return history.comparison(both.to, before, after, labels, lake.now(), thresholds)
 
 
 def _in_whole(version: PublishedVersion, number: PublishedNumber) -> PublishedVersion:

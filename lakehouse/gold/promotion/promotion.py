@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.gold.numbers.comparison import Threshold
     from lakehouse.gold.publication.write_audit_publish import Run
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 __all__ = ["PromotionRefusedError", "PromotionResult", "compare", "promote", "rollback", "settle"]
 
@@ -41,7 +41,7 @@ class PromotionResult:
 
 
 def promote(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     metric: MetricContract,
     to_version: int,
@@ -58,14 +58,14 @@ def promote(
     :param accepted: whether differences beyond the thresholds and the contract's bounds, and removed measures, are accepted.
     :raises PromotionRefusedError: if something forbids it.
     """
-    if shown_version(settings, metric) == to_version:
-        return _already(settings, metric, to_version)
-    made = _promote(settings, catalog, metric, to_version, run, reason, thresholds, notes, accepted)
-    return PromotionResult(settle(settings, made.to), made)
+    if shown_version(lake, metric) == to_version:
+        return _already(lake, metric, to_version)
+    made = _promote(lake, catalog, metric, to_version, run, reason, thresholds, notes, accepted)
+    return PromotionResult(settle(lake, made.to), made)
 
 
 def rollback(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     metric: MetricContract,
     to_version: int | None,
@@ -82,21 +82,21 @@ def rollback(
     :raises PromotionRefusedError: if there is no version to go back to.
     """
     if to_version is None:
-        to_version = _one_back(settings, metric)
-    if shown_version(settings, metric) == to_version:
-        return _already(settings, metric, to_version)
-    made = _rollback(settings, catalog, metric, to_version, run, reason, notes)
-    return PromotionResult(settle(settings, made.to), made)
+        to_version = _one_back(lake, metric)
+    if shown_version(lake, metric) == to_version:
+        return _already(lake, metric, to_version)
+    made = _rollback(lake, catalog, metric, to_version, run, reason, notes)
+    return PromotionResult(settle(lake, made.to), made)
 
 
-def settle(settings: Settings, series: Series) -> PromotionEntry:
+def settle(lake: Lake, series: Series) -> PromotionEntry:
     """Copy promotions from the commits into the logs, and record from where the numbers follow Silver; it may be repeated.
 
     :raises PromotionRefusedError: if no version was ever promoted.
     """
-    restatement_reports.follow(settings, series)
-    promotion_log.follow(settings, series.name, locations.gold(settings, series))
-    log = promotion_log.of(settings, series.name)
+    restatement_reports.follow(lake, series)
+    promotion_log.follow(lake, series.name, locations.gold(lake, series))
+    log = promotion_log.of(lake, series.name)
     if not log:
         msg = f"gold/{series.name} has not been promoted yet: readers see v1; '--to 2024-11-08T06:00:00Z' goes back to a time"
         raise PromotionRefusedError(msg)
@@ -105,16 +105,16 @@ def settle(settings: Settings, series: Series) -> PromotionEntry:
         replace(series, metric=series.metric.model_copy(update={"dataset_version": move.to_version}))
     )
     table = next((name.removeprefix("silver/") for name in move.inputs if name.startswith("silver/")), None)
-    if move.follows is not None and restatements.followed_version(settings, follower, table) < move.follows:
+    if move.follows is not None and restatements.followed_version(lake, follower, table) < move.follows:
         entry = Restatement(follower, move.move_id, move.moved_at, move.follows, move.gold_version, days=[], followed_table=table)
-        restatements.record(settings, replace(entry, followed_further=move.inputs.get("further", {})))
+        restatements.record(lake, replace(entry, followed_further=move.inputs.get("further", {})))
     return move
 
 
-def _one_back(settings: Settings, metric: MetricContract) -> int:
+def _one_back(lake: Lake, metric: MetricContract) -> int:
     """The version before the newest promotion; after a completed rollback, the present version."""
-    settle(settings, Series(metric, called=metric.metric))
-    log, number = promotion_log.of(settings, metric.metric), shown_version(settings, metric)
+    settle(lake, Series(metric, called=metric.metric))
+    log, number = promotion_log.of(lake, metric.metric), shown_version(lake, metric)
     if log[-1].kind is PromotionKind.ROLLBACK:
         return number
     return log[-1].from_version
@@ -122,7 +122,7 @@ def _one_back(settings: Settings, metric: MetricContract) -> int:
 
 @write_audit_publish.again_on_conflict
 def _promote(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     metric: MetricContract,
     to_version: int,
@@ -132,17 +132,17 @@ def _promote(
     notes: Callable[[PromotionPlan], str],
     accepted: bool,  # noqa: FBT001 (the public function names it)
 ) -> PromotionPlan:
-    made = promotion_plan.plan_promotion(settings, catalog, metric, to_version, thresholds)
+    made = promotion_plan.plan_promotion(lake, catalog, metric, to_version, thresholds)
     problems = [*made.problems, *([] if accepted else made.objections)]
     if problems:
         raise PromotionRefusedError("\n".join(problems))
-    _commit(settings, made, run, reason, f"promoted to v{to_version} by {run.by}: {reason}", notes(made))
+    _commit(lake, made, run, reason, f"promoted to v{to_version} by {run.by}: {reason}", notes(made))
     return made
 
 
 @write_audit_publish.again_on_conflict
 def _rollback(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     metric: MetricContract,
     to_version: int,
@@ -150,12 +150,12 @@ def _rollback(
     reason: str,
     notes: Callable[[PromotionPlan], str],
 ) -> PromotionPlan:
-    made = promotion_plan.plan_rollback(settings, catalog, metric, to_version)
-    _commit(settings, made, run, reason, f"rolled back to v{to_version} by {run.by}: {reason}", notes(made))
+    made = promotion_plan.plan_rollback(lake, catalog, metric, to_version)
+    _commit(lake, made, run, reason, f"rolled back to v{to_version} by {run.by}: {reason}", notes(made))
     return made
 
 
-def _commit(settings: Settings, made: PromotionPlan, run: Run, reason: str, explanation: str, notes: str) -> None:
+def _commit(lake: Lake, made: PromotionPlan, run: Run, reason: str, explanation: str, notes: str) -> None:
     """The promotion itself: all numbers that differ and the number of the served version, in one commit."""
     number, before = made.to.metric.dataset_version, made.before
     why = {
@@ -174,16 +174,16 @@ def _commit(settings: Settings, made: PromotionPlan, run: Run, reason: str, expl
             "release_notes": notes,
         },
     }
-    signed = write_audit_publish.signature(settings, made.to, run, why, reason)
+    signed = write_audit_publish.signature(lake, made.to, run, why, reason)
     if not made.drafts and (before.table is None or before.existing is None):
         raise PromotionRefusedError(f"gold/{made.to.name} has no number, and there is none to publish")
     drafts = [replace(draft, explanation=explanation) for draft in made.drafts]
-    revisions.publish(settings, made.to, before.table, before.existing, drafts, signed, serves=number)
+    revisions.publish(lake, made.to, before.table, before.existing, drafts, signed, serves=number)
 
 
-def _already(settings: Settings, metric: MetricContract, to_version: int) -> PromotionResult:
+def _already(lake: Lake, metric: MetricContract, to_version: int) -> PromotionResult:
     """The record of a promotion that an earlier call committed, even if that call was stopped afterwards."""
-    move = settle(settings, Series(metric, called=metric.metric))
+    move = settle(lake, Series(metric, called=metric.metric))
     if move.to_version != to_version:
         raise PromotionRefusedError(f"readers of gold/{metric.metric} see v{to_version} already")
     return PromotionResult(move)

@@ -19,8 +19,8 @@ from lakehouse.ledger.log_table import LogTable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lakehouse.lake import Lake
     from lakehouse.ledger.log_table import Int32
-    from lakehouse.settings import Settings
 
 COMMIT_KEY = served_version.PROMOTION
 #: The fields that the commit records under this key.
@@ -60,28 +60,28 @@ class PromotionEntry:
     release_notes: str = ""
 
 
-def log(settings: Settings) -> LogTable[PromotionEntry]:
+def log(lake: Lake) -> LogTable[PromotionEntry]:
     """The table."""
-    return LogTable(PromotionEntry, settings, locations.promotion_log(settings), partition_by="metric", journaled=True)
+    return LogTable(PromotionEntry, lake, locations.promotion_log(lake), partition_by="metric", journaled=True)
 
 
-def follow(settings: Settings, metric: str, gold: str) -> int:
+def follow(lake: Lake, metric: str, gold: str) -> int:
     """Write a row for each commit of a gold table that changed the served version and has no row yet.
 
     :param gold: the table's address.
     :returns: the number of rows written.
     """
-    table = log(settings)
+    table = log(lake)
 
     def row_of(commit: dict[str, Any], why: dict[str, Any]) -> dict[str, Any] | None:
         return table.to_row(_promotion(metric, commit["version"], why)) if COMMIT_KEY in why else None
 
-    return commit_log.copy_from_log(settings, gold, table.path, f"moves:{metric}", table.schema, row_of)
+    return commit_log.copy_from_log(lake, gold, table.path, f"moves:{metric}", table.schema, row_of)
 
 
-def of(settings: Settings, metric: str) -> list[PromotionEntry]:
+def of(lake: Lake, metric: str) -> list[PromotionEntry]:
     """Every promotion and rollback of a metric, oldest first."""
-    return sorted(log(settings).read({"metric": [metric]}), key=lambda promotion: promotion.gold_version)
+    return sorted(log(lake).read({"metric": [metric]}), key=lambda promotion: promotion.gold_version)
 
 
 def _promotion(metric: str, gold_version: int, why: Mapping[str, Any]) -> PromotionEntry:

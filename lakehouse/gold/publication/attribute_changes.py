@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.lake import Lake
     from lakehouse.ledger.publications import Publication
-    from lakehouse.settings import Settings
 
 _SHOWN = 3
 
@@ -37,7 +37,7 @@ class PublishedChange(NamedTuple):
     published_at: datetime
 
 
-def because(settings: Settings, series: Series, version: PublishedVersion) -> str | None:
+def because(lake: Lake, series: Series, version: PublishedVersion) -> str | None:
     """The changes of dimensions that restated a day: ``the tier of customer 17 from 2024-11-04 to 2024-11-08 became gold``.
 
     :returns: None for a version that no recorded change of a dimension restated.
@@ -45,28 +45,28 @@ def because(settings: Settings, series: Series, version: PublishedVersion) -> st
     publication_id = version.row.get("publication_id")
     if not (series.metric.joins and series.kind is Kind.DAY and publication_id and version.restates):
         return None
-    publication = publications.find(settings, series.name, publication_id)
-    return words(recorded(settings, publication), series.metric, [version.start]) if publication else None
+    publication = publications.find(lake, series.name, publication_id)
+    return words(recorded(lake, publication), series.metric, [version.start]) if publication else None
 
 
-def of_key(settings: Settings, series: Series, dimension: str, key: str) -> Iterator[PublishedChange]:
+def of_key(lake: Lake, series: Series, dimension: str, key: str) -> Iterator[PublishedChange]:
     """The recorded changes of a key that restated days of a metric, oldest first.
 
     :param key: in the form of the dimension's column ``dimension_key``.
     """
-    for publication in publications.of(settings, series.name):
-        for change in recorded(settings, publication).get("first", ()):
+    for publication in publications.of(lake, series.name):
+        for change in recorded(lake, publication).get("first", ()):
             if (change["dimension"], change["key"]) == (dimension, key):
                 concerned = days_reached(series.metric, {date.fromisoformat(day) for day in change["days"]})
                 days = sorted(day for day in concerned if f"{day}" in publication.published)
                 yield PublishedChange(series.name, _sentence(change, series.metric), days, publication.recorded_at)
 
 
-def recorded(settings: Settings, publication: Publication) -> Mapping[str, Any]:
+def recorded(lake: Lake, publication: Publication) -> Mapping[str, Any]:
     """The changes of dimensions that a publication recorded, without the values of fields that were redacted since."""
     changes = publication.dimension_changes
     first = changes.get("first", ())
-    hidden = {(name, *field) for name in {change["dimension"] for change in first} for field in _redacted(settings, name)}
+    hidden = {(name, *field) for name in {change["dimension"] for change in first} for field in _redacted(lake, name)}
     if not hidden:
         return changes
     masked = [
@@ -78,9 +78,9 @@ def recorded(settings: Settings, publication: Publication) -> Mapping[str, Any]:
     return {**changes, "first": masked}
 
 
-def _redacted(settings: Settings, dimension: str) -> set[tuple[str, str | None]]:
+def _redacted(lake: Lake, dimension: str) -> set[tuple[str, str | None]]:
     """The redacted fields of a dimension, each with the key."""
-    by_field = redactions.keys_by_field(settings, dimension)
+    by_field = redactions.keys_by_field(lake, dimension)
     return {
         (name, key)
         for name, record_keys in by_field.items()

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts.publication import PublicationRules
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.lifecycle import PublishedState
+    from lakehouse.lake import Lake
     from lakehouse.quality.check_result import CheckResult
-    from lakehouse.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -151,33 +151,33 @@ class HeldCandidate:
         return _identity(self.draft, self.revision)
 
 
-def propose(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, int]], run_id: str, now: datetime) -> None:
+def propose(lake: Lake, series: Series, drafts: Sequence[tuple[Draft, int]], run_id: str, now: datetime) -> None:
     """Write drafts, each with the revision that it would be; they replace older candidates of their periods.
 
     A draft that is already a candidate is not written again, so that ``proposed_at`` stays the time of its first proposal.
 
     :raises CommitFailedError: when another run proposes a number for one of the periods at the same time.
     """
-    waiting = {one.start: one.identity for one in held(settings, series, [draft.start for draft, _ in drafts])}
+    waiting = {one.start: one.identity for one in held(lake, series, [draft.start for draft, _ in drafts])}
     new = [(draft, number) for draft, number in drafts if waiting.get(draft.start) != _identity(draft, number)]
     if not new:
         return
     rows = pa.concat_tables([_rows(series, draft, number, run_id, now) for draft, number in new], promote_options="default")
-    where, options = locations.candidates(settings, series), settings.storage_options
+    where, options = locations.candidates(lake, series), lake.storage_options
     table = table_io.open_table(where, options) or partition_writer.create(
         where, rows.schema, [series.by], options, properties=partition_writer.ALL_STATISTICS
     )
     partition_writer.replace(table, rows, [draft.start for draft, _ in new])
 
 
-def read_back(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, int]]) -> dict[date, pa.Table]:
+def read_back(lake: Lake, series: Series, drafts: Sequence[tuple[Draft, int]]) -> dict[date, pa.Table]:
     """Read the content of proposed drafts from the candidates table.
 
     :raises CommitFailedError: when another run has replaced or settled one of them meanwhile.
     """
     where = {series.by: [draft.start for draft, _ in drafts]}
     columns = [series.by, *series.content, "content", "revision"]
-    table = table_io.read(locations.candidates(settings, series), columns, where, settings.storage_options)
+    table = table_io.read(locations.candidates(lake, series), columns, where, lake.storage_options)
     candidates_by_start = {} if table is None else table_io.split(table, series.by)
     for draft, number in drafts:
         rows = candidates_by_start.get(draft.start)
@@ -188,16 +188,16 @@ def read_back(settings: Settings, series: Series, drafts: Sequence[tuple[Draft, 
     return {start: rows.select(series.content) for start, rows in candidates_by_start.items()}
 
 
-def settle(settings: Settings, series: Series, starts: Collection[date], failed: Mapping[date, Sequence[CheckResult]]) -> None:
+def settle(lake: Lake, series: Series, starts: Collection[date], failed: Mapping[date, Sequence[CheckResult]]) -> None:
     """Keep the candidates that failed, with the explanations of their checks, and remove the others of ``starts``.
 
     :raises CommitFailedError: when another run has removed a failed candidate, or writes to the table at the same time.
     """
-    table = table_io.open_table(locations.candidates(settings, series), settings.storage_options)
+    table = table_io.open_table(locations.candidates(lake, series), lake.storage_options)
     if table is None or not starts:
         return
     failures = {start: {one.check: one.explanation or "failed" for one in outcomes} for start, outcomes in failed.items()}
-    if {one.start: one.failed for one in held(settings, series, starts)} == failures:
+    if {one.start: one.failed for one in held(lake, series, starts)} == failures:
         return
     kept = table_io.read_version(table, None, {series.by: list(failed)})
     if set(kept[series.by].to_pylist()) != set(failed):
@@ -207,20 +207,20 @@ def settle(settings: Settings, series: Series, starts: Collection[date], failed:
     partition_writer.replace(table, kept.set_column(kept.column_names.index("failed"), "failed", stored), starts)
 
 
-def remove(settings: Settings, series: Series, decided: HeldCandidate) -> None:
+def remove(lake: Lake, series: Series, decided: HeldCandidate) -> None:
     """Remove a candidate that a person decided on; a candidate that was proposed for the period since then stays.
 
     :raises CommitFailedError: when another run writes to the table at the same time.
     """
-    table = table_io.open_snapshot(locations.candidates(settings, series), settings.storage_options)
-    if table is not None and [one.identity for one in held(settings, series, [decided.start])] == [decided.identity]:
+    table = table_io.open_snapshot(locations.candidates(lake, series), lake.storage_options)
+    if table is not None and [one.identity for one in held(lake, series, [decided.start])] == [decided.identity]:
         partition_writer.replace(table, table_io.read_version(table, None, {series.by: []}), [decided.start])
 
 
-def held(settings: Settings, series: Series, starts: Collection[date] | None = None) -> list[HeldCandidate]:
+def held(lake: Lake, series: Series, starts: Collection[date] | None = None) -> list[HeldCandidate]:
     """The candidates, by period."""
     where = None if starts is None else {series.by: starts}
-    table = table_io.read(locations.candidates(settings, series), None, where, settings.storage_options)
+    table = table_io.read(locations.candidates(lake, series), None, where, lake.storage_options)
     if table is None:
         return []
     result = []
@@ -242,18 +242,18 @@ def held(settings: Settings, series: Series, starts: Collection[date] | None = N
     return result
 
 
-def failing(settings: Settings, series: Series) -> dict[date, list[str]]:
+def failing(lake: Lake, series: Series) -> dict[date, list[str]]:
     """The checks that the candidate of each period failed, without candidates that are still being checked."""
-    table = table_io.read(locations.candidates(settings, series), [series.by, "failed"], None, settings.storage_options)
+    table = table_io.read(locations.candidates(lake, series), [series.by, "failed"], None, lake.storage_options)
     failed_by_start = {} if table is None else dict(zip(table[series.by].to_pylist(), table["failed"].to_pylist()))
     checks = {start: sorted(json.loads(failed)) for start, failed in failed_by_start.items() if failed}
     return {start: names for start, names in checks.items() if names}
 
 
-def holding(settings: Settings, series: Series) -> dict[date, list[str]]:
+def holding(lake: Lake, series: Series) -> dict[date, list[str]]:
     """The checks that hold the newest number of each period: those that its candidate failed, or that it cannot be computed."""
-    checks = failing(settings, series)
-    for start in failed_numbers.failing(settings, series.name):
+    checks = failing(lake, series)
+    for start in failed_numbers.failing(lake, series.name):
         checks[start] = [*checks.get(start, ()), failed_numbers.COMPUTED]
     return checks
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.gold.publication.candidates import HeldCandidate
     from lakehouse.gold.publication.revisions import Revision
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 class HoldError(LakehouseError):
@@ -47,7 +46,7 @@ class HoldError(LakehouseError):
 
 @again_on_conflict
 def sign_off(
-    settings: Settings, series: Series, period: Period, revision: int, run: Run, reason: str, at_most: State = State.FINAL
+    lake: Lake, series: Series, period: Period, revision: int, run: Run, reason: str, at_most: State = State.FINAL
 ) -> Revision | None:
     """Publish a held number on a person's responsibility; calling it again changes nothing.
 
@@ -56,12 +55,12 @@ def sign_off(
     :returns: the published revision; None if readers already see the number.
     :raises HoldError: if another revision, or none, is held.
     """
-    settings = with_table_cache(settings)
-    before = write_audit_publish.read(settings, series, [period.start])
-    held = _held(settings, series, period, revision)
+    lake = lake.cached()
+    before = write_audit_publish.read(lake, series, [period.start])
+    held = _held(lake, series, period, revision)
     published_state, today = (
         before.published_states.get(period.start),
-        lifecycle.today(settings.clock(), series.metric.publication),
+        lifecycle.today(lake.now(), series.metric.publication),
     )
     at_most = late_at_close.at_most(series, published_state, held.draft.state, at_most)
     current = draft_period(series, published_state, period.start, held.draft.rows, today, at_most=at_most)
@@ -80,26 +79,26 @@ def sign_off(
             "trigger": {"held_since": held.proposed_at, "overruled": dict(held.failed)},
             "input_versions": {f"silver/{locations.silver_name(series.metric)}": inputs},
         }
-        signed = write_audit_publish.signature(settings, series, run, why, reason)
-        published = revisions.publish(settings, series, before.table, before.existing, [draft], signed)
-    candidates.remove(settings, series, held)
-    restatement_reports.follow(settings, series)
+        signed = write_audit_publish.signature(lake, series, run, why, reason)
+        published = revisions.publish(lake, series, before.table, before.existing, [draft], signed)
+    candidates.remove(lake, series, held)
+    restatement_reports.follow(lake, series)
     return published[0] if published else None
 
 
-def drop(settings: Settings, series: Series, period: Period, revision: int, by: str, reason: str) -> None:
+def drop(lake: Lake, series: Series, period: Period, revision: int, by: str, reason: str) -> None:
     """Refuse a held number: the published one stays, and the same number is not proposed again.
 
     :raises HoldError: if another revision, or none, is held.
     """
-    held = _held(settings, series, period, revision)
-    entry = RejectedCandidate(series.name, period.start, revision, held.draft.content, by, reason, settings.clock())
-    rejected_candidates.record(settings, entry)
-    again_on_conflict(candidates.remove)(settings, series, held)
+    held = _held(lake, series, period, revision)
+    entry = RejectedCandidate(series.name, period.start, revision, held.draft.content, by, reason, lake.now())
+    rejected_candidates.record(lake, entry)
+    again_on_conflict(candidates.remove)(lake, series, held)
 
 
-def _held(settings: Settings, series: Series, period: Period, revision: int) -> HeldCandidate:
-    held = candidates.held(settings, series, [period.start])
+def _held(lake: Lake, series: Series, period: Period, revision: int) -> HeldCandidate:
+    held = candidates.held(lake, series, [period.start])
     if not held:
         msg = f"no number of {series.name} is held for {period.name}"
         raise HoldError(msg)
@@ -116,9 +115,7 @@ class _EveryNumber:
         return True
 
 
-def find_refused(
-    settings: Settings, series: Series, existing: pa.Table | None, starts: Collection[date]
-) -> dict[date, Container[str]]:
+def find_refused(lake: Lake, series: Series, existing: pa.Table | None, starts: Collection[date]) -> dict[date, Container[str]]:
     """The digests of the numbers of each period that were refused since its content was last published; all for a reverted
     period.
 
@@ -133,7 +130,7 @@ def find_refused(
         if content_since is not None and (start not in published or content_since > published[start]):
             published[start] = content_since
     refused: dict[date, set[str]] = defaultdict(set)
-    for entry in rejected_candidates.of(settings, series.name, starts):
+    for entry in rejected_candidates.of(lake, series.name, starts):
         if entry.period_start not in published or entry.dropped_at >= published[entry.period_start]:
             refused[entry.period_start].add(entry.content)
-    return {**refused, **dict.fromkeys(reverted_periods.kept(settings, series.name, starts), _EveryNumber())}
+    return {**refused, **dict.fromkeys(reverted_periods.kept(lake, series.name, starts), _EveryNumber())}

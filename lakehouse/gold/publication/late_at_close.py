@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.lifecycle import PublishedState
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _READ = ("revision", "adjustment", "state", "dataset_version", "contract_version")
 
@@ -37,9 +37,7 @@ def includes(metric: MetricContract) -> bool:
     return metric.late_events is not None and metric.late_events.at_close is AtClose.INCLUDE
 
 
-def counting_every_row(
-    settings: Settings, series: Series, existing: pa.Table | None, becoming_final: Collection[date] = ()
-) -> set[date]:
+def counting_every_row(lake: Lake, series: Series, existing: pa.Table | None, becoming_final: Collection[date] = ()) -> set[date]:
     """The days whose number counts every row: closed ones, and those that become final now.
 
     :param existing: every published row of the days, and perhaps of others.
@@ -48,27 +46,27 @@ def counting_every_row(
     if series.metric.late_events is None or series.kind is not Kind.DAY:
         return set()
     closed = _first_final(existing, series)
-    by_contract = cache(lambda version: _includes(settings, series.metric, version))
+    by_contract = cache(lambda version: _includes(lake, series.metric, version))
     counting = {day for day, row in closed.items() if by_contract(row["contract_version"])}
     return counting | ({*becoming_final} - closed.keys() if includes(series.metric) else set())
 
 
-def closed_with_every_row(settings: Settings, series: Series, days: Collection[date]) -> set[date]:
+def closed_with_every_row(lake: Lake, series: Series, days: Collection[date]) -> set[date]:
     """The closed days among ``days`` whose published number counts every row."""
     if series.metric.late_events is None or not days:
         return set()
-    existing = table_io.read(locations.gold(settings, series), [series.by, *_READ], {series.by: days}, settings.storage_options)
-    return counting_every_row(settings, series, existing)
+    existing = table_io.read(locations.gold(lake, series), [series.by, *_READ], {series.by: days}, lake.storage_options)
+    return counting_every_row(lake, series, existing)
 
 
-def with_close(settings: Settings, daily: Series, late: pa.Table) -> pa.Table:
+def with_close(lake: Lake, daily: Series, late: pa.Table) -> pa.Table:
     """Late rows with the column ``counted_at_close``: whether a row that did not count does now that its day is closed.
 
     :param daily: the days of the metric as readers see them.
     :param late: rows of the table of late rows.
     """
     days = pc.unique(late["event_date"]).drop_null().to_pylist()
-    closed = pa.array(sorted(closed_with_every_row(settings, daily, days)), pa.date32())
+    closed = pa.array(sorted(closed_with_every_row(lake, daily, days)), pa.date32())
     counted = pc.and_(pc.invert(late["counts"]), pc.is_in(late["event_date"], value_set=closed))
     return late.append_column("counted_at_close", counted)
 
@@ -102,12 +100,12 @@ def _first_of_version(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
     return next(row for row in in_order if row["dataset_version"] == in_order[-1]["dataset_version"])
 
 
-def _includes(settings: Settings, metric: MetricContract, version: str | None) -> bool:
+def _includes(lake: Lake, metric: MetricContract, version: str | None) -> bool:
     """Whether a contract of the metric includes late rows at the close; one that is not known any more does not."""
     if version is None:
         return False
     if version == provenance.of_contract(metric):
         return includes(metric)
-    stored = contract_archive.find(settings, "metric", metric.name, version)
+    stored = contract_archive.find(lake, "metric", metric.name, version)
     terms = contract_archive.readable(stored).get("late_events") if stored else None
     return terms is not None and terms["at_close"] == AtClose.INCLUDE.value

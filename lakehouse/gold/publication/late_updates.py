@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
     from lakehouse.gold.publication.candidates import Draft
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: The rows of each window of a day, by its first moment; None for the day of a metric without windows, and rows without a time.
 _Windows = dict["datetime | None", list[dict[str, Any]]]
@@ -37,7 +37,7 @@ EXHAUSTED = "late rows have changed a window as often as late_events.max_updates
 _BY_DATA = (RevisionReason.NEW_DATA.value, RevisionReason.LATE_DATA.value, RevisionReason.CORRECTION.value)
 
 
-def waits(settings: Settings, series: Series, existing: pa.Table | None, draft: Draft) -> bool:
+def waits(lake: Lake, series: Series, existing: pa.Table | None, draft: Draft) -> bool:
     """Whether every window that a draft changes has been updated as often as the contract allows, and is not final yet.
 
     :param existing: every published row of the day, possibly with those of others.
@@ -51,11 +51,11 @@ def waits(settings: Settings, series: Series, existing: pa.Table | None, draft: 
     if draft.state is State.FINAL:
         return False
     changed = _changed(_by_window(revisions[-1], series), _by_window(draft.rows.to_pylist(), series))
-    updates = _counted(settings, series, draft.start, revisions)
+    updates = _counted(lake, series, draft.start, revisions)
     return bool(changed) and all(updates[window] >= terms.max_updates_per_window for window in changed)
 
 
-def is_exhausted(settings: Settings, series: Series, existing: pa.Table | None, day: date) -> bool:
+def is_exhausted(lake: Lake, series: Series, existing: pa.Table | None, day: date) -> bool:
     """Whether a window of a day that is not final has been updated as often as the contract allows: its changes wait."""
     terms = series.metric.late_events
     if terms is None or existing is None:
@@ -63,20 +63,18 @@ def is_exhausted(settings: Settings, series: Series, existing: pa.Table | None, 
     revisions = _revisions(existing, series, day)
     if len(revisions) <= terms.max_updates_per_window or revisions[-1][0]["state"] == State.FINAL.value:
         return False
-    return max(_counted(settings, series, day, revisions).values(), default=0) >= terms.max_updates_per_window
+    return max(_counted(lake, series, day, revisions).values(), default=0) >= terms.max_updates_per_window
 
 
-def updates_of(settings: Settings, series: Series, existing: pa.Table, day: date) -> Counter[datetime | None]:
+def updates_of(lake: Lake, series: Series, existing: pa.Table, day: date) -> Counter[datetime | None]:
     """The number of revisions of a day that changed each of its windows because of late rows.
 
     :param existing: every published row of the day, possibly with those of others.
     """
-    return _counted(settings, series, day, _revisions(existing, series, day))
+    return _counted(lake, series, day, _revisions(existing, series, day))
 
 
-def _counted(
-    settings: Settings, series: Series, day: date, revisions: Sequence[list[dict[str, Any]]]
-) -> Counter[datetime | None]:
+def _counted(lake: Lake, series: Series, day: date, revisions: Sequence[list[dict[str, Any]]]) -> Counter[datetime | None]:
     """A revision updates a window with late rows if the watermark had passed the window when the previous revision was
     computed.
     """
@@ -84,17 +82,17 @@ def _counted(
     for before, after in pairwise(revisions):
         if after[0]["reason"] not in _BY_DATA or before[0]["inputs"] is None:
             continue
-        passed = _watermark(settings, series.metric, before[0]["inputs"])
+        passed = _watermark(lake, series.metric, before[0]["inputs"])
         changed = _changed(_by_window(before, series), _by_window(after, series))
         updates.update(window for window in changed if _end(series.metric, day, window) <= passed)
     return updates
 
 
-def _watermark(settings: Settings, metric: MetricContract, inputs: str) -> int:
+def _watermark(lake: Lake, metric: MetricContract, inputs: str) -> int:
     """The watermark after the deliveries among the recorded ``inputs``, in microseconds since 1970."""
     assert metric.late_source is not None  # noqa: S101 (a metric with late events knows its source)
-    ids = input_sets.ids_of(settings, metric.source, inputs)
-    return left_out.watermark_after(settings, metric.late_source, ids)
+    ids = input_sets.ids_of(lake, metric.source, inputs)
+    return left_out.watermark_after(lake, metric.late_source, ids)
 
 
 def _end(metric: MetricContract, day: date, window: datetime | None) -> int:

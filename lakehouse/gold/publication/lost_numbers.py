@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakehouse.contracts.series import Series
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _SHOWN = 3
 
@@ -30,42 +30,42 @@ class LostNumbersError(LakehouseError):
     """Published versions that a table no longer has. The message names them and the way out."""
 
 
-def of(settings: Settings, series: Series) -> Mapping[date, Sequence[str]]:
+def of(lake: Lake, series: Series) -> Mapping[date, Sequence[str]]:
     """The versions that ``ops/publications`` records and the table of a series no longer has, by the first day of their period.
 
     Only a table that has lost commits is compared; for any other, the result is empty.
     """
-    if served_version.lost_versions(settings, series) is None:
+    if served_version.lost_versions(lake, series) is None:
         return {}
-    stored = table_io.read(locations.gold(settings, series), ["version_name"], options=settings.storage_options)
+    stored = table_io.read(locations.gold(lake, series), ["version_name"], options=lake.storage_options)
     kept = set() if stored is None else set(stored["version_name"].to_pylist())
     lost: dict[date, list[str]] = defaultdict(list)
-    for entry in publications.of(settings, series.name):
+    for entry in publications.of(lake, series.name):
         for start, name in entry.published.items():
             if name not in kept:
                 lost[date.fromisoformat(start)].append(name)
     return lost
 
 
-def make_up_for_lost_commits(settings: Settings, series: Series) -> None:
+def make_up_for_lost_commits(lake: Lake, series: Series) -> None:
     """Give a table of published numbers that has lost commits another lineage: its readers start over.
 
     Its own numbers are computed again, because the series counts as having followed nothing.
 
     :raises LostNumbersError: if it has lost versions: revisions, states and adjustments do not follow from silver.
     """
-    lost = served_version.lost_versions(settings, series)
+    lost = served_version.lost_versions(lake, series)
     if lost is None:
         return
-    path, name = locations.gold(settings, series), f"gold/{series.name}"
-    table = table_io.open_table(path, settings.storage_options)
+    path, name = locations.gold(lake, series), f"gold/{series.name}"
+    table = table_io.open_table(path, lake.storage_options)
     if table is None:
         msg = (
             f"{name} is gone, and its numbers were published: 'lakehouse repair' makes them again from the inputs that they "
             "name, or restore the table from a copy"
         )
         raise LostNumbersError(msg)
-    if versions := sorted(each for of_period in of(settings, series).values() for each in of_period):
+    if versions := sorted(each for of_period in of(lake, series).values() for each in of_period):
         msg = (
             f"{name} has lost published numbers ({join_limited(versions, _SHOWN, ' versions')}): 'lakehouse repair' makes them "
             "again from the inputs that they name, or restore a newer copy of the table"
@@ -74,4 +74,4 @@ def make_up_for_lost_commits(settings: Settings, series: Series) -> None:
     followed, kept = lost
     is_closed = table.version() > followed and lost_commits.lineage(table).split(".")[-1].startswith(f"{kept}~")
     if not is_closed:  # nothing has been published since
-        lost_commits.close_gap(path, settings.storage_options, name, followed, kept)
+        lost_commits.close_gap(path, lake.storage_options, name, followed, kept)

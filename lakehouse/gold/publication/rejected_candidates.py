@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import date, datetime
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @dataclass(frozen=True)
@@ -30,18 +30,18 @@ class RejectedCandidate:
     dropped_at: datetime
 
 
-def log(settings: Settings) -> LogTable[RejectedCandidate]:
+def log(lake: Lake) -> LogTable[RejectedCandidate]:
     """The table."""
-    return LogTable(RejectedCandidate, settings, locations.rejected_candidates(settings), partition_by="series", journaled=True)
+    return LogTable(RejectedCandidate, lake, locations.rejected_candidates(lake), partition_by="series", journaled=True)
 
 
-def record(settings: Settings, entry: RejectedCandidate) -> None:
+def record(lake: Lake, entry: RejectedCandidate) -> None:
     """Append a refusal, once."""
     app_id = f"dropped:{entry.series}:{entry.period_start}:{entry.revision}:{entry.content}"
-    log(settings).append([entry], app_id=app_id)
+    log(lake).append([entry], app_id=app_id)
 
 
-def of(settings: Settings, series: str, starts: Collection[date] | None = None) -> list[RejectedCandidate]:
+def of(lake: Lake, series: str, starts: Collection[date] | None = None) -> list[RejectedCandidate]:
     """The rejected candidates of a series, oldest first."""
     where = {"series": [series]} | ({} if starts is None else {"period_start": list(starts)})
-    return sorted(log(settings).read(where), key=lambda entry: (entry.dropped_at, entry.period_start))
+    return sorted(log(lake).read(where), key=lambda entry: (entry.dropped_at, entry.period_start))

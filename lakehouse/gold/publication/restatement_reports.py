@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.lake import Lake
     from lakehouse.ledger.publications import Publication
-    from lakehouse.settings import Settings
 
 #: The number of listed periods, those with the greatest changes; of rows of the grain of each; and of entries of a cause.
 PERIODS, ROWS, CAUSES = 50, 10, 20
@@ -69,20 +69,20 @@ class RestatementReport:
     sign_off_reason: str | None = None
 
 
-def log(settings: Settings) -> LogTable[RestatementReport]:
+def log(lake: Lake) -> LogTable[RestatementReport]:
     """The table."""
-    return LogTable(RestatementReport, settings, locations.restatement_reports(settings), partition_by="series", sort_keys=False)
+    return LogTable(RestatementReport, lake, locations.restatement_reports(lake), partition_by="series", sort_keys=False)
 
 
-def find(settings: Settings, series: Collection[str], publication_id: str) -> RestatementReport | None:
+def find(lake: Lake, series: Collection[str], publication_id: str) -> RestatementReport | None:
     """The report of a publication of one of ``series``; None if it restated nothing, or its report has not been written yet."""
-    reports = log(settings).read({"series": series, "publication_id": [publication_id]})
+    reports = log(lake).read({"series": series, "publication_id": [publication_id]})
     return reports[0] if reports else None
 
 
-def reported(settings: Settings, series: Collection[str]) -> set[str]:
+def reported(lake: Lake, series: Collection[str]) -> set[str]:
     """The ids of the publications of ``series`` that have a report."""
-    return set(log(settings).select(["publication_id"], {"series": series})["publication_id"].to_pylist())
+    return set(log(lake).select(["publication_id"], {"series": series})["publication_id"].to_pylist())
 
 
 def sides_of(values: Mapping[str, Any]) -> Sides:
@@ -91,19 +91,19 @@ def sides_of(values: Mapping[str, Any]) -> Sides:
     return Sides(before, after)
 
 
-def follow(settings: Settings, series: Series) -> None:
+def follow(lake: Lake, series: Series) -> None:
     """Copy the publications of a series into the ledger, and write a report of each publication that has none and restated a
     number.
     """
-    publications.follow(settings, series.name, locations.gold(settings, series))
-    reports, app_id = log(settings), f"restatement_reports:{series.name}"
-    table = table_io.open_table(reports.path, settings.storage_options)
+    publications.follow(lake, series.name, locations.gold(lake, series))
+    reports, app_id = log(lake), f"restatement_reports:{series.name}"
+    table = table_io.open_table(reports.path, lake.storage_options)
     done = (None if table is None else table.transaction_version(app_id)) or 0
     unmarked = done
-    for publication in publications.after(settings, series.name, done):
+    for publication in publications.after(lake, series.name, done):
         if not _may_restate(publication):
             continue
-        report = of_publication(settings, series, publication)
+        report = of_publication(lake, series, publication)
         unmarked = publication.gold_version
         if report is not None:
             reports.append([report], app_id=app_id, app_version=unmarked)
@@ -112,13 +112,13 @@ def follow(settings: Settings, series: Series) -> None:
         reports.append([], app_id=app_id, app_version=unmarked)
 
 
-def of_publication(settings: Settings, series: Series, publication: Publication) -> RestatementReport | None:
+def of_publication(lake: Lake, series: Series, publication: Publication) -> RestatementReport | None:
     """The report of a publication, from the revisions in gold; None if it restated nothing.
 
     Only its periods are read, in groups.
     """
     reasons, totals, listed, measures = Counter[str](), dict[str, Sides](), list[tuple[Any, str, Any]](), dict[str, None]()
-    for before, after, known in _restated(settings, series, publication):
+    for before, after, known in _restated(lake, series, publication):
         reasons[after.reason.value] += 1
         moved = history.moved(series, known)[known.index(after)]
         measures |= dict.fromkeys(moved)
@@ -151,9 +151,7 @@ def of_publication(settings: Settings, series: Series, publication: Publication)
     )
 
 
-def mask(
-    settings: Settings, series: Series, starts: Collection[date], hidden: Callable[[date], Mapping[str, Collection[Any]]]
-) -> int:
+def mask(lake: Lake, series: Series, starts: Collection[date], hidden: Callable[[date], Mapping[str, Collection[Any]]]) -> int:
     """Set values of the grain to NULL in the reports of a series; repeating it changes nothing.
 
     :param starts: the first days of the periods concerned.
@@ -161,13 +159,13 @@ def mask(
     :returns: the number of reports changed.
     """
     names = {series.period(start).name: start for start in starts}
-    reports, ids, changed = log(settings), sorted(reported(settings, [series.name])), 0
+    reports, ids, changed = log(lake), sorted(reported(lake, [series.name])), 0
     for place in range(0, len(ids), _MASKED_AT_ONCE):
         some = reports.read({"series": [series.name], "publication_id": ids[place : place + _MASKED_AT_ONCE]})
         masked = [replace(report, periods=_masked(report.periods, names, hidden)) for report in some]
         rows = [reports.to_row(after) for before, after in zip(some, masked) if before != after]
         table = pa.Table.from_pylist(rows, schema=reports.schema)
-        row_writer.upsert(reports.path, table, _KEYS, options=settings.storage_options, partition_by="series")
+        row_writer.upsert(reports.path, table, _KEYS, options=lake.storage_options, partition_by="series")
         changed += len(rows)
     return changed
 
@@ -193,14 +191,14 @@ def _may_restate(publication: Publication) -> bool:
 
 
 def _restated(
-    settings: Settings, series: Series, publication: Publication
+    lake: Lake, series: Series, publication: Publication
 ) -> Iterator[tuple[PublishedVersion, PublishedVersion, list[PublishedVersion]]]:
     """The versions that restate a number: the previous one, the published one, and all versions of both revisions."""
     starts = sorted(map(date.fromisoformat, publication.published))
     names = set(publication.published.values())
     for place in range(0, len(starts), _AT_ONCE):
         rows = table_io.read(
-            locations.gold(settings, series), None, {series.by: starts[place : place + _AT_ONCE]}, settings.storage_options
+            locations.gold(lake, series), None, {series.by: starts[place : place + _AT_ONCE]}, lake.storage_options
         )
         for of_period in table_io.split(rows, series.by).values() if rows is not None and len(rows) else ():
             numbers = pc.unique(of_period.filter(pc.is_in(of_period["version_name"], pa.array(sorted(names))))["revision"])

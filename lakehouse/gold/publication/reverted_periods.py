@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import date, datetime
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _ATTEMPTS = 20
 
@@ -48,59 +48,59 @@ class RevertedPeriod:
     recorded_at: datetime
 
 
-def log(settings: Settings) -> LogTable[RevertedPeriod]:
+def log(lake: Lake) -> LogTable[RevertedPeriod]:
     """The table."""
-    return LogTable(RevertedPeriod, settings, locations.reverts(settings), partition_by="series", journaled=True)
+    return LogTable(RevertedPeriod, lake, locations.reverts(lake), partition_by="series", journaled=True)
 
 
-def kept(settings: Settings, series: str, starts: Collection[date] | None = None) -> dict[date, RevertedPeriod]:
+def kept(lake: Lake, series: str, starts: Collection[date] | None = None) -> dict[date, RevertedPeriod]:
     """The periods of a series, or those of ``starts``, that keep an earlier number, by their first day."""
-    return _standing(settings, series, starts, RevertEvent.REVERTED)
+    return _standing(lake, series, starts, RevertEvent.REVERTED)
 
 
-def released(settings: Settings, series: str, starts: Collection[date] | None = None) -> dict[date, RevertedPeriod]:
+def released(lake: Lake, series: str, starts: Collection[date] | None = None) -> dict[date, RevertedPeriod]:
     """The periods that were released and have not been computed since, by their first day."""
-    return _standing(settings, series, starts, RevertEvent.RELEASED)
+    return _standing(lake, series, starts, RevertEvent.RELEASED)
 
 
-def keep(settings: Settings, series: str, versions: Mapping[date, str], by: str, reason: str) -> None:
+def keep(lake: Lake, series: str, versions: Mapping[date, str], by: str, reason: str) -> None:
     """Keep periods at a version, such as ``r1``, from now on; periods already kept at it are not recorded again."""
-    before = kept(settings, series, versions)
+    before = kept(lake, series, versions)
     new = {start: label for start, label in versions.items() if start not in before or before[start].version != label}
-    _record(settings, series, RevertEvent.REVERTED, new, by, reason)
+    _record(lake, series, RevertEvent.REVERTED, new, by, reason)
 
 
-def release(settings: Settings, series: str, starts: Collection[date], by: str, reason: str) -> list[date]:
+def release(lake: Lake, series: str, starts: Collection[date], by: str, reason: str) -> list[date]:
     """Let the numbers of periods follow Silver again; returns those that were kept."""
-    before = {start: entry.version for start, entry in kept(settings, series, starts).items()}
-    _record(settings, series, RevertEvent.RELEASED, before, by, reason)
+    before = {start: entry.version for start, entry in kept(lake, series, starts).items()}
+    _record(lake, series, RevertEvent.RELEASED, before, by, reason)
     return sorted(before)
 
 
-def follow(settings: Settings, series: str, computed: Collection[date]) -> None:
+def follow(lake: Lake, series: str, computed: Collection[date]) -> None:
     """Record that released periods have been computed."""
-    for entry in released(settings, series, computed).values():
-        _record(settings, series, RevertEvent.FOLLOWED, {entry.period_start: entry.version}, entry.by, entry.reason)
+    for entry in released(lake, series, computed).values():
+        _record(lake, series, RevertEvent.FOLLOWED, {entry.period_start: entry.version}, entry.by, entry.reason)
 
 
-def _record(settings: Settings, series: str, event: RevertEvent, versions: Mapping[date, str], by: str, reason: str) -> None:
+def _record(lake: Lake, series: str, event: RevertEvent, versions: Mapping[date, str], by: str, reason: str) -> None:
     if not versions:
         return
     for _ in range(_ATTEMPTS):
-        last = max((entry.number for entry in log(settings).read({"series": [series]})), default=0)
+        last = max((entry.number for entry in log(lake).read({"series": [series]})), default=0)
         entries = [
-            RevertedPeriod(series, start, number, event, versions[start], by, reason, settings.clock())
+            RevertedPeriod(series, start, number, event, versions[start], by, reason, lake.now())
             for number, start in enumerate(sorted(versions), last + 1)
         ]
         # Of two writers that read the same last number, the later one writes nothing and reads again.
-        if log(settings).append(entries, app_id=f"reverts:{series}", app_version=entries[-1].number):
+        if log(lake).append(entries, app_id=f"reverts:{series}", app_version=entries[-1].number):
             return
     msg = f"other commands keep reverting {series}: nothing was recorded, run it again later"
     raise CommitFailedError(msg)
 
 
-def _standing(settings: Settings, series: str, starts: Collection[date] | None, event: RevertEvent) -> dict[date, RevertedPeriod]:
-    entries = sorted(log(settings).read({"series": [series]}), key=lambda entry: entry.number)
+def _standing(lake: Lake, series: str, starts: Collection[date] | None, event: RevertEvent) -> dict[date, RevertedPeriod]:
+    entries = sorted(log(lake).read({"series": [series]}), key=lambda entry: entry.number)
     newest = {entry.period_start: entry for entry in entries}
     wanted = None if starts is None else set(starts)
     return {

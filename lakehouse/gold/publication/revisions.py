@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.series import Series
     from lakehouse.gold.publication.candidates import Draft
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 _READ = {pa.date32(): date.fromisoformat, pa.timestamp("us", "UTC"): datetime.fromisoformat}
@@ -93,7 +93,7 @@ class Revision:
 
 
 def publish(
-    settings: Settings,
+    lake: Lake,
     series: Series,
     table: DeltaTable | None,
     existing: pa.Table | None,
@@ -140,7 +140,7 @@ def publish(
         return []
     wanted = pa.concat_tables(rows, promote_options="default")
     if table is None:
-        table = _created(settings, series, wanted.schema)
+        table = _created(lake, series, wanted.schema)
     if existing is not None and len(existing):
         replaced = [draft.start for draft in drafts if draft.action is not PublishAction.ADJUSTMENT]
         wanted = pa.concat_tables([_superseded(existing, series.by, replaced, signed.now), wanted], promote_options="permissive")
@@ -225,13 +225,13 @@ def _superseded(existing: pa.Table, by: str, starts: Sequence[date], now: dateti
     return existing
 
 
-def _created(settings: Settings, series: Series, schema: pa.Schema) -> DeltaTable:
+def _created(lake: Lake, series: Series, schema: pa.Schema) -> DeltaTable:
     """Create the empty table.
 
     :raises CommitFailedError: if another writer has created it meanwhile, and may have published the same periods.
     """
-    path, properties = locations.gold(settings, series), partition_writer.ALL_STATISTICS  # due periods are found by them
-    table = partition_writer.create(path, schema, [series.by], settings.storage_options, properties=properties)
+    path, properties = locations.gold(lake, series), partition_writer.ALL_STATISTICS  # due periods are found by them
+    table = partition_writer.create(path, schema, [series.by], lake.storage_options, properties=properties)
     if table.version() > 0:
         msg = f"another run has just published {series.name} for the first time"
         raise CommitFailedError(msg)
@@ -239,7 +239,7 @@ def _created(settings: Settings, series: Series, schema: pa.Schema) -> DeltaTabl
 
 
 def write_again(
-    settings: Settings,
+    lake: Lake,
     series: Series,
     table: DeltaTable | None,
     rows: pa.Table,
@@ -258,10 +258,10 @@ def write_again(
         partition_writer.replace(table, rows, starts, why=why, transaction=transaction)
         return
     partition_writer.create_with(
-        locations.gold(settings, series),
+        locations.gold(lake, series),
         rows,
         [series.by],
-        settings.storage_options,
+        lake.storage_options,
         properties=partition_writer.ALL_STATISTICS,
         why=why,
         transaction=transaction,

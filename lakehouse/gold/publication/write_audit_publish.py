@@ -19,7 +19,6 @@ from lakehouse import locations, pieces
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import days_reached
 from lakehouse.delta import code_commit, provenance, table_io
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason
 from lakehouse.gold.publication import candidates, lost_numbers, revisions
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.lifecycle import PublishedState
     from lakehouse.gold.publication.candidates import Draft
+    from lakehouse.lake import Lake
     from lakehouse.quality.check_result import CheckResult
-    from lakehouse.settings import Settings
 
 _ATTEMPTS = 20
 #: Repeats a function from a fresh read when another writer has committed in between.
@@ -116,7 +115,7 @@ class SeriesSnapshot:
         return {} if self.existing is None else published_table.latest(self.existing, self.series)
 
 
-def read(settings: Settings, series: Series, starts: Sequence[date] | None = None, *, to_publish: bool = True) -> SeriesSnapshot:
+def read(lake: Lake, series: Series, starts: Sequence[date] | None = None, *, to_publish: bool = True) -> SeriesSnapshot:
     """Open a series: if another run publishes one of the periods from now on, a commit through it fails.
 
     :param starts: the first days of the periods; by default all that the table has.
@@ -124,9 +123,9 @@ def read(settings: Settings, series: Series, starts: Sequence[date] | None = Non
     :raises LostNumbersError: if the table has lost published versions, and something is to be published.
     """
     if to_publish:
-        lost_numbers.make_up_for_lost_commits(settings, series)
+        lost_numbers.make_up_for_lost_commits(lake, series)
     opened = table_io.open_snapshot if to_publish else table_io.open_table
-    table = opened(locations.gold(settings, series), settings.storage_options)
+    table = opened(locations.gold(lake, series), lake.storage_options)
     existing = None if table is None else table_io.read_version(table, None, None if starts is None else {series.by: starts})
     if starts is None:
         starts = [] if existing is None else sorted(set(existing[series.by].to_pylist()))
@@ -134,7 +133,7 @@ def read(settings: Settings, series: Series, starts: Sequence[date] | None = Non
 
 
 def publish(
-    settings: Settings,
+    lake: Lake,
     before: SeriesSnapshot,
     drafts: Sequence[Draft],
     run: Run,
@@ -149,10 +148,10 @@ def publish(
     :param uncomputed: the periods among those of ``before`` whose number cannot be computed: the measure and the explanation.
     :raises CommitFailedError: when another run published one of the periods since ``before`` was read.
     """
-    settings = with_table_cache(settings)
-    done = _publish(settings, before, drafts, run, why, expected)
+    lake = lake.cached()
+    done = _publish(lake, before, drafts, run, why, expected)
     failed = uncomputed or {}
-    mended = failed_numbers.record(settings, before.series, failed, before.starts, run.run_id)
+    mended = failed_numbers.record(lake, before.series, failed, before.starts, run.run_id)
     outcomes = [publication_checks.computed(start, explanation) for start, (_, explanation) in failed.items()]
     judged = {outcome.day for outcome in done.outcomes}
     outcomes += [publication_checks.computed(start) for start in mended if start not in judged]
@@ -162,7 +161,7 @@ def publish(
 
 
 def _publish(
-    settings: Settings,
+    lake: Lake,
     before: SeriesSnapshot,
     drafts: Sequence[Draft],
     run: Run,
@@ -171,15 +170,15 @@ def _publish(
 ) -> PublishResult:
     series = before.series
     starts = [draft.start for draft in drafts]
-    waiting = {held.start for held in candidates.held(settings, series, before.starts)}
+    waiting = {held.start for held in candidates.held(lake, series, before.starts)}
     if not drafts:
-        candidates.settle(settings, series, waiting, {})
+        candidates.settle(lake, series, waiting, {})
         return PublishResult()
     proposed = [(draft, next_revision(draft, before.published_states.get(draft.start))) for draft in drafts]
-    candidates.propose(settings, series, proposed, run.run_id, settings.clock())
-    read_back = candidates.read_back(settings, series, proposed)
-    before_these = trailing(settings, series, starts)
-    failed_inputs = _failed_inputs(settings, series)
+    candidates.propose(lake, series, proposed, run.run_id, lake.now())
+    read_back = candidates.read_back(lake, series, proposed)
+    before_these = trailing(lake, series, starts)
+    failed_inputs = _failed_inputs(lake, series)
     outcomes: list[CheckResult] = []
     failed: dict[date, list[CheckResult]] = {}
     for checked, (draft, revision) in enumerate(proposed, 1):
@@ -197,12 +196,12 @@ def _publish(
     if passed:
         failures = sum(not outcome.passed for outcome in outcomes)
         validation = {"checks": len(outcomes), "failed": failures, "held": len(failed)}
-        signed = signature(settings, series, run, {**why, "validation": validation}, run.sign_off)
-        done = revisions.publish(settings, series, before.table, before.existing, passed, signed)
+        signed = signature(lake, series, run, {**why, "validation": validation}, run.sign_off)
+        done = revisions.publish(lake, series, before.table, before.existing, passed, signed)
         lineage = {"publication_id": signed.publication_id, **signed.why}
     # The publication must be reported in any case: on a conflict only the clean-up of the candidates is repeated.
     settle = again_on_conflict(candidates.settle) if done else candidates.settle
-    settle(settings, series, {*starts, *waiting}, failed)
+    settle(lake, series, {*starts, *waiting}, failed)
     return PublishResult(done, sorted(failed), outcomes, lineage)
 
 
@@ -239,7 +238,7 @@ def judge(
     return publication_checks.audit(series.checks, candidate)
 
 
-def _failed_inputs(settings: Settings, series: Series) -> dict[date, str]:
+def _failed_inputs(lake: Lake, series: Series) -> dict[date, str]:
     """By day, the failing checks of the silver rows and arrivals from which its number is computed.
 
     Longer periods and derived numbers are made of published numbers, which were held themselves.
@@ -248,7 +247,7 @@ def _failed_inputs(settings: Settings, series: Series) -> dict[date, str]:
         return {}
     failing: dict[date, dict[str, None]] = {}
     for source in {entry.source for entry in series.metric.read}:
-        for day, entries in failed_checks.by_event_day(settings, source).items():
+        for day, entries in failed_checks.by_event_day(lake, source).items():
             texts = {f"{entry.table} {entry.check} of {entry.day}: {entry.explanation}": None for entry in entries}
             for reached in days_reached(series.metric, [day]):
                 failing.setdefault(reached, {}).update(texts)
@@ -256,19 +255,19 @@ def _failed_inputs(settings: Settings, series: Series) -> dict[date, str]:
 
 
 @again_on_conflict
-def remove_published_candidates(settings: Settings, series: Series) -> None:
+def remove_published_candidates(lake: Lake, series: Series) -> None:
     """Remove the candidates that a run published before it was stopped, because no later run requests these periods."""
-    unfinished = [held for held in candidates.held(settings, series) if not held.failed]
+    unfinished = [held for held in candidates.held(lake, series) if not held.failed]
     if not unfinished:
         return
-    published_states = read(settings, series, [held.start for held in unfinished]).published_states
+    published_states = read(lake, series, [held.start for held in unfinished]).published_states
     done = []
     for held in unfinished:
         published = published_states.get(held.start)
         is_published = published and published_table.is_content(held.draft.rows, published.restated or published.content)
         if published and is_published and published.state.rank >= held.draft.state.rank:
             done.append(held.start)
-    candidates.settle(settings, series, done, {})
+    candidates.settle(lake, series, done, {})
 
 
 def next_revision(draft: Draft, before: PublishedState | None) -> int:
@@ -276,7 +275,7 @@ def next_revision(draft: Draft, before: PublishedState | None) -> int:
     return (before.revision if before else 0) + (draft.action is not PublishAction.ADJUSTMENT)
 
 
-def signature(settings: Settings, series: Series, run: Run, why: Mapping[str, Any], reason: str | None = None) -> Signature:
+def signature(lake: Lake, series: Series, run: Run, why: Mapping[str, Any], reason: str | None = None) -> Signature:
     """The run, code and contract of a publication made now.
 
     :param reason: why a person signs it off; None without a sign-off.
@@ -284,17 +283,17 @@ def signature(settings: Settings, series: Series, run: Run, why: Mapping[str, An
     code, contract = provenance.code(), provenance.of_contract(series.metric)
     signed_by = run.by if reason else None
     metadata = {**why, "job_name": run.job_name, "by": run.by, "code_version": code, "contract_version": contract}
-    metadata["code_commit"] = code_commit.of_contracts(settings)
+    metadata["code_commit"] = code_commit.of_contracts(lake)
     metadata |= {"signed_off_by": signed_by, "sign_off_reason": reason}
-    return Signature(run.run_id, code, contract, uuid.uuid4().hex, settings.clock(), signed_by, reason, metadata)
+    return Signature(run.run_id, code, contract, uuid.uuid4().hex, lake.now(), signed_by, reason, metadata)
 
 
-def trailing(settings: Settings, series: Series, starts: Collection[date]) -> pa.Table | None:
+def trailing(lake: Lake, series: Series, starts: Collection[date]) -> pa.Table | None:
     """The newest numbers of the days before ``starts``, as far back as the contract's checks need; None if they need none."""
     look_back = series.checks.trailing_days
     if not look_back:
         return None
     wanted = sorted({start - timedelta(days=back) for start in starts for back in range(1, look_back + 1)})
     columns = [series.by, *series.content, "is_latest"]
-    found = table_io.read(locations.gold(settings, series), columns, {series.by: wanted}, settings.storage_options)
+    found = table_io.read(locations.gold(lake, series), columns, {series.by: wanted}, lake.storage_options)
     return None if found is None else found.filter(found["is_latest"]).drop_columns(["is_latest"])

@@ -45,12 +45,12 @@ def reproduce(
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.snapshots.input_sets import UnknownInputsError  # noqa: PLC0415
 
-    settings, catalog = deployment()
+    lake, catalog = deployment()
     try:
         series = _series(catalog, metric if name is None else name.series, period)
         start = series.metric.publication.calendar.read(period).start
         with errors.status("computing the number again"):
-            found = tables.reproduce(settings, catalog, series, start, revision, lambda: LakeSpark().session(), adjustment)
+            found = tables.reproduce(lake, catalog, series, start, revision, lambda: LakeSpark().session(), adjustment)
     except (UnknownPeriodError, UnknownInputsError, ForgottenContractError, ReproduceError) as problem:
         _stop(f"{problem}.")
     _print(found)

@@ -22,7 +22,7 @@ from lakehouse.ledger import contract_archive
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: The contracts that this process stored last, by table and metric, so that the next commits of a run do not store them again.
 _kept: dict[tuple[str, str], tuple[str, str, str | None]] = {}
@@ -41,27 +41,27 @@ class HistoricalContracts:
     certain: bool = True
 
 
-def remember(settings: Settings, metric: MetricContract, contract: SourceContract) -> None:
+def remember(lake: Lake, metric: MetricContract, contract: SourceContract) -> None:
     """Store both contracts, and those of further sources and dimensions, once per process and change, before publishing.
 
     The metric's contract is stored with the hash of the source's contract in Silver's newest commit. This is not ``contract``
     if the source's contract has changed and Silver was not built since.
     """
-    table = locations.contract_archive(settings)
+    table = locations.contract_archive(lake)
     others = [*metric.further_sources.values(), *metric.dimensions.values()]
     source = "+".join(provenance.of_contract(one) for one in (contract, *others))
     metric_version, in_silver = (
         provenance.of_contract(metric),
-        provenance.newest_in_silver(settings, contract.dataset)["contract"],
+        provenance.newest_in_silver(lake, contract.dataset)["contract"],
     )
     if _kept.get((table, metric.name)) == (metric_version, source, in_silver):
         return
-    now = settings.clock()
+    now = lake.now()
     for stored in (contract, *others):
         version = provenance.of_contract(stored)
-        contract_archive.record(settings, "source", stored.dataset, version, stored.model_dump_json(), now)
+        contract_archive.record(lake, "source", stored.dataset, version, stored.model_dump_json(), now)
     contract_archive.record(
-        settings,
+        lake,
         "metric",
         metric.name,
         metric_version,
@@ -73,7 +73,7 @@ def remember(settings: Settings, metric: MetricContract, contract: SourceContrac
 
 
 def of_then(
-    settings: Settings, now: HistoricalContracts, revision: Mapping[str, Any], sources: Mapping[str, SourceContract]
+    lake: Lake, now: HistoricalContracts, revision: Mapping[str, Any], sources: Mapping[str, SourceContract]
 ) -> HistoricalContracts:
     """The contracts under which a revision was computed; the metric's includes those of its further sources and dimensions.
 
@@ -85,34 +85,32 @@ def of_then(
     metric, version = now.metric, revision["contract_version"]
     name = metric.model_copy(update={"dataset_version": revision["dataset_version"] or 1}).name
     if version != provenance.of_contract(metric):
-        stored = contract_archive.find(settings, "metric", name, version)
+        stored = contract_archive.find(lake, "metric", name, version)
         if stored is None:
             msg = (
                 f"{name} was published under the contract {version}, which is not stored in "
-                f"{locations.contract_archive(settings)}; restore the contract's file of that time to reproduce the number"
+                f"{locations.contract_archive(lake)}; restore the contract's file of that time to reproduce the number"
             )
             raise ForgottenContractError(msg)
         metric = _read(MetricContract, stored, f"{name} ({version})")
-    metric = metric.with_contracts({**sources, **_others_of_then(settings, revision, sources)})
+    metric = metric.with_contracts({**sources, **_others_of_then(lake, revision, sources)})
     if version == provenance.of_contract(metric.as_in_utc):  # earlier releases computed numbers of every zone in UTC
         metric = metric.as_in_utc
-    source_version = contract_archive.source_version(settings, name, version, revision["published_at"])
+    source_version = contract_archive.source_version(lake, name, version, revision["published_at"])
     if source_version in {None, provenance.of_contract(now.source)}:
         return HistoricalContracts(metric, now.source, certain=source_version is not None)
-    source = contract_archive.find(settings, "source", metric.source, str(source_version))
+    source = contract_archive.find(lake, "source", metric.source, str(source_version))
     if source is None:
         return HistoricalContracts(metric, now.source, certain=False)
     return HistoricalContracts(metric, _read(SourceContract, source, f"{metric.source} ({source_version})"))
 
 
-def _others_of_then(
-    settings: Settings, revision: Mapping[str, Any], sources: Mapping[str, SourceContract]
-) -> dict[str, SourceContract]:
+def _others_of_then(lake: Lake, revision: Mapping[str, Any], sources: Mapping[str, SourceContract]) -> dict[str, SourceContract]:
     """The contracts of the further sources and dimensions that a revision names, as far as they were different and are stored."""
     earlier = {}
     for name, entry in published_table.parse(revision.get("dimension_inputs")).items():
         if name not in sources or provenance.of_contract(sources[name]) != entry["contract"]:
-            stored = contract_archive.find(settings, "source", name, entry["contract"])
+            stored = contract_archive.find(lake, "source", name, entry["contract"])
             if stored is not None:
                 earlier[name] = _read(SourceContract, stored, f"{name} ({entry['contract']})")
     return earlier

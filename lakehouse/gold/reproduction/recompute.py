@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 class ReproduceError(LakehouseError):
@@ -50,7 +50,7 @@ class Recomputed:
 
 
 def computed(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     series: Series,
     start: date,
@@ -63,31 +63,31 @@ def computed(
     :raises ReproduceError: if it names no inputs, or an input that no longer exists.
     """
     if series.metric.is_derived:
-        return _derived(settings, series, start, revision, session)
+        return _derived(lake, series, start, revision, session)
     if series.kind is not Kind.DAY:
-        return _period(settings, contract, series, start, revision, session)
+        return _period(lake, contract, series, start, revision, session)
     spark, metric = session(), series.metric
-    with sized_for(spark, settings, many=is_large(settings, contract)):
-        named = _named_inputs(settings, contract, revision, source_days(metric, [start]))
-        silver_rows, hidden = rows_read.rows_of_inputs(spark, settings, metric, contract, named, revision.get("dimension_inputs"))
+    with sized_for(spark, lake, many=is_large(lake, contract)):
+        named = _named_inputs(lake, contract, revision, source_days(metric, [start]))
+        silver_rows, hidden = rows_read.rows_of_inputs(spark, lake, metric, contract, named, revision.get("dimension_inputs"))
         numbers = metric_query.of_days(silver_rows, metric, [start])
-    return Recomputed(numbers[start] if start in numbers else metric_query.nothing(spark, settings, metric), hidden)
+    return Recomputed(numbers[start] if start in numbers else metric_query.nothing(spark, lake, metric), hidden)
 
 
 def _derived(
-    settings: Settings, series: Series, start: date, revision: Mapping[str, Any], session: Callable[[], SparkSession]
+    lake: Lake, series: Series, start: date, revision: Mapping[str, Any], session: Callable[[], SparkSession]
 ) -> Recomputed:
     """Recompute a derived number from the revisions and adjustments of its inputs that it names."""
     made_from = RollupInputs.parse(revision["made_from"])
     try:
-        named = derived_inputs.named(settings, series, start, revision["version_name"], made_from)
+        named = derived_inputs.named(lake, series, start, revision["version_name"], made_from)
     except derived_inputs.InputError as problem:
         raise ReproduceError(f"{problem}") from None
     return Recomputed(derived_numbers.of_inputs(session, series, {start: named})[start])
 
 
 def _named_inputs(
-    settings: Settings, contract: SourceContract, revision: Mapping[str, Any], days: Collection[date]
+    lake: Lake, contract: SourceContract, revision: Mapping[str, Any], days: Collection[date]
 ) -> dict[date, set[str]]:
     """The inputs of the Silver ``days``, as a revision names them.
 
@@ -96,11 +96,11 @@ def _named_inputs(
     if revision["inputs"] is None:
         msg = f"{revision['version_name']} names no inputs, and cannot be reproduced; materialize the period for a newer revision"
         raise ReproduceError(msg)
-    return lineage.ids_by_day(settings, contract.dataset, revision["inputs"], revision["inputs_without"], days)
+    return lineage.ids_by_day(lake, contract.dataset, revision["inputs"], revision["inputs_without"], days)
 
 
 def _period(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     series: Series,
     start: date,
@@ -112,7 +112,7 @@ def _period(
     inputs = RollupInputs.parse(revision["made_from"])
     named = inputs.revisions
     days, by = series.period(start).days, daily.by
-    rows = table_io.read(locations.gold(settings, daily), None, {by: days}, settings.storage_options)
+    rows = table_io.read(locations.gold(lake, daily), None, {by: days}, lake.storage_options)
     if rows is None or not named:
         msg = f"{revision['version_name']} names no days, and cannot be reproduced; materialize the period for a newer revision"
         raise ReproduceError(msg)
@@ -125,26 +125,24 @@ def _period(
         name, day = revision["version_name"], missing[0]
         msg = f"{name} was computed from {day} {named[day]}, which is no longer in gold/{daily.name}"
         raise ReproduceError(msg)
-    added = rollup_totals.add_up(series, day_rows, _booked(settings, series, daily, inputs.adjustments))
+    added = rollup_totals.add_up(series, day_rows, _booked(lake, series, daily, inputs.adjustments))
     if len(series.metric.additive) == len(series.metric.measures):
         return Recomputed(added)
-    return _with_others(settings, contract, series, start, day_rows.sort_by(by), added, session)
+    return _with_others(lake, contract, series, start, day_rows.sort_by(by), added, session)
 
 
-def _booked(settings: Settings, series: Series, daily: Series, names: Collection[str]) -> pa.Table | None:
+def _booked(lake: Lake, series: Series, daily: Series, names: Collection[str]) -> pa.Table | None:
     """The adjustments, of days and of the longer period's own series, that a roll-up names."""
     if not names:
         return None
     where = {"version_name": names}
-    tables = [
-        table_io.read(locations.gold(settings, one), series.content, where, settings.storage_options) for one in (daily, series)
-    ]
+    tables = [table_io.read(locations.gold(lake, one), series.content, where, lake.storage_options) for one in (daily, series)]
     found = [table for table in tables if table is not None]
     return pa.concat_tables(found, promote_options="default") if found else None
 
 
 def _with_others(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     series: Series,
     start: date,
@@ -157,12 +155,12 @@ def _with_others(
     first_rows = {row["event_date"]: row for row in reversed(day_rows.to_pylist())}
     days_by_dimensions: dict[str | None, dict[date, set[str]]] = defaultdict(dict)
     for day, row in sorted(first_rows.items()):
-        days_by_dimensions[row.get("dimension_inputs")] |= _named_inputs(settings, contract, row, [day])
+        days_by_dimensions[row.get("dimension_inputs")] |= _named_inputs(lake, contract, row, [day])
     hidden: dict[str, list[str]] = {}
     parts = []
-    with sized_for(spark, settings, many=is_large(settings, contract)):
+    with sized_for(spark, lake, many=is_large(lake, contract)):
         for stored, named in days_by_dimensions.items():
-            rows, hidden_there = rows_read.rows_of_inputs(spark, settings, metric, contract, named, stored)
+            rows, hidden_there = rows_read.rows_of_inputs(spark, lake, metric, contract, named, stored)
             parts.append(rows)
             hidden |= hidden_there
         silver_rows = reduce(DataFrame.unionByName, parts)
@@ -170,6 +168,6 @@ def _with_others(
     return Recomputed(added if number is None else rollup_totals.joined(series, added, number), hidden)
 
 
-def is_large(settings: Settings, contract: SourceContract) -> bool:
+def is_large(lake: Lake, contract: SourceContract) -> bool:
     """Whether Bronze is large enough for Spark to plan for many rows."""
-    return ingestions.row_count(settings, contract.dataset) > settings.local_rows
+    return ingestions.row_count(lake, contract.dataset) > lake.settings.local_rows

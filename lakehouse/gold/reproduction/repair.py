@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import Catalog
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _LOG = logging.getLogger(__name__)
 #: The number of older versions of a table that are searched for a copy of a period.
@@ -45,26 +45,26 @@ _SEARCHED = 200
 _SHOWN = 5
 
 
-def repair(settings: Settings, catalog: Catalog, series: Series, session: Callable[[], SparkSession], run_id: str) -> list[date]:
+def repair(lake: Lake, catalog: Catalog, series: Series, session: Callable[[], SparkSession], run_id: str) -> list[date]:
     """Write the lost versions of a series again, and its damaged periods, each in one commit; repeat it if it was stopped.
 
     :returns: the first days of the periods.
     :raises LostNumbersError: naming the versions that cannot be computed again; the other periods are written.
     """
-    path = locations.gold(settings, series)
-    table = table_io.open_snapshot(path, settings.storage_options)
+    path = locations.gold(lake, series)
+    table = table_io.open_snapshot(path, lake.storage_options)
     files = [] if table is None else damaged_files.of_table(table)
     if table is None or not files:
-        return _restored(settings, catalog, series, table, session, run_id)
+        return _restored(lake, catalog, series, table, session, run_id)
     damaged_files.set_aside(table, files)
-    publications.follow(settings, series.name, path)
+    publications.follow(lake, series.name, path)
     starts = sorted({file.partition for file in files})
-    recorded = _recorded(settings, series, set(starts))
+    recorded = _recorded(lake, series, set(starts))
     repaired, lost = [], []
     for start in starts:
-        copies = _copies(settings, series, table, start)
+        copies = _copies(lake, series, table, start)
         versions = {**dict.fromkeys(copies), **recorded[start]}
-        rows = _remade(settings, catalog, series, start, versions, copies, session)
+        rows = _remade(lake, catalog, series, start, versions, copies, session)
         if missing := [name for name, made in rows.items() if made is None]:
             lost += missing
             continue
@@ -75,7 +75,7 @@ def repair(settings: Settings, catalog: Catalog, series: Series, session: Callab
         repaired.append(start)
     if lost:
         raise _cannot_be_made(series, lost)
-    return sorted({*repaired, *_restored(settings, catalog, series, table, session, run_id)})
+    return sorted({*repaired, *_restored(lake, catalog, series, table, session, run_id)})
 
 
 def _cannot_be_made(series: Series, versions: list[str]) -> LostNumbersError:
@@ -85,7 +85,7 @@ def _cannot_be_made(series: Series, versions: list[str]) -> LostNumbersError:
     )
 
 
-def restore(settings: Settings, catalog: Catalog, series: Series, session: Callable[[], SparkSession], run_id: str) -> list[date]:
+def restore(lake: Lake, catalog: Catalog, series: Series, session: Callable[[], SparkSession], run_id: str) -> list[date]:
     """Write the published versions again that a table has lost with its newest commits, in one commit.
 
     A table that is gone is left to :func:`repair`, which a person starts.
@@ -93,12 +93,12 @@ def restore(settings: Settings, catalog: Catalog, series: Series, session: Calla
     :returns: the first days of their periods; none for a table that has all its versions.
     :raises LostNumbersError: if one of the versions cannot be computed again; nothing is written.
     """
-    table = table_io.open_snapshot(locations.gold(settings, series), settings.storage_options)
-    return [] if table is None else _restored(settings, catalog, series, table, session, run_id)
+    table = table_io.open_snapshot(locations.gold(lake, series), lake.storage_options)
+    return [] if table is None else _restored(lake, catalog, series, table, session, run_id)
 
 
 def _restored(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     series: Series,
     table: DeltaTable | None,
@@ -106,24 +106,24 @@ def _restored(
     run_id: str,
 ) -> list[date]:
     """Write the versions that a table has lost, or all of one that is gone."""
-    lost = lost_numbers.of(settings, series)
+    lost = lost_numbers.of(lake, series)
     if not lost:
         return []
     _LOG.warning("gold/%s has lost versions of %d periods: they are computed again", series.name, len(lost))
     starts = sorted(lost)
     stored = None if table is None else table_io.read_version(table, None, {series.by: starts})
     rows_by_period = {} if stored is None else table_io.split(stored, series.by)
-    recorded, periods = _recorded(settings, series, set(starts)), []
+    recorded, periods = _recorded(lake, series, set(starts)), []
     for start in starts:
         kept = table_io.split(rows_by_period[start], "version_name") if start in rows_by_period else {}
-        rows = _remade(settings, catalog, series, start, {**dict.fromkeys(kept), **recorded[start]}, {}, session, kept)
+        rows = _remade(lake, catalog, series, start, {**dict.fromkeys(kept), **recorded[start]}, {}, session, kept)
         if missing := [name for name, made in rows.items() if made is None]:
             raise _cannot_be_made(series, missing)
         periods.append(_in_order(pa.concat_tables(rows.values(), promote_options="default")))
-    entries = publications.of(settings, series.name)
+    entries = publications.of(lake, series.name)
     newest = [values for values in revisions.unpacked(entries[-1].versions).values() if values]
     revisions.write_again(
-        settings,
+        lake,
         series,
         table,
         pa.concat_tables(periods, promote_options="default"),
@@ -131,18 +131,18 @@ def _restored(
         {"run_id": run_id, "method": "repair", "repaired": [f"{start}" for start in starts]},
         max((values["dataset_version"] for values in newest), default=1),
     )
-    lost_numbers.make_up_for_lost_commits(settings, series)
+    lost_numbers.make_up_for_lost_commits(lake, series)
     return starts
 
 
-def _recorded(settings: Settings, series: Series, starts: set[date]) -> Mapping[date, dict[str, dict[str, Any]]]:
+def _recorded(lake: Lake, series: Series, starts: set[date]) -> Mapping[date, dict[str, dict[str, Any]]]:
     """The records of the versions of each period, by name, in the order of their publication.
 
     A version without a record has no values.
     """
     recorded: dict[date, dict[str, dict[str, Any]]] = defaultdict(dict)
     starts_by_text = {f"{start}": start for start in starts}
-    for entry in publications.of(settings, series.name):
+    for entry in publications.of(lake, series.name):
         concerned = {text: name for text, name in entry.published.items() if text in starts_by_text}
         versions = revisions.unpacked(entry.versions) if concerned else {}
         for text, name in concerned.items():
@@ -151,7 +151,7 @@ def _recorded(settings: Settings, series: Series, starts: set[date]) -> Mapping[
 
 
 def _remade(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     series: Series,
     start: date,
@@ -172,13 +172,13 @@ def _remade(
             continue
         values = versions[name]
         before = [rows for rows in made.values() if rows is not None]
-        rows = _recomputed(settings, catalog, series, start, values, before, session) if values else None
+        rows = _recomputed(lake, catalog, series, start, values, before, session) if values else None
         made[name] = copies.get(name) if rows is None else rows
     return made
 
 
 def _recomputed(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     series: Series,
     start: date,
@@ -192,10 +192,10 @@ def _recomputed(
     """
     now = HistoricalContracts(series.metric, catalog.sources[series.metric.source])
     try:
-        then = contract_history.of_then(settings, now, values, catalog.sources)
+        then = contract_history.of_then(lake, now, values, catalog.sources)
         series_then = Series(then.metric, series.kind, called=series.called or series.metric.name)
         read = source_read(then.metric, then.source)
-        made = recompute.computed(settings, read, series_then, start, values, session)
+        made = recompute.computed(lake, read, series_then, start, values, session)
     except (LakehouseError, FileNotFoundError):  # it is made of rows of a table that is damaged, too
         return None
     if not made.hidden and not is_content(made.rows, values["content"]):
@@ -206,9 +206,9 @@ def _recomputed(
     return revisions.published_rows(series_then, start, content, values)
 
 
-def _copies(settings: Settings, series: Series, table: DeltaTable, start: date) -> dict[str, pa.Table]:
+def _copies(lake: Lake, series: Series, table: DeltaTable, start: date) -> dict[str, pa.Table]:
     """The rows of a period by version, from the newest older version of the table that still has its files."""
-    older = table_io.open_snapshot(locations.gold(settings, series), settings.storage_options)
+    older = table_io.open_snapshot(locations.gold(lake, series), lake.storage_options)
     newest = table.version() - 1
     if older is None:
         return {}

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.contracts.series import Series, source_days, source_read
 from lakehouse.delta import provenance, table_io
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.numbers.published_table import content_of, digest
 from lakehouse.gold.reproduction import contract_history, differences, recompute
 from lakehouse.gold.reproduction.contract_history import HistoricalContracts
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.metric import MetricContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Reproduced:
 
 
 def reproduce(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     series: Series,
     start: date,
@@ -80,14 +79,14 @@ def reproduce(
     :raises UnknownInputsError: if its inputs are not recorded.
     :raises ForgottenContractError: if its contract is not stored.
     """
-    settings = with_table_cache(settings)
-    published = table_io.read(locations.gold(settings, series), None, {series.by: [start]}, settings.storage_options)
+    lake = lake.cached()
+    published = table_io.read(locations.gold(lake, series), None, {series.by: [start]}, lake.storage_options)
     row = _told(series, start, published, revision, adjustment)
     now = HistoricalContracts(series.metric, catalog.sources[series.metric.source])
-    then = contract_history.of_then(settings, now, row, catalog.sources)
+    then = contract_history.of_then(lake, now, row, catalog.sources)
     series_then = Series(then.metric, series.kind, called=series.called or series.metric.name)
     read = source_read(then.metric, then.source)
-    made = recompute.computed(settings, read, series_then, start, row, session)
+    made = recompute.computed(lake, read, series_then, start, row, session)
     stored = _stored(series_then, published, revision, adjustment)
     fields = set().union(*made.hidden.values()) if made.hidden else set()
     how = differences.comparable(series_then, fields, summed=adjustment is not None)
@@ -114,7 +113,7 @@ def reproduce(
 
 
 def known_at(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     metric: MetricContract,
     days: Collection[date],
@@ -128,14 +127,14 @@ def known_at(
 
     :raises ReproduceError: for a derived metric.
     """
-    settings = with_table_cache(settings)
+    lake = lake.cached()
     _require_silver(metric)
-    ids = input_sets.known_at(settings, metric.source, when)
-    return from_inputs(settings, catalog, metric, days, ids, session, when, others_at=when)
+    ids = input_sets.known_at(lake, metric.source, when)
+    return from_inputs(lake, catalog, metric, days, ids, session, when, others_at=when)
 
 
 def from_inputs(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     metric: MetricContract,
     days: Collection[date],
@@ -153,10 +152,10 @@ def from_inputs(
     """
     _require_silver(metric)
     contract, spark = catalog.sources[metric.source], session()
-    with sized_for(spark, settings, many=recompute.is_large(settings, contract)):
+    with sized_for(spark, lake, many=recompute.is_large(lake, contract)):
         read = source_read(metric, contract)
         of_days = source_days(metric, days)
-        rows = rows_read.rows_known_at(spark, settings, metric, read, of_days, ids, until, others_at)
+        rows = rows_read.rows_known_at(spark, lake, metric, read, of_days, ids, until, others_at)
         return metric_query.of_days(rows, metric, days)
 
 

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
     from lakehouse.dispositions.unread import UnreadOfSource
+    from lakehouse.lake import Lake
     from lakehouse.lateness.event_watermark import SourceWatermark
     from lakehouse.lateness.missing_inputs import MissingInput
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
 
 _SHOWN = 3
 
@@ -177,19 +177,19 @@ class Completeness:
         return next((tier.within for tier in contract.lateness.tiers if tier.serves == serves), timedelta(0))
 
 
-def completeness(settings: Settings, contract: SourceContract, series: Series, periods: Collection[Period]) -> Completeness:
+def completeness(lake: Lake, contract: SourceContract, series: Series, periods: Collection[Period]) -> Completeness:
     """The present state of the required sources for ``periods``.
 
     :param contract: of the metric's (first) source.
     """
     days = {day for period in periods for day in period.days}
     is_longer = series.kind is not Kind.DAY
-    open_days = _open_days(settings, series, days) if is_longer else frozenset()
-    held_days = _held_days(settings, series.daily) if is_longer else frozenset()
+    open_days = _open_days(lake, series, days) if is_longer else frozenset()
+    held_days = _held_days(lake, series.daily) if is_longer else frozenset()
     known = series.metric.source_contracts
     required = [known.get(entry.source, contract) for entry in series.metric.read if entry.required]
-    sources = [read_source(settings, one, source_days(series.metric, days)) for one in required]
-    dimensions = [read_source(settings, series.metric.dimensions[name]) for name in joined_dimensions(series)]
+    sources = [read_source(lake, one, source_days(series.metric, days)) for one in required]
+    dimensions = [read_source(lake, series.metric.dimensions[name]) for name in joined_dimensions(series)]
     return Completeness(series, sources, open_days, held_days, dimensions)
 
 
@@ -198,23 +198,23 @@ def joined_dimensions(series: Series) -> list[str]:
     return sorted({join.dimension for join in series.metric.joins if join.dimension in series.metric.dimensions})
 
 
-def read_source(settings: Settings, contract: SourceContract, days: Collection[date] | None = None) -> SourceState:
+def read_source(lake: Lake, contract: SourceContract, days: Collection[date] | None = None) -> SourceState:
     """The present gaps in the input of a source.
 
     :param days: the event days whose reviews and unread rows are counted; default: all.
     """
     return SourceState(
         contract,
-        event_watermark.of_source(settings, contract),
-        ingestions.still_held(ingestions.all_of(settings, contract.dataset)),
-        missing_inputs.of(settings, contract.dataset),
-        undecided(settings, contract.dataset, days),
-        unread.of_source(settings, contract, days),
+        event_watermark.of_source(lake, contract),
+        ingestions.still_held(ingestions.all_of(lake, contract.dataset)),
+        missing_inputs.of(lake, contract.dataset),
+        undecided(lake, contract.dataset, days),
+        unread.of_source(lake, contract, days),
     )
 
 
 def limits(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     series: Series,
     periods: Collection[Period],
@@ -228,24 +228,24 @@ def limits(
         return {}
     starts = [period.start for period in periods]
     if series.metric.is_derived:
-        limited = {start: Limit(*limit) for start, limit in derived_following.limits(settings, series, starts).items()}
+        limited = {start: Limit(*limit) for start, limit in derived_following.limits(lake, series, starts).items()}
     else:
-        known = completeness(settings, contract, series, periods)
+        known = completeness(lake, contract, series, periods)
         limited = {period.start: limit for period in periods if (limit := known.limit(period)) is not None}
-    for start, failed in failed_numbers.failing(settings, series.name, starts).items():
+    for start, failed in failed_numbers.failing(lake, series.name, starts).items():
         if start not in computed:
             limited[start] = Limit(State.LIVE, [failed.explanation, *(limited[start].waits_for if start in limited else ())])
     return limited
 
 
-def waits_for(settings: Settings, contract: SourceContract, series: Series, periods: Collection[Period]) -> dict[date, list[str]]:
+def waits_for(lake: Lake, contract: SourceContract, series: Series, periods: Collection[Period]) -> dict[date, list[str]]:
     """By first day, the conditions that those published ``periods`` wait for which are not final."""
     where = {series.by: [period.start for period in periods], "is_latest": [True]}
-    found = table_io.read(locations.gold(settings, series), [series.by, "state"], where, settings.storage_options)
+    found = table_io.read(locations.gold(lake, series), [series.by, "state"], where, lake.storage_options)
     if found is None:
         return {}
     unfinished = set(found.filter(pc.not_equal(found["state"], State.FINAL.value))[series.by].to_pylist())
-    limited = limits(settings, contract, series, [period for period in periods if period.start in unfinished])
+    limited = limits(lake, contract, series, [period for period in periods if period.start in unfinished])
     return {start: list(limit.waits_for) for start, limit in limited.items()}
 
 
@@ -276,11 +276,11 @@ def end_of(
     return End(end, min(known) >= end + tolerance if known and len(known) == len(watermarks) else None)
 
 
-def watermarks(settings: Settings, contract: SourceContract, series: Series) -> list[datetime | None]:
+def watermarks(lake: Lake, contract: SourceContract, series: Series) -> list[datetime | None]:
     """The present watermark of each required source of a metric; None for a source without one."""
     known = series.metric.source_contracts
     required = [] if series.metric.is_derived else [known.get(one.source, contract) for one in series.metric.read if one.required]
-    states = [event_watermark.of_source(settings, one) for one in required]
+    states = [event_watermark.of_source(lake, one) for one in required]
     return [None if state is None else state.watermark for state in states]
 
 
@@ -304,10 +304,10 @@ def held_by(series: Series, uncomputed: str | None, checks: Collection[str]) -> 
     return HeldNumber(because, f"a newer number is held: {because}")
 
 
-def held(settings: Settings, series: Series, start: date) -> HeldNumber | None:
+def held(lake: Lake, series: Series, start: date) -> HeldNumber | None:
     """Why the newest number of a period is held: it could not be computed, or failed checks; None if it is not held."""
-    failed = failed_numbers.failing(settings, series.name, [start]).get(start)
-    checks = [] if failed else candidates.failing(settings, series).get(start, [])
+    failed = failed_numbers.failing(lake, series.name, [start]).get(start)
+    checks = [] if failed else candidates.failing(lake, series).get(start, [])
     return held_by(series, failed.explanation if failed else None, checks)
 
 
@@ -316,9 +316,9 @@ def with_held(held: HeldNumber | None, missing: Sequence[str]) -> list[str]:
     return list(missing) if held is None else [held.waits_for, *(text for text in missing if text != held.waits_for)]
 
 
-def _held_days(settings: Settings, daily: Series) -> frozenset[date]:
+def _held_days(lake: Lake, daily: Series) -> frozenset[date]:
     """The days whose newest number failed a check, or cannot be computed."""
-    return frozenset(candidates.holding(settings, daily))
+    return frozenset(candidates.holding(lake, daily))
 
 
 def _reviews_text(rows: int) -> list[str]:
@@ -331,11 +331,11 @@ def unread_text(source: str, rows: int, example: str | None) -> str:
     return f"{rows:,} {'row' if rows == 1 else 'rows'} could not be read{why}; 'lakehouse rows {source} --malformed' lists them"
 
 
-def _open_days(settings: Settings, rollup: Series, days: Collection[date]) -> frozenset[date]:
+def _open_days(lake: Lake, rollup: Series, days: Collection[date]) -> frozenset[date]:
     """Those ``days`` that are published and not final."""
     daily = rollup.daily
     where = {daily.by: days, "is_latest": [True]}
-    found = table_io.read(locations.gold(settings, daily), [daily.by, "state"], where, settings.storage_options)
+    found = table_io.read(locations.gold(lake, daily), [daily.by, "state"], where, lake.storage_options)
     if found is None:
         return frozenset()
     return frozenset(found.filter(pc.not_equal(found["state"], State.FINAL.value))[daily.by].to_pylist())

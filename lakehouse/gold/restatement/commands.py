@@ -45,18 +45,18 @@ def held(
     from lakehouse.gold.publication import candidates, reverted_periods  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.ledger import failed_numbers  # noqa: PLC0415
 
-    settings, catalog = arguments.metric_named(metric)[:2] if metric else deployment()
+    lake, catalog = arguments.metric_named(metric)[:2] if metric else deployment()
     count = 0
     for one_metric in [catalog.metrics[metric]] if metric else catalog.metrics.values():
-        daily = arguments.series_of(settings, catalog, one_metric, Kind.DAY)
+        daily = arguments.series_of(lake, catalog, one_metric, Kind.DAY)
         for series in (daily, *daily.rollups):
-            for waiting in candidates.held(settings, series):
+            for waiting in candidates.held(lake, series):
                 count += 1
                 _print(series, waiting, as_json=as_json)
-            for failed in failed_numbers.failing(settings, series.name).values():
+            for failed in failed_numbers.failing(lake, series.name).values():
                 count += 1
                 _print_failed(series, failed, as_json=as_json)
-        for kept in reverted_periods.kept(settings, daily.name).values():
+        for kept in reverted_periods.kept(lake, daily.name).values():
             count += 1
             _print_kept(one_metric.name, kept, as_json=as_json)
     if not count and not as_json:
@@ -75,9 +75,9 @@ def publish(
     of = arguments.about(metric, period)
     run = Run(f"cli:{by}", "lakehouse gold publish", by=by)
     source = of.catalog.sources[of.series.metric.source]
-    limit = closing.limits(of.settings, source, of.series, [of.period]).get(of.period.start)
+    limit = closing.limits(of.lake, source, of.series, [of.period]).get(of.period.start)
     at_most = limit.at_most if limit else State.FINAL
-    done = held_numbers.sign_off(of.settings, of.series, of.period, revision, run, reason, at_most)
+    done = held_numbers.sign_off(of.lake, of.series, of.period, revision, run, reason, at_most)
     if done is None:
         out.print(f"{of.series.name} already has this number for {of.period.name}; nothing was published.", soft_wrap=True)
     else:
@@ -92,7 +92,7 @@ def close(metric: arguments.Metric, period: arguments.PeriodName, by: arguments.
     of = arguments.about(metric, period)
     run = Run(f"cli:{by}", "lakehouse gold close", by=by)
     source = of.catalog.sources[of.series.metric.source]
-    done = early_close.close(of.settings, source, of.series, of.period, run, reason, _session)
+    done = early_close.close(of.lake, source, of.series, of.period, run, reason, _session)
     if done is None:
         out.print(f"{of.series.name} {of.period.name} is final already; nothing was published.", soft_wrap=True)
     else:
@@ -112,7 +112,7 @@ def drop(
     from lakehouse.gold.publication import held_numbers  # noqa: PLC0415
 
     of = arguments.about(metric, period)
-    held_numbers.drop(of.settings, of.series, of.period, revision, by, reason)
+    held_numbers.drop(of.lake, of.series, of.period, revision, by, reason)
     out.print(f"r{revision} of {of.series.name} for {of.period.name} is dropped; the published number is kept.", soft_wrap=True)
 
 
@@ -182,13 +182,13 @@ def revert(
     of = arguments.about(metric, period)
     run = Run(f"cli:{by}", "lakehouse gold revert", by=by)
     source = of.catalog.sources[of.series.metric.source]
-    done = restatement_revert.revert(of.settings, source, of.series, of.period, arguments.asked_for(to), run, reason)
+    done = restatement_revert.revert(of.lake, source, of.series, of.period, arguments.asked_for(to), run, reason)
     for revision in done.published:
         out.print(f"{revision.name} is published, {revision.state.value}: {reason}", soft_wrap=True)
     if done.unchanged:
         out.print(f"{_listed(done.unchanged)}: already the earlier number; nothing was published.", soft_wrap=True)
     out.print(f"Later changes wait until 'lakehouse gold release {metric} {period}'.", soft_wrap=True)
-    commands.print_pending(of.settings, of.series.daily, of.catalog, now=restate)
+    commands.print_pending(of.lake, of.series.daily, of.catalog, now=restate)
 
 
 def release(
@@ -203,9 +203,9 @@ def release(
     from lakehouse.orchestration import commands  # noqa: PLC0415 (Arrow loads in a second)
 
     of = arguments.about(metric, period)
-    days = restatement_revert.release(of.settings, of.series, of.period, by, reason)
+    days = restatement_revert.release(of.lake, of.series, of.period, by, reason)
     out.print(f"{of.series.daily.name} follows silver again: {_listed(days)}.", soft_wrap=True)
-    commands.print_pending(of.settings, of.series.daily, of.catalog, now=restate)
+    commands.print_pending(of.lake, of.series.daily, of.catalog, now=restate)
 
 
 def _listed(days: Sequence[date]) -> str:

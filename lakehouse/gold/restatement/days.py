@@ -17,7 +17,6 @@ from deltalake.exceptions import CommitFailedError
 from lakehouse import locations
 from lakehouse.contracts.series import LINEAGE, source_days, source_read
 from lakehouse.delta import table_io
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dimensions import fact_index, interval_table
 from lakehouse.dimensions.changed_facts import ChangedFacts
 from lakehouse.gold import isolation
@@ -48,13 +47,13 @@ if TYPE_CHECKING:
     from lakehouse.gold.restatement.late_causes import LateCauses
     from lakehouse.gold.restatement.lineage import SilverInputs, Trigger
     from lakehouse.gold.restatement.pending import PendingRestatement
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _log = logging.getLogger(__name__)
 
 
 def restate(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     series: Series,
     session: Callable[[], SparkSession],
@@ -67,19 +66,19 @@ def restate(
     :param follows: the changes that the run responds to; if ``days`` cover all of them, the metric is recorded as following
         Silver up to there.
     """
-    settings = with_table_cache(settings)
-    fact_index.follow(settings, [series.metric])  # a new join of a source that has facts already
-    done = _publish_days(settings, contract, series, session, sorted(days), run, follows)
-    write_audit_publish.remove_published_candidates(settings, series)
-    restatement_reports.follow(settings, series)
-    record_restatement(settings, series, run.run_id, done.days, days, follows)
-    reverted_periods.follow(settings, series.name, days)
+    lake = lake.cached()
+    fact_index.follow(lake, [series.metric])  # a new join of a source that has facts already
+    done = _publish_days(lake, contract, series, session, sorted(days), run, follows)
+    write_audit_publish.remove_published_candidates(lake, series)
+    restatement_reports.follow(lake, series)
+    record_restatement(lake, series, run.run_id, done.days, days, follows)
+    reverted_periods.follow(lake, series.name, days)
     return done
 
 
 @again_on_conflict
 def _publish_days(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     series: Series,
     session: Callable[[], SparkSession],
@@ -87,29 +86,29 @@ def _publish_days(
     run: Run,
     follows: PendingRestatement | None,
 ) -> PublishResult:
-    today = lifecycle.today(settings.clock(), series.metric.publication)
-    tables.require_rows(settings, series.metric)
+    today = lifecycle.today(lake.now(), series.metric.publication)
+    tables.require_rows(lake, series.metric)
     days = [day for day in days if lifecycle.may_be_published(day, today, series.metric.publication)]
-    before = write_audit_publish.read(settings, series, days)  # before silver is read
+    before = write_audit_publish.read(lake, series, days)  # before silver is read
     read = source_read(series.metric, contract)
-    _follow_dimensions(settings, series.metric)
-    versions = tables.versions_read(settings, series.metric)
-    made_from = restatement_lineage.of_metric(settings, series.metric, read)
-    trigger = _trigger(settings, series.metric, read, follows) if follows else None
+    _follow_dimensions(lake, series.metric)
+    versions = tables.versions_read(lake, series.metric)
+    made_from = restatement_lineage.of_metric(lake, series.metric, read)
+    trigger = _trigger(lake, series.metric, read, follows) if follows else None
     # How far a period may be closed concerns computed numbers only: that one failed before holds none of them back.
-    limits = closing.limits(settings, contract, series, [series.period(day) for day in days], days)
-    late = late_causes.of_days(settings, before, made_from, days, _closing(before, days, today, limits))
-    computed = _numbers(settings, session, days, before, made_from, follows, late.with_every_row)
-    drafts, refused_days = _drafts(settings, before, computed.numbers, made_from, run, follows, trigger, limits, late)
+    limits = closing.limits(lake, contract, series, [series.period(day) for day in days], days)
+    late = late_causes.of_days(lake, before, made_from, days, _closing(before, days, today, limits))
+    computed = _numbers(lake, session, days, before, made_from, follows, late.with_every_row)
+    drafts, refused_days = _drafts(lake, before, computed.numbers, made_from, run, follows, trigger, limits, late)
     # The numbers of refused days are those of before.
     from_silver = [draft.start for draft in drafts if draft.start not in refused_days]
-    expected = restatement_lineage.count_silver_rows(settings, series.metric, from_silver, late.with_every_row)
-    changed = tables.changed_since(settings, series.metric, versions) or _unfollowed(settings, series.metric)
+    expected = restatement_lineage.count_silver_rows(lake, series.metric, from_silver, late.with_every_row)
+    changed = tables.changed_since(lake, series.metric, versions) or _unfollowed(lake, series.metric)
     if changed is not None:
         msg = f"silver/{changed} kept changing while {series.name} was computed from it; run it again later"
         raise CommitFailedError(msg)
     why = lineage(series, run, made_from, follows, trigger)
-    return write_audit_publish.publish(settings, before, drafts, run, why, expected, computed.failed)
+    return write_audit_publish.publish(lake, before, drafts, run, why, expected, computed.failed)
 
 
 def _closing(before: SeriesSnapshot, days: Collection[date], today: date, limits: Mapping[date, Limit]) -> set[date]:
@@ -120,28 +119,28 @@ def _closing(before: SeriesSnapshot, days: Collection[date], today: date, limits
     return {day for day, state in states.items() if state is State.FINAL}
 
 
-def _follow_dimensions(settings: Settings, metric: MetricContract) -> None:
+def _follow_dimensions(lake: Lake, metric: MetricContract) -> None:
     """Update the intervals of a metric's dimensions, in case a run was stopped before it had done so."""
     for contract in metric.dimensions.values():
-        interval_table.follow(settings, contract)
+        interval_table.follow(lake, contract)
 
 
-def _unfollowed(settings: Settings, metric: MetricContract) -> str | None:
+def _unfollowed(lake: Lake, metric: MetricContract) -> str | None:
     """A dimension whose intervals are not computed from the present version of its silver table; None if there is none."""
     for name, contract in metric.dimensions.items():
-        version = table_io.version(locations.silver(settings, name), settings.storage_options)
-        if version >= 0 and interval_table.followed_version(settings, contract) != version:
+        version = table_io.version(locations.silver(lake, name), lake.storage_options)
+        if version >= 0 and interval_table.followed_version(lake, contract) != version:
             return name
     return None
 
 
-def _trigger(settings: Settings, metric: MetricContract, contract: SourceContract, follows: PendingRestatement) -> Trigger:
+def _trigger(lake: Lake, metric: MetricContract, contract: SourceContract, follows: PendingRestatement) -> Trigger:
     """The cause of the changes of all silver tables that a run follows."""
-    trigger = restatement_lineage.trigger(settings, contract, follows.since, follows.upstream_version)
+    trigger = restatement_lineage.trigger(lake, contract, follows.since, follows.upstream_version)
     for entry in metric.sources[1:]:
         read, first, last = metric.further_sources[entry.source], follows.since_further, follows.further
         if entry.silver in first:
-            trigger += restatement_lineage.trigger(settings, entry.read_of(read), first[entry.silver], last[entry.silver])
+            trigger += restatement_lineage.trigger(lake, entry.read_of(read), first[entry.silver], last[entry.silver])
     return trigger
 
 
@@ -177,7 +176,7 @@ def _version_read(of_table: SilverInputs) -> dict[str, Any]:
 
 
 def _numbers(
-    settings: Settings,
+    lake: Lake,
     session: Callable[[], SparkSession],
     days: Sequence[date],
     before: SeriesSnapshot,
@@ -193,7 +192,7 @@ def _numbers(
         rest = [day for day in days if day not in with_every_row]
         every = sorted({*days}.intersection(with_every_row))
         parts = [(rest, made_from), (every, made_from.with_every_row())]
-        done = [_numbers(settings, session, part, before, inputs, follows, ()) for part, inputs in parts]
+        done = [_numbers(lake, session, part, before, inputs, follows, ()) for part, inputs in parts]
         failed = {day: why for each in done for day, why in each.failed.items()}
         return Isolated({day: rows for each in done for day, rows in each.numbers.items()}, failed)
 
@@ -201,22 +200,22 @@ def _numbers(
         numbers: dict[date, pa.Table] = {}
         if metric is None:
             metric = before.series.metric
-            numbers = patched_days.numbers(session(), settings, before, part, made_from)
+            numbers = patched_days.numbers(session(), lake, before, part, made_from)
             rest = [day for day in part if day not in numbers]
-            numbers |= touched_windows.numbers(session(), settings, before, rest, follows)
+            numbers |= touched_windows.numbers(session(), lake, before, rest, follows)
         rest = [day for day in part if day not in numbers]
         numbers = {day: rows for day, rows in numbers.items() if len(rows)}
-        numbers |= metric_query.numbers(session(), settings, metric, rest, made_from) if rest else {}
+        numbers |= metric_query.numbers(session(), lake, metric, rest, made_from) if rest else {}
         emptied = before.published_states.keys() & set(part) - set(numbers)
         if emptied:
-            numbers |= dict.fromkeys(emptied, metric_query.nothing(session(), settings, metric))
+            numbers |= dict.fromkeys(emptied, metric_query.nothing(session(), lake, metric))
         return numbers
 
-    return isolation.numbers_of(settings, before.series, days, compute, lambda day: day) if days else Isolated({})
+    return isolation.numbers_of(lake, before.series, days, compute, lambda day: day) if days else Isolated({})
 
 
 def _drafts(
-    settings: Settings,
+    lake: Lake,
     before: SeriesSnapshot,
     numbers: Mapping[date, pa.Table],
     made_from: SilverInputs,
@@ -228,11 +227,11 @@ def _drafts(
 ) -> tuple[list[Draft], set[date]]:
     """Draft the numbers that have new content or a new state; returns also the days whose new number was refused before."""
     metric = before.series.metric
-    today = lifecycle.today(settings.clock(), metric.publication)
-    refused = find_refused(settings, before.series, before.existing, list(numbers)) if numbers else {}
-    released = reverted_periods.released(settings, before.series.name, numbers)
+    today = lifecycle.today(lake.now(), metric.publication)
+    refused = find_refused(lake, before.series, before.existing, list(numbers)) if numbers else {}
+    released = reverted_periods.released(lake, before.series.name, numbers)
     # The changes of a number that a check has held since were followed then; its draft has the reason.
-    held = {one.start: one.draft for one in candidates.held(settings, before.series, list(numbers))} if follows else {}
+    held = {one.start: one.draft for one in candidates.held(lake, before.series, list(numbers))} if follows else {}
     drafts: list[Draft] = []
     refused_days: set[date] = set()
     for day, rows in sorted(numbers.items()):
@@ -265,7 +264,7 @@ def _drafts(
             content=content,
             at_most=limits[day].at_most if day in limits else State.FINAL,
         )
-        if draft is not None and late_updates.waits(settings, before.series, before.existing, draft):
+        if draft is not None and late_updates.waits(lake, before.series, before.existing, draft):
             _log.warning(late_updates.WAITING, before.series.name, day)
         elif draft is not None:
             since = released.get(day)
@@ -281,12 +280,12 @@ def _drafts(
             drafts.append(replace(draft, explanation=explanation, changed_rows=changed_rows))
     if not drafts:
         return [], refused_days
-    by_day = lineages(settings, before, made_from, [draft.start for draft in drafts], refused_days, late.with_every_row)
+    by_day = lineages(lake, before, made_from, [draft.start for draft in drafts], refused_days, late.with_every_row)
     return [replace(draft, lineage=by_day[draft.start]) for draft in drafts], refused_days
 
 
 def lineages(
-    settings: Settings,
+    lake: Lake,
     before: SeriesSnapshot,
     made_from: SilverInputs,
     days: Collection[date],
@@ -296,10 +295,10 @@ def lineages(
     """The lineage of each day's number; for a day whose new number was refused, that of the published number."""
     metric, by = before.series.metric, before.series.by
     covered = {day: source_days(metric, [day]) for day in days}
-    undecided = restatement_lineage.undecided_of_metric(settings, metric, set().union(*covered.values()))
-    inputs = restatement_lineage.record(settings, metric.source, made_from)
-    every = restatement_lineage.record(settings, metric.source, made_from.with_every_row()) if with_every_row else inputs
-    dimension_inputs = restatement_lineage.record_others(settings, metric, made_from)
+    undecided = restatement_lineage.undecided_of_metric(lake, metric, set().union(*covered.values()))
+    inputs = restatement_lineage.record(lake, metric.source, made_from)
+    every = restatement_lineage.record(lake, metric.source, made_from.with_every_row()) if with_every_row else inputs
+    dimension_inputs = restatement_lineage.record_others(lake, metric, made_from)
     of_sources = [made_from, *(made_from.others[name] for name in metric.further_sources)]
     made: dict[date, NumberLineage] = {}
     for day in days:

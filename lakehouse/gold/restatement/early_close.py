@@ -14,7 +14,6 @@ from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import LINEAGE, source_read
 from lakehouse.delta import table_io
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.gold.publication.revisions import Revision
     from lakehouse.gold.publication.write_audit_publish import Run, SeriesSnapshot
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 class CloseError(LakehouseError):
@@ -46,7 +45,7 @@ class CloseError(LakehouseError):
 
 @again_on_conflict
 def close(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     series: Series,
     period: Period,
@@ -61,25 +60,25 @@ def close(
     :returns: what was published; None if the period is final already.
     :raises CloseError: if nothing is published, another number is held, or the calendar does not close the period yet.
     """
-    settings = with_table_cache(settings)
-    before = write_audit_publish.read(settings, series, [period.start])
+    lake = lake.cached()
+    before = write_audit_publish.read(lake, series, [period.start])
     published, terms = before.published_states.get(period.start), series.metric.publication
     if published is None or before.existing is None:
         msg = f"nothing of {series.name} is published for {period.name}: materialize gold/{series.name} first"
         raise CloseError(msg)
     if published.state is State.FINAL:
         return None
-    today = lifecycle.today(settings.clock(), terms)
+    today = lifecycle.today(lake.now(), terms)
     if lifecycle.state_on(period.last, today, terms) is not State.FINAL:
         earliest = lifecycle.closes_on(period.last, terms)
         msg = f"{series.name} {period.name} can be closed from {earliest} on: the contract gives it {terms.final_after} days"
         raise CloseError(msg)
-    if waiting := candidates.held(settings, series, [period.start]):
+    if waiting := candidates.held(lake, series, [period.start]):
         msg = (
             f"r{waiting[0].revision} of {series.name} {period.name} is held: publish or drop it first, see 'lakehouse gold held'"
         )
         raise CloseError(msg)
-    limit = closing.limits(settings, contract, series, [period]).get(period.start)
+    limit = closing.limits(lake, contract, series, [period]).get(period.start)
     missing = list(limit.waits_for) if limit else []
     latest = before.existing.filter(before.existing["is_latest"]).slice(0, 1)
     newest = table_io.with_columns(latest, LINEAGE).to_pylist()[0]
@@ -91,16 +90,16 @@ def close(
         reason=RevisionReason.DAILY_FINALIZATION,
         lineage=NumberLineage.of_row(newest),
     )
-    draft = _with_late_rows(settings, source_read(series.metric, contract), before, draft, session)
+    draft = _with_late_rows(lake, source_read(series.metric, contract), before, draft, session)
     told = f"{reason} (missing: {'; '.join(missing)})" if missing else reason
-    signed = write_audit_publish.signature(settings, series, run, {"trigger": {"closed_without": missing}}, told)
-    [revision] = revisions.publish(settings, series, before.table, before.existing, [draft], signed)
-    publications.follow(settings, series.name, locations.gold(settings, series))
+    signed = write_audit_publish.signature(lake, series, run, {"trigger": {"closed_without": missing}}, told)
+    [revision] = revisions.publish(lake, series, before.table, before.existing, [draft], signed)
+    publications.follow(lake, series.name, locations.gold(lake, series))
     return revision
 
 
 def _with_late_rows(
-    settings: Settings, read: SourceContract, before: SeriesSnapshot, draft: Draft, session: Callable[[], SparkSession]
+    lake: Lake, read: SourceContract, before: SeriesSnapshot, draft: Draft, session: Callable[[], SparkSession]
 ) -> Draft:
     """The draft of a day's close; where rows of silver have come too late for it, with the number that counts them.
 
@@ -109,17 +108,17 @@ def _with_late_rows(
     metric, start, named = before.series.metric, draft.start, draft.lineage.inputs
     if before.series.kind is not Kind.DAY or metric.late_source is None:
         return draft
-    made_from = lineage.of_metric(settings, metric, read)
-    late = late_causes.of_days(settings, before, made_from, [start], [start])
+    made_from = lineage.of_metric(lake, metric, read)
+    late = late_causes.of_days(lake, before, made_from, [start], [start])
     if named is None or start not in late.with_every_row:
         return draft
     if start not in late.at_close:
-        every = input_sets.ids_of(settings, metric.source, named) | {late_decisions.EVERY_ROW}
-        inputs = input_sets.record(settings, metric.source, every, settings.clock())
+        every = input_sets.ids_of(lake, metric.source, named) | {late_decisions.EVERY_ROW}
+        inputs = input_sets.record(lake, metric.source, every, lake.now())
         return replace(draft, lineage=replace(draft.lineage, inputs=inputs))
-    numbers = metric_query.numbers(session(), settings, metric, [start], made_from, [start])
-    rows = numbers[start] if start in numbers else metric_query.nothing(session(), settings, metric)
-    of_now = lineages(settings, before, made_from, [start], (), late.with_every_row)[start]
+    numbers = metric_query.numbers(session(), lake, metric, [start], made_from, [start])
+    rows = numbers[start] if start in numbers else metric_query.nothing(session(), lake, metric)
+    of_now = lineages(lake, before, made_from, [start], (), late.with_every_row)[start]
     if content_of(rows, {draft.content}) == draft.content:
         return replace(draft, lineage=of_now)
     reason, count = RevisionReason.LATE_DATA, late.at_close[start]

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.gold.publication.write_audit_publish import SeriesSnapshot
     from lakehouse.gold.restatement.lineage import SilverInputs
+    from lakehouse.lake import Lake
     from lakehouse.ledger.late_decisions import LateDecision
-    from lakehouse.settings import Settings
 
 #: The cause of rows that came too late, and count now that their day is final.
 AT_CLOSE = "counted_at_close"
@@ -60,7 +60,7 @@ class LateCauses:
 
 
 def of_days(
-    settings: Settings, before: SeriesSnapshot, made_from: SilverInputs, days: Collection[date], closing: Collection[date]
+    lake: Lake, before: SeriesSnapshot, made_from: SilverInputs, days: Collection[date], closing: Collection[date]
 ) -> LateCauses:
     """What concerns the late rows of some days.
 
@@ -70,10 +70,10 @@ def of_days(
     series = before.series
     if series.metric.late_source is None:
         return LateCauses()
-    every = late_at_close.counting_every_row(settings, series, before.existing, closing)
-    closed_before = late_at_close.counting_every_row(settings, series, before.existing)
-    at_close = _left_out(settings, series, made_from, every.intersection(days) - closed_before)
-    decided = _decided_since(settings, before, made_from, days)
+    every = late_at_close.counting_every_row(lake, series, before.existing, closing)
+    closed_before = late_at_close.counting_every_row(lake, series, before.existing)
+    at_close = _left_out(lake, series, made_from, every.intersection(days) - closed_before)
+    decided = _decided_since(lake, before, made_from, days)
     return LateCauses(
         frozenset(every),
         at_close,
@@ -82,7 +82,7 @@ def of_days(
     )
 
 
-def _left_out(settings: Settings, series: Series, made_from: SilverInputs, days: Collection[date]) -> dict[date, int]:
+def _left_out(lake: Lake, series: Series, made_from: SilverInputs, days: Collection[date]) -> dict[date, int]:
     """How many rows have not counted so far in each of some days; days without one are left out."""
     metric, contract = series.metric, series.metric.late_source
     rows: dict[date, int] = {}
@@ -90,12 +90,12 @@ def _left_out(settings: Settings, series: Series, made_from: SilverInputs, days:
         return rows
     suspects: set[date] = set()
     for ids, alike in left_out.days_alike(made_from.by_day(source_days(metric, days))).items():
-        late = left_out.on_days(settings, metric, contract, alike, ids)
+        late = left_out.on_days(lake, metric, contract, alike, ids)
         suspects |= late.days if late is not None else set()
     for day in days_reached(metric, suspects).intersection(days):
         ids_of_rows: set[tuple[str, int]] = set()
         for ids, alike in left_out.days_alike(made_from.by_day(source_days(metric, [day]))).items():
-            late = left_out.on_days(settings, metric, contract, alike, ids)
+            late = left_out.on_days(lake, metric, contract, alike, ids)
             if late is not None:
                 ids_of_rows.update(zip(late.rows["ingestion_id"].to_pylist(), late.rows["line_number"].to_pylist()))
         if ids_of_rows:
@@ -104,17 +104,17 @@ def _left_out(settings: Settings, series: Series, made_from: SilverInputs, days:
 
 
 def _decided_since(
-    settings: Settings, before: SeriesSnapshot, made_from: SilverInputs, days: Collection[date]
+    lake: Lake, before: SeriesSnapshot, made_from: SilverInputs, days: Collection[date]
 ) -> dict[date, list[LateDecision]]:
     """The decisions about rows that concern each day, and that its published number does not know."""
     metric, by = before.series.metric, before.series.by
-    decided = late_decisions.of_metric(settings, metric.source, metric.name)
+    decided = late_decisions.of_metric(lake, metric.source, metric.name)
     every = [decision for decision in decided if decision.decision_id in made_from.ids]
     if not every or before.existing is None:
         return {}
     newest = before.existing.filter(pc.equal(before.existing["is_latest"], True)).select([by, "inputs"])
     named = {row[by]: row["inputs"] for row in newest.to_pylist() if row["inputs"]}
-    known = {name: input_sets.ids_of(settings, metric.source, name) for name in set(named.values())}
+    known = {name: input_sets.ids_of(lake, metric.source, name) for name in set(named.values())}
     since: dict[date, list[LateDecision]] = {}
     for decision in every:
         for day in days_reached(metric, decision.touched_days).intersection(days):

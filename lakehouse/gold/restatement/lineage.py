@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
 
 _FILES_SHOWN = 20
 _LOOK_BACK = 20
@@ -100,18 +100,18 @@ class Trigger:
         }
 
 
-def of_silver(settings: Settings, contract: SourceContract) -> SilverInputs:
+def of_silver(lake: Lake, contract: SourceContract) -> SilverInputs:
     """The inputs of the present version of a silver table, given by its contract."""
     source = contract.dataset
-    table = table_io.open_table(locations.silver_of(settings, contract), settings.storage_options)
+    table = table_io.open_table(locations.silver_of(lake, contract), lake.storage_options)
     version = -1 if table is None else table.version()
-    delivered = ingestions.inputs(ingestions.all_of(settings, source))
+    delivered = ingestions.inputs(ingestions.all_of(lake, source))
     manual = {
-        *decisions.touched(settings, source),
-        *redactions.touched(settings, source),
-        *rebuild_requests.touched(settings, source),
+        *decisions.touched(lake, source),
+        *redactions.touched(lake, source),
+        *rebuild_requests.touched(lake, source),
     }
-    lacking: dict[date, set[str]] = {day: set(ids) for day, ids in applied_inputs.pending(settings, source).items()}
+    lacking: dict[date, set[str]] = {day: set(ids) for day, ids in applied_inputs.pending(lake, source).items()}
     if lacking and table is not None:
         # A run that was stopped after its commit has not recorded the inputs that Silver contains since.
         metadata = (commit_log.commit_metadata(commit) for commit in commit_log.history(table, max(-1, version - _LOOK_BACK)))
@@ -123,43 +123,43 @@ def of_silver(settings: Settings, contract: SourceContract) -> SilverInputs:
     )
 
 
-def record(settings: Settings, source: str, basis: SilverInputs) -> str:
+def record(lake: Lake, source: str, basis: SilverInputs) -> str:
     """Store a set of inputs under its name."""
-    return input_sets.record(settings, source, basis.ids, settings.clock())
+    return input_sets.record(lake, source, basis.ids, lake.now())
 
 
-def ids_by_day(settings: Settings, source: str, name: str, without: str | None, days: Collection[date]) -> dict[date, set[str]]:
+def ids_by_day(lake: Lake, source: str, name: str, without: str | None, days: Collection[date]) -> dict[date, set[str]]:
     """The inputs of each of the Silver ``days``, as a revision names them.
 
     :raises UnknownInputsError: if they were never recorded.
     """
-    ids = input_sets.ids_of(settings, source, name)
+    ids = input_sets.ids_of(lake, source, name)
     lacking = json.loads(without or "{}")
     return {day: ids - set(lacking.get(f"{day}", ())) for day in days}
 
 
-def of_metric(settings: Settings, metric: MetricContract, contract: SourceContract) -> SilverInputs:
+def of_metric(lake: Lake, metric: MetricContract, contract: SourceContract) -> SilverInputs:
     """The inputs of the present versions of the silver tables of a metric's sources, and of the intervals of its dimensions.
 
     :param contract: of that silver table.
     """
     further = {entry.source: entry.read_of(metric.further_sources[entry.source]) for entry in metric.sources[1:]}
-    others = {name: of_silver(settings, other) for name, other in {**further, **metric.dimensions}.items()}
-    own = of_silver(settings, contract) if metric.late_source is None else of_late_source(settings, metric.late_source)
+    others = {name: of_silver(lake, other) for name, other in {**further, **metric.dimensions}.items()}
+    own = of_silver(lake, contract) if metric.late_source is None else of_late_source(lake, metric.late_source)
     return replace(own, others=others)
 
 
-def of_late_source(settings: Settings, contract: SourceContract) -> SilverInputs:
+def of_late_source(lake: Lake, contract: SourceContract) -> SilverInputs:
     """The inputs of a metric with late events: those of silver, and the decisions about rows that came too late.
 
     :param contract: of the silver table that the metric reads.
     """
-    of_table = of_silver(settings, contract)
-    return replace(of_table, ids=of_table.ids | late_decisions.ids(settings, contract.dataset))
+    of_table = of_silver(lake, contract)
+    return replace(of_table, ids=of_table.ids | late_decisions.ids(lake, contract.dataset))
 
 
 def named_now(
-    settings: Settings, metric: MetricContract, days: Collection[date], made_from: SilverInputs | None = None
+    lake: Lake, metric: MetricContract, days: Collection[date], made_from: SilverInputs | None = None
 ) -> dict[date, frozenset[str]]:
     """The inputs of each Silver day from which the numbers of ``days`` are computed; empty for a metric without late events.
 
@@ -167,20 +167,20 @@ def named_now(
     """
     if metric.late_source is None:
         return {}
-    return (made_from or of_late_source(settings, metric.late_source)).by_day(source_days(metric, days))
+    return (made_from or of_late_source(lake, metric.late_source)).by_day(source_days(metric, days))
 
 
-def record_others(settings: Settings, metric: MetricContract, basis: SilverInputs) -> str | None:
+def record_others(lake: Lake, metric: MetricContract, basis: SilverInputs) -> str | None:
     """Store the inputs of further sources and dimensions; returns, in the stored form, their names, missing inputs, and
     contracts.
 
     The contract of a further source is the one under which its silver was built.
     """
-    in_silver = {name: provenance.newest_in_silver(settings, name)["contract"] for name in metric.further_sources}
+    in_silver = {name: provenance.newest_in_silver(lake, name)["contract"] for name in metric.further_sources}
     contracts = {**metric.further_sources, **metric.dimensions}
     stored = {
         name: {
-            "inputs": record(settings, name, inputs),
+            "inputs": record(lake, name, inputs),
             "without": inputs.without(inputs.lacking),
             "contract": in_silver.get(name) or provenance.of_contract(contracts[name]),
         }
@@ -189,18 +189,18 @@ def record_others(settings: Settings, metric: MetricContract, basis: SilverInput
     return published_table.text(stored)
 
 
-def trigger(settings: Settings, contract: SourceContract, first: int, last: int) -> Trigger:
+def trigger(lake: Lake, contract: SourceContract, first: int, last: int) -> Trigger:
     """The causes of versions ``first`` through ``last`` of a silver table, given by its contract, from its log."""
     source = contract.dataset
-    table = table_io.open_table(locations.silver_of(settings, contract), settings.storage_options)
+    table = table_io.open_table(locations.silver_of(lake, contract), lake.storage_options)
     if table is None or first > last:
         return Trigger()
     history = [commit for commit in commit_log.history(table, first - 1) if commit["version"] <= last]
     ids = {input_id for commit in history for input_id in commit_log.commit_metadata(commit).get("ingestions", ())}
     by_hand = sorted(filter(is_manual_input, ids))
     files = ids - set(by_hand)
-    known = ingestions.inputs(ingestions.all_of(settings, source)) if files else {}
-    requests = [entry for entry in rebuild_requests.all_of(settings, source) if entry.operation_id in by_hand] if by_hand else []
+    known = ingestions.inputs(ingestions.all_of(lake, source)) if files else {}
+    requests = [entry for entry in rebuild_requests.all_of(lake, source) if entry.operation_id in by_hand] if by_hand else []
     requests.sort(key=lambda entry: entry.operation in rebuild_requests.REPLAYS)  # the more serious reason applies
     return Trigger(
         sorted(known[input_id].source_file for input_id in files if input_id in known),
@@ -216,7 +216,7 @@ def is_counted(metric: MetricContract) -> bool:
 
 
 def count_silver_rows(
-    settings: Settings, metric: MetricContract, days: Collection[date], with_every_row: Collection[date] = ()
+    lake: Lake, metric: MetricContract, days: Collection[date], with_every_row: Collection[date] = ()
 ) -> dict[date, int]:
     """How many Silver rows the number of each day covers, taken from the logs: without duplicates of several sources, and
     without rows that came too late.
@@ -225,16 +225,16 @@ def count_silver_rows(
 
     :param with_every_row: the days whose number counts every row, however late it came.
     """
-    held = [table for _, table in tables.tables_read(settings, metric) if table is not None]
+    held = [table for _, table in tables.tables_read(lake, metric) if table is not None]
     if not held or not days or not is_counted(metric):
         return {}
     counts: Counter[date] = Counter()
     for table in held:
         counts.update(data_files.rows_by_partition(table))
-    counts.subtract(tables.count(settings, metric, source_days(metric, days)))
+    counts.subtract(tables.count(lake, metric, source_days(metric, days)))
     left_out, limited = Counter[date](), set(days).difference(with_every_row)
     if metric.late_source is not None and limited:
-        left_out.update(row_difference.count(settings, metric, metric.late_source, named_now(settings, metric, limited)))
+        left_out.update(row_difference.count(lake, metric, metric.late_source, named_now(lake, metric, limited)))
     return {
         day: sum(counts[covered] - (left_out[covered] if day in limited else 0) for covered in source_days(metric, [day]))
         for day in days
@@ -247,19 +247,19 @@ def known_through(sources: Collection[SilverInputs], days: Collection[date]) -> 
     return min(known, default=None)
 
 
-def undecided_of_metric(settings: Settings, metric: MetricContract, days: Collection[date]) -> Counter[date]:
+def undecided_of_metric(lake: Lake, metric: MetricContract, days: Collection[date]) -> Counter[date]:
     """The number of rows of each of ``days`` that wait for a steward, in the sources whose rows are required."""
     rows: Counter[date] = Counter()
     for entry in metric.read:
-        rows.update(undecided(settings, entry.source, days) if entry.required else {})
+        rows.update(undecided(lake, entry.source, days) if entry.required else {})
     return rows
 
 
-def undecided(settings: Settings, source: str, days: Collection[date] | None = None) -> dict[date, int]:
+def undecided(lake: Lake, source: str, days: Collection[date] | None = None) -> dict[date, int]:
     """The number of rows of each event day, or of each of ``days``, that wait for a steward's decision."""
     where: dict[str, Collection[Any]] = {"quarantine_status": [QuarantineStatus.OPEN.value]}
     where |= {} if days is None else {"event_date": list(days)}
-    table = table_io.read(locations.quarantine(settings, source), ["event_date"], where, settings.storage_options)
+    table = table_io.read(locations.quarantine(lake, source), ["event_date"], where, lake.storage_options)
     if table is None:
         return {}
     counts = table.group_by("event_date").aggregate([("event_date", "count")])

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.gold.restatement.lineage import SilverInputs
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 def compute(
@@ -64,7 +64,7 @@ def _sql_of(metric: MetricContract) -> dict[str, str]:
 
 def numbers(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     metric: MetricContract,
     days: Collection[date],
     made_from: SilverInputs | None = None,
@@ -79,14 +79,14 @@ def numbers(
     """
     if every := [day for day in days if day in with_every_row]:
         rest = [day for day in days if day not in with_every_row]
-        own = (made_from or lineage.of_late_source(settings, metric.late_source)) if metric.late_source else None
+        own = (made_from or lineage.of_late_source(lake, metric.late_source)) if metric.late_source else None
         parts = [(rest, own), (every, own.with_every_row() if own else None)]
-        done = [numbers(spark, settings, metric, part, inputs) for part, inputs in parts if part]
+        done = [numbers(spark, lake, metric, part, inputs) for part, inputs in parts if part]
         return {day: rows for each in done for day, rows in each.items()}
-    many = tables.rows_at_most(settings, metric, {"event_date": source_days(metric, days)}) > dataframes.FEW_ROWS
-    with sized_for(spark, settings, many=many), stages.watched(spark, f"{metric.name} on {len(days):,} days"):
-        named = lineage.named_now(settings, metric, days, made_from)
-        return of_days(rows_read.silver_rows(spark, settings, metric, days, named=named), metric, days)
+    many = tables.rows_at_most(lake, metric, {"event_date": source_days(metric, days)}) > dataframes.FEW_ROWS
+    with sized_for(spark, lake, many=many), stages.watched(spark, f"{metric.name} on {len(days):,} days"):
+        named = lineage.named_now(lake, metric, days, made_from)
+        return of_days(rows_read.silver_rows(spark, lake, metric, days, named=named), metric, days)
 
 
 def of_days(
@@ -112,9 +112,9 @@ def of_periods(rows: DataFrame, metric: MetricContract, periods: Collection[Peri
         return of_days(starts, metric, [one.start for one in periods])
 
 
-def nothing(spark: SparkSession, settings: Settings, metric: MetricContract) -> pa.Table:
+def nothing(spark: SparkSession, lake: Lake, metric: MetricContract) -> pa.Table:
     """The number of a day without rows: one row without a grain, which distinguishes an emptied day from a missing one."""
-    rows = rows_read.silver_rows(spark, settings, metric, []).where("false")
+    rows = rows_read.silver_rows(spark, lake, metric, []).where("false")
     rows = windows.with_windows(rows, metric.event_window) if metric.event_window else rows
     with in_zone(spark, metric.zone):
         empty = dataframes.in_utc(measured(rows, metric, []).toArrow())

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.gold.publication.write_audit_publish import SeriesSnapshot
     from lakehouse.gold.restatement.lineage import SilverInputs
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 _Numbers = dict[tuple[Any, ...], list[Any]]
@@ -50,7 +50,7 @@ def may_be_patched(metric: MetricContract) -> bool:
 
 def numbers(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     before: SeriesSnapshot,
     days: Collection[date],
     made_from: SilverInputs | None = None,
@@ -61,11 +61,11 @@ def numbers(
     """
     metric = before.series.metric
     since = versions_of(before, days) if may_be_patched(metric) else {}
-    since = _without_much_late(settings, before, since, made_from) if metric.late_events else since
+    since = _without_much_late(lake, before, since, made_from) if metric.late_events else since
     # Published numbers are masked before Silver is (see ``stewardship.redact``): until then they do not match.
-    masked = set().union(*redactions.touched(settings, metric.source).values()) if since else set()
+    masked = set().union(*redactions.touched(lake, metric.source).values()) if since else set()
     since = {day: version for day, version in since.items() if day not in masked}
-    table = table_io.open_table(locations.silver_read(settings, metric), settings.storage_options)
+    table = table_io.open_table(locations.silver_read(lake, metric), lake.storage_options)
     if not since or table is None:
         return {}
     try:
@@ -74,9 +74,9 @@ def numbers(
         return {}
     changes_by_day = {day: rows for day, rows in table_io.split(feed, "event_date").items() if day in since}
     newer = {day: rows.filter(pc.greater(rows["_commit_version"], since[day])) for day, rows in changes_by_day.items()}
-    at_most = settings.local_rows if metric.late_events else metric.publication.patch_up_to
+    at_most = lake.settings.local_rows if metric.late_events else metric.publication.patch_up_to
     small = {day: rows for day, rows in newer.items() if len(rows) <= at_most}
-    nothing = metric_query.nothing(spark, settings, metric) if small else None
+    nothing = metric_query.nothing(spark, lake, metric) if small else None
     if nothing is None or any(nothing[measure.name][0].as_py() != 0 for measure in metric.measures):
         return {}
     try:
@@ -116,20 +116,20 @@ def versions_of(before: SeriesSnapshot, days: Collection[date]) -> dict[date, in
 
 
 def _without_much_late(
-    settings: Settings, before: SeriesSnapshot, since: Mapping[date, int], made_from: SilverInputs | None
+    lake: Lake, before: SeriesSnapshot, since: Mapping[date, int], made_from: SilverInputs | None
 ) -> dict[date, int]:
     """The days with a small share of late rows whose published number and new number both contain all rows of Silver."""
     metric, read = before.series.metric, before.series.metric.late_source
-    few = [day for day in since if counters.is_below_limit(settings, metric, day, before.latest[day])]
+    few = [day for day in since if counters.is_below_limit(lake, metric, day, before.latest[day])]
     if read is None or before.existing is None or not few:
         return {}
     newest = before.existing.filter(before.existing["is_latest"]).select([before.series.by, "inputs", "inputs_without"])
     then = {row[before.series.by]: (row["inputs"], row["inputs_without"]) for row in newest.to_pylist() if row["inputs"]}
-    concerned, now = set[date](), made_from or lineage.of_late_source(settings, read)
+    concerned, now = set[date](), made_from or lineage.of_late_source(lake, read)
     for day in few:
-        of_then = lineage.ids_by_day(settings, metric.source, *then[day], [day]) if day in then else {}
+        of_then = lineage.ids_by_day(lake, metric.source, *then[day], [day]) if day in then else {}
         for named in (now.by_day([day]), of_then):
-            late = left_out.on_days(settings, metric, read, named, named.get(day, ())) if named else None
+            late = left_out.on_days(lake, metric, read, named, named.get(day, ())) if named else None
             concerned |= {day} if late is not None or not named else set()
     return {day: since[day] for day in few if day not in concerned}
 

@@ -15,7 +15,6 @@ from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import days_reached
 from lakehouse.delta import change_feed, commit_log, lost_commits, provenance, table_io
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dimensions import changed_facts
 from lakehouse.dimensions.changed_facts import ChangedFacts
 from lakehouse.gold.derived import following
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: The cause of rows that did not change themselves, but have another attribute of a dimension.
 ATTRIBUTE_CHANGED = "attribute_changed"
@@ -87,7 +86,7 @@ class PendingRestatement:
         return f"{followed}{further}" + (f".{self.released}" if self.released else "") + self.again
 
 
-def find_pending(settings: Settings, series: Series) -> PendingRestatement:
+def find_pending(lake: Lake, series: Series) -> PendingRestatement:
     """Read the changes of the upstream table since the series last followed it.
 
     If the log no longer reaches back, all periods are pending; a period whose number is unchanged gets no revision. Days that
@@ -95,78 +94,78 @@ def find_pending(settings: Settings, series: Series) -> PendingRestatement:
     or by earlier code, and numbers that a failed check of their inputs holds, which passes now. A metric that followed another
     silver table before has all days pending.
     """
-    settings = with_table_cache(settings)
-    pending, failed = _changed_since(settings, series), failed_numbers.may_pass(settings, series)
-    released, since = _released_by_checks(settings, series)
+    lake = lake.cached()
+    pending, failed = _changed_since(lake, series), failed_numbers.may_pass(lake, series)
+    released, since = _released_by_checks(lake, series)
     again = f"~{provenance.of_contract(series.metric)}-{provenance.code()}" if failed else ""
     again += f"~{since.isoformat()}" if released and since else ""
     return replace(pending, starts=pending.starts | failed | released, again=again) if again else pending
 
 
-def _released_by_checks(settings: Settings, series: Series) -> tuple[set[date], datetime | None]:
+def _released_by_checks(lake: Lake, series: Series) -> tuple[set[date], datetime | None]:
     """The days whose number is held only because a check of their inputs failed, and that check passes now; and since when.
 
     The rows of such a day need not have changed: a correction on another day may have mended it.
     """
     if series.kind is not Kind.DAY or series.metric.is_derived:
         return set(), None
-    waiting = {day for day, checks in candidates.failing(settings, series).items() if INPUTS_PASSED in checks}
+    waiting = {day for day, checks in candidates.failing(lake, series).items() if INPUTS_PASSED in checks}
     if not waiting:
         return set(), None
-    entries = [entry for source in series.metric.read for entry in failed_checks.all_of(settings, source.source)]
+    entries = [entry for source in series.metric.read for entry in failed_checks.all_of(lake, source.source)]
     failing = {day for entry in entries if entry.fails for day in days_reached(series.metric, entry.event_days)}
     return waiting - failing, max((entry.recorded_at for entry in entries if not entry.fails), default=None)
 
 
-def _changed_since(settings: Settings, series: Series) -> PendingRestatement:
+def _changed_since(lake: Lake, series: Series) -> PendingRestatement:
     if series.metric.is_derived:
-        return _changed_inputs(settings, series)
+        return _changed_inputs(lake, series)
     if series.kind is not Kind.DAY:
-        return _by_days(settings, series)
-    tables, further = tables_read.silver_tables(settings, series.metric), _dimensions(settings, series)
+        return _by_days(lake, series)
+    tables, further = tables_read.silver_tables(lake, series.metric), _dimensions(lake, series)
     if not any(tables.values()):
         return PendingRestatement(frozenset(), -1)
-    releases = reverted_periods.released(settings, series.name)
+    releases = reverted_periods.released(lake, series.name)
     newest = max((entry.number for entry in releases.values()), default=0)
-    followed = served_version.followed_version(settings, series)
-    of_further = served_version.followed_further(settings, series)
+    followed = served_version.followed_version(lake, series)
+    of_further = served_version.followed_further(lake, series)
     # The versions are read first: what changes meanwhile stays pending.
     pending = PendingRestatement(frozenset(releases), -1, released=newest, further=further)
     for name, table in tables.items():
         is_first = name == locations.silver_name(series.metric)
-        pending = _with_silver(settings, series, pending, name, table, followed if is_first else of_further.get(name, -1))
-    pending = _with_late_rows(settings, series, pending, of_further) if series.metric.late_events else pending
-    return _with_changed_facts(settings, series, pending) if further and (followed >= 0 or of_further) else pending
+        pending = _with_silver(lake, series, pending, name, table, followed if is_first else of_further.get(name, -1))
+    pending = _with_late_rows(lake, series, pending, of_further) if series.metric.late_events else pending
+    return _with_changed_facts(lake, series, pending) if further and (followed >= 0 or of_further) else pending
 
 
-def _by_days(settings: Settings, series: Series) -> PendingRestatement:
+def _by_days(lake: Lake, series: Series) -> PendingRestatement:
     """The pending restatement of a longer period: its days were published since."""
-    table = table_io.open_table(locations.gold(settings, series.daily), settings.storage_options)
+    table = table_io.open_table(locations.gold(lake, series.daily), lake.storage_options)
     if table is None:
         return PendingRestatement(frozenset(), -1)
     version = table.version()
-    since = tables_read.first_unfollowed(table, served_version.followed_version(settings, series))
+    since = tables_read.first_unfollowed(table, served_version.followed_version(lake, series))
     if since > version:
         return PendingRestatement(frozenset(), version, since)
-    return _published_since(settings, series, table, since)
+    return _published_since(lake, series, table, since)
 
 
 def _with_silver(
-    settings: Settings, series: Series, pending: PendingRestatement, name: str, table: DeltaTable | None, followed: int
+    lake: Lake, series: Series, pending: PendingRestatement, name: str, table: DeltaTable | None, followed: int
 ) -> PendingRestatement:
     """``pending`` with the changes of one more silver table since the version that the metric has followed."""
     is_first = name == locations.silver_name(series.metric)
     version = -1 if table is None else table.version()
     since = 0 if table is None else tables_read.first_unfollowed(table, followed)
     changed, starts = ChangedDays(), set[date]()
-    if is_first and followed < 0 <= version and _followed_any(settings, series):
-        starts = published_table.known_days(settings, series)
+    if is_first and followed < 0 <= version and _followed_any(lake, series):
+        starts = published_table.known_days(lake, series)
     elif table is not None and since <= version:
         try:
             changed = tables_read.since(table, since, series.metric.contract_of_silver(name))
             starts = days_reached(series.metric, changed.causes)
         except change_feed.ForgottenFeedError:
-            starts = published_table.known_days(settings, series)
+            starts = published_table.known_days(lake, series)
     both = ChangedDays(pending.causes, pending.keys) + changed
     pending = replace(pending, starts=pending.starts | starts, causes=both.causes, keys=both.keys)
     if is_first:
@@ -174,18 +173,16 @@ def _with_silver(
     return replace(pending, further={**pending.further, name: version}, since_further={**pending.since_further, name: since})
 
 
-def _with_late_rows(
-    settings: Settings, series: Series, pending: PendingRestatement, followed: Mapping[str, int]
-) -> PendingRestatement:
+def _with_late_rows(lake: Lake, series: Series, pending: PendingRestatement, followed: Mapping[str, int]) -> PendingRestatement:
     """``pending`` with the days on which other rows count than before because they are late, or no longer late."""
-    path = locations.late_rows(settings, series.metric.source)
-    table, name = table_io.open_table(path, settings.storage_options), f"{series.metric.source}_late"
+    path = locations.late_rows(lake, series.metric.source)
+    table, name = table_io.open_table(path, lake.storage_options), f"{series.metric.source}_late"
     if table is None:
         return pending
     first = tables_read.first_unfollowed(table, followed.get(name, -1))
     days = late_events.changed_days(table, series.metric.name, first) if first <= table.version() else set()
     if days is None:
-        days = published_table.known_days(settings, series)
+        days = published_table.known_days(lake, series)
     causes = {day: Counter(counts) for day, counts in pending.causes.items()}
     for day in days - causes.keys():
         causes[day] = Counter({LATENESS_CHANGED: 1})
@@ -194,20 +191,20 @@ def _with_late_rows(
     return replace(pending, starts=starts, causes=dict(sorted(causes.items())), further=further)
 
 
-def _dimensions(settings: Settings, series: Series) -> dict[str, int]:
+def _dimensions(lake: Lake, series: Series) -> dict[str, int]:
     """The versions of the intervals of the dimensions that a metric joins."""
-    paths = {dimension: locations.intervals(settings, dimension) for dimension in series.metric.dimensions}
-    return {dimension: table_io.version(path, settings.storage_options) for dimension, path in paths.items()}
+    paths = {dimension: locations.intervals(lake, dimension) for dimension in series.metric.dimensions}
+    return {dimension: table_io.version(path, lake.storage_options) for dimension, path in paths.items()}
 
 
-def _with_changed_facts(settings: Settings, series: Series, pending: PendingRestatement) -> PendingRestatement:
+def _with_changed_facts(lake: Lake, series: Series, pending: PendingRestatement) -> PendingRestatement:
     """``pending`` with the days on which attributes of rows have changed.
 
     All days are pending if the metric has not joined one of the dimensions before, or if there are too many changes or the feed
     is gone.
     """
-    followed = served_version.followed_further(settings, series)
-    everything = replace(pending, starts=pending.starts | published_table.known_days(settings, series))
+    followed = served_version.followed_further(lake, series)
+    everything = replace(pending, starts=pending.starts | published_table.known_days(lake, series))
     joined = {name: pending.further[name] for name in series.metric.dimensions}
     if not joined.keys() <= followed.keys():
         return everything
@@ -215,7 +212,7 @@ def _with_changed_facts(settings: Settings, series: Series, pending: PendingRest
     if all(first[name] > version for name, version in joined.items()):
         return pending
     try:
-        changed = changed_facts.since(settings, series.metric, first)
+        changed = changed_facts.since(lake, series.metric, first)
     except (change_feed.ForgottenFeedError, changed_facts.ManyChangesError):
         return everything
     causes = {day: Counter(counts) for day, counts in pending.causes.items()}
@@ -228,17 +225,17 @@ def _with_changed_facts(settings: Settings, series: Series, pending: PendingRest
     return replace(pending, starts=starts, causes=dict(sorted(causes.items())), keys=keys, changed_facts=changed)
 
 
-def find_due(settings: Settings, contract: SourceContract, series: Series) -> list[date]:
+def find_due(lake: Lake, contract: SourceContract, series: Series) -> list[date]:
     """The first days of the periods whose number is due for its next state, and of days whose start delay has passed.
 
     A number that still waits for a condition of ``closing`` is not included.
     """
-    settings = with_table_cache(settings)
+    lake = lake.cached()
     terms = series.metric.publication
-    today = lifecycle.today(settings.clock(), terms)
-    due_on = published_table.due(settings, series, today)
-    limits = closing.limits(settings, contract, series, [series.period(start) for start in due_on])
-    starts = _delayed(settings, series, today)
+    today = lifecycle.today(lake.now(), terms)
+    due_on = published_table.due(lake, series, today)
+    limits = closing.limits(lake, contract, series, [series.period(start) for start in due_on])
+    starts = _delayed(lake, series, today)
     for start, day in due_on.items():
         last, limit = series.period(start).last, limits.get(start)
         published = State.LIVE if day == lifecycle.next_change(last, State.LIVE, terms) else State.PRELIMINARY
@@ -248,25 +245,25 @@ def find_due(settings: Settings, contract: SourceContract, series: Series) -> li
     return sorted(starts)
 
 
-def due_by_calendar(settings: Settings, series: Series, at: datetime) -> list[date]:
+def due_by_calendar(lake: Lake, series: Series, at: datetime) -> list[date]:
     """The result of :func:`find_due` by the calendar at ``at`` alone, whatever the numbers wait for."""
     today = lifecycle.today(at, series.metric.publication)
-    return sorted({*published_table.due(settings, series, today), *_delayed(settings, series, today)})
+    return sorted({*published_table.due(lake, series, today), *_delayed(lake, series, today)})
 
 
-def _delayed(settings: Settings, series: Series, today: date) -> set[date]:
+def _delayed(lake: Lake, series: Series, today: date) -> set[date]:
     """The days that were not published before their start delay had passed."""
     terms, is_derived = series.metric.publication, series.metric.is_derived
     if (series.kind is not Kind.DAY and not is_derived) or not terms.start_delay:
         return set()
-    days = published_table.published_by_all(settings, series) if is_derived else published_table.days_in_silver(settings, series)
-    days -= published_table.partitions(settings, locations.gold(settings, series), series.by)
-    days -= {entry.period_start for entry in rejected_candidates.of(settings, series.name)}
+    days = published_table.published_by_all(lake, series) if is_derived else published_table.days_in_silver(lake, series)
+    days -= published_table.partitions(lake, locations.gold(lake, series), series.by)
+    days -= {entry.period_start for entry in rejected_candidates.of(lake, series.name)}
     return {day for day in days if lifecycle.may_be_published(day, today, terms)}
 
 
 def record_restatement(
-    settings: Settings,
+    lake: Lake,
     series: Series,
     run_id: str,
     restated: Collection[date],
@@ -284,12 +281,12 @@ def record_restatement(
         return
     causes = {day.isoformat(): dict(counts) for day, counts in pending.causes.items()} if pending else {}
     followed, further = (pending.upstream_version, pending.further) if pending and complete else (-1, {})
-    paths = served_version.further_paths(settings, series) if further else {}
-    gold = table_io.open_table(locations.gold(settings, series), settings.storage_options)
+    paths = served_version.further_paths(lake, series) if further else {}
+    gold = table_io.open_table(locations.gold(lake, series), lake.storage_options)
     entry = Restatement(
         metric=served_version.follower(series),
         run_id=run_id,
-        as_of=settings.clock(),
+        as_of=lake.now(),
         followed_version=followed,
         followed_table=served_version.followed_table(series),
         gold_version=-1 if gold is None else gold.version(),
@@ -297,31 +294,31 @@ def record_restatement(
         causes=causes,
         followed_further=further,
         gold_commit=lost_commits.commit_id(gold),
-        followed_commit=served_version.commit_at(settings, served_version.upstream_path(settings, series), followed),
+        followed_commit=served_version.commit_at(lake, served_version.upstream_path(lake, series), followed),
         further_commits={
-            name: served_version.commit_at(settings, paths[name], version) for name, version in further.items() if name in paths
+            name: served_version.commit_at(lake, paths[name], version) for name, version in further.items() if name in paths
         },
     )
-    restatements.record(settings, *following.entries(settings, series, entry, pending.inputs if pending and complete else {}))
+    restatements.record(lake, *following.entries(lake, series, entry, pending.inputs if pending and complete else {}))
 
 
-def _changed_inputs(settings: Settings, series: Series) -> PendingRestatement:
-    changed = following.changed_inputs(settings, series)
-    releases = reverted_periods.released(settings, series.name)
+def _changed_inputs(lake: Lake, series: Series) -> PendingRestatement:
+    changed = following.changed_inputs(lake, series)
+    releases = reverted_periods.released(lake, series.name)
     newest = max((entry.number for entry in releases.values()), default=0)
     return PendingRestatement(changed.starts | releases.keys(), -1, inputs=changed.versions, released=newest)
 
 
-def _followed_any(settings: Settings, series: Series) -> bool:
+def _followed_any(lake: Lake, series: Series) -> bool:
     """Whether a series has followed any silver table."""
-    return any(entry.followed_version >= 0 for entry in restatements.of(settings, served_version.follower(series)))
+    return any(entry.followed_version >= 0 for entry in restatements.of(lake, served_version.follower(series)))
 
 
-def _published_since(settings: Settings, series: Series, table: DeltaTable, since: int) -> PendingRestatement:
+def _published_since(lake: Lake, series: Series, table: DeltaTable, since: int) -> PendingRestatement:
     version, daily = table.version(), series.daily
     history = commit_log.history(table, since - 1)
     if len(history) <= version - since:
-        days = published_table.partitions(settings, locations.gold(settings, daily), daily.by)
+        days = published_table.partitions(lake, locations.gold(lake, daily), daily.by)
     else:
         metadata = [commit_log.commit_metadata(commit) for commit in history]
         named = (text for entry in metadata for text in (*entry.get("published", ()), *entry.get("booked_on", ())))

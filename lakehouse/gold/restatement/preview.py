@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold import isolation
 from lakehouse.gold.numbers import history, published_table
 from lakehouse.gold.numbers.comparison import Sides
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: So many days are computed at a time.
 _DAYS = 500
@@ -46,41 +45,41 @@ class DifferingNumber:
 
 
 def differing_numbers(
-    settings: Settings, series: Series, session: Callable[[], SparkSession], first: date | None = None, last: date | None = None
+    lake: Lake, series: Series, session: Callable[[], SparkSession], first: date | None = None, last: date | None = None
 ) -> list[DifferingNumber]:
     """The published days of a metric whose number differs from what its rows give now; days without rows are left out.
 
     :param series: the days of a metric that reads rows, as readers see them.
     :param first: the first day; by default all published ones. ``last`` likewise.
     """
-    settings = with_table_cache(settings)
-    published = published_table.partitions(settings, locations.gold(settings, series), series.by)
+    lake = lake.cached()
+    published = published_table.partitions(lake, locations.gold(lake, series), series.by)
     days = sorted(day for day in published if (first is None or day >= first) and (last is None or day <= last))
     every: set[date] = set()
 
     def compute(metric: MetricContract | None, part: Sequence[date]) -> dict[date, pa.Table]:
-        return metric_query.numbers(session(), settings, metric or series.metric, part, with_every_row=every)
+        return metric_query.numbers(session(), lake, metric or series.metric, part, with_every_row=every)
 
     differing = list[DifferingNumber]()
     for start in range(0, len(days), _DAYS):
         some = days[start : start + _DAYS]
-        before = write_audit_publish.read(settings, series, some, to_publish=False)
+        before = write_audit_publish.read(lake, series, some, to_publish=False)
         states = before.published_states
-        every |= late_at_close.counting_every_row(settings, series, before.existing)
-        computed = isolation.numbers_of(settings, series, some, compute, lambda day: day)
+        every |= late_at_close.counting_every_row(lake, series, before.existing)
+        computed = isolation.numbers_of(lake, series, some, compute, lambda day: day)
         others = {
             day: rows
             for day, rows in computed.numbers.items()
             if (state := states.get(day)) and not published_table.is_content(rows, state.restated or state.content)
         }
         differing += [DifferingNumber(day, problem=problem) for day, (_, problem) in computed.failed.items() if day in states]
-        differing += _compared(settings, series, others)
+        differing += _compared(lake, series, others)
     return sorted(differing, key=lambda one: one.day)
 
 
-def _compared(settings: Settings, series: Series, numbers: Mapping[date, pa.Table]) -> list[DifferingNumber]:
+def _compared(lake: Lake, series: Series, numbers: Mapping[date, pa.Table]) -> list[DifferingNumber]:
     """Computed numbers beside those that are published, with their adjustments."""
-    known = history.history(settings, series, numbers)
+    known = history.history(lake, series, numbers)
     compared = []
     for day, rows in numbers.items():
         published = history.moved(series, known[day])[-1]

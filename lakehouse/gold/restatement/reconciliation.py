@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dimensions import matches
 from lakehouse.gold import isolation
 from lakehouse.gold.derived import inputs as derived_inputs
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.gold.isolation import Isolated
     from lakehouse.gold.publication.write_audit_publish import SeriesSnapshot
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 EQUALS_SILVER, EQUALS_INPUTS = "published_equals_silver", "published_equals_inputs"
 #: The checks of published numbers, which need no new computation.
@@ -59,27 +58,25 @@ def gold_check_names(series: Series) -> dict[str, str]:
     return names | {name: PUBLISHED[name] for name in shown}
 
 
-def check_gold(
-    settings: Settings, series: Series, session: Callable[[], SparkSession], days: Collection[date]
-) -> list[CheckResult]:
+def check_gold(lake: Lake, series: Series, session: Callable[[], SparkSession], days: Collection[date]) -> list[CheckResult]:
     """Run the checks of candidates on the number that silver, or the inputs, give now for each event day that has rows."""
-    settings = with_table_cache(settings)
+    lake = lake.cached()
     if series.metric.is_derived:
-        return _check_candidates(settings, series, _derived(settings, series, session, days), {})
-    every = late_at_close.closed_with_every_row(settings, series, days)
-    counted = restatement_lineage.count_silver_rows(settings, series.metric, days, every)
+        return _check_candidates(lake, series, _derived(lake, series, session, days), {})
+    every = late_at_close.closed_with_every_row(lake, series, days)
+    counted = restatement_lineage.count_silver_rows(lake, series.metric, days, every)
     is_counted = restatement_lineage.is_counted(series.metric)
     with_rows = [day for day in sorted(days) if counted.get(day) or not is_counted]
 
     def compute(metric: MetricContract | None, part: Sequence[date]) -> dict[date, pa.Table]:
-        return metric_query.numbers(session(), settings, metric or series.metric, part, with_every_row=every)
+        return metric_query.numbers(session(), lake, metric or series.metric, part, with_every_row=every)
 
-    computed = isolation.numbers_of(settings, series, with_rows, compute, lambda day: day)
-    return _check_candidates(settings, series, computed, counted)
+    computed = isolation.numbers_of(lake, series, with_rows, compute, lambda day: day)
+    return _check_candidates(lake, series, computed, counted)
 
 
 def check_rollup(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     daily: Series,
     rollup: Series,
@@ -90,20 +87,20 @@ def check_rollup(
 
     :param starts: the first days of the periods.
     """
-    settings = with_table_cache(settings)
+    lake = lake.cached()
     if rollup.metric.is_derived:
-        return _check_candidates(settings, rollup, _derived(settings, rollup, session, starts), {})
+        return _check_candidates(lake, rollup, _derived(lake, rollup, session, starts), {})
     periods = [rollup.period(start) for start in sorted(starts)]
 
     def compute(metric: MetricContract | None, part: Sequence[Period]) -> dict[Period, pa.Table]:
         of_days, of_periods = (replace(one, metric=metric or one.metric) for one in (daily, rollup))
-        return rollup_totals.numbers(settings, contract, of_days, of_periods, session, part)
+        return rollup_totals.numbers(lake, contract, of_days, of_periods, session, part)
 
-    computed = isolation.numbers_of(settings, rollup, periods, compute, lambda period: period.start)
-    return _check_candidates(settings, rollup, computed.by(lambda period: period.start), {})
+    computed = isolation.numbers_of(lake, rollup, periods, compute, lambda period: period.start)
+    return _check_candidates(lake, rollup, computed.by(lambda period: period.start), {})
 
 
-def check_published(settings: Settings, series: Series, days: Collection[date]) -> list[CheckResult]:
+def check_published(lake: Lake, series: Series, days: Collection[date]) -> list[CheckResult]:
     """Compare the number of rows in each day's published number, including adjustments, with the present rows of silver or the
     inputs.
 
@@ -112,22 +109,22 @@ def check_published(settings: Settings, series: Series, days: Collection[date]) 
 
     :param series: the days of a metric as readers see them.
     """
-    settings = with_table_cache(settings)
+    lake = lake.cached()
     if not restatement_lineage.is_counted(series.metric):
-        return matches.check_matched(settings, series.metric, days)
-    before = write_audit_publish.read(settings, series, sorted(days), to_publish=False)
+        return matches.check_matched(lake, series.metric, days)
+    before = write_audit_publish.read(lake, series, sorted(days), to_publish=False)
     published = _published_rows(before)
     is_derived = series.metric.is_derived
     in_silver = (
-        derived_inputs.row_counts(settings, series, days)
+        derived_inputs.row_counts(lake, series, days)
         if is_derived
         else restatement_lineage.count_silver_rows(
-            settings, series.metric, days, late_at_close.counting_every_row(settings, series, before.existing)
+            lake, series.metric, days, late_at_close.counting_every_row(lake, series, before.existing)
         )
     )
     check, upstream = (EQUALS_INPUTS, "its inputs count") if is_derived else (EQUALS_SILVER, "silver has")
     differing = [day for day in sorted(days) if published.get(day, 0) != in_silver.get(day, 0)]
-    reasons = _reasons(settings, before, differing) if differing else {}
+    reasons = _reasons(lake, before, differing) if differing else {}
     outcomes = []
     for day in sorted(days):
         shown, held, reason = published.get(day, 0), in_silver.get(day, 0), reasons.get(day)
@@ -142,16 +139,14 @@ def check_published(settings: Settings, series: Series, days: Collection[date]) 
         advice = reason or f"no pending change explains it: materialize gold/{series.name} for {day}"
         explanation = f"{difference}: {advice}" if differs else None
         outcomes.append(CheckResult(check, day, not differs or reason is not None, numbers, explanation))
-    return [*outcomes, *matches.check_matched(settings, series.metric, days)]
+    return [*outcomes, *matches.check_matched(lake, series.metric, days)]
 
 
-def _check_candidates(
-    settings: Settings, series: Series, computed: Isolated[date], silver_rows: Mapping[date, int]
-) -> list[CheckResult]:
+def _check_candidates(lake: Lake, series: Series, computed: Isolated[date], silver_rows: Mapping[date, int]) -> list[CheckResult]:
     """Run the checks of candidates on numbers that were computed but are not published."""
     numbers = computed.numbers
-    before = write_audit_publish.read(settings, series, sorted(numbers), to_publish=False)
-    trailing = write_audit_publish.trailing(settings, series, numbers)
+    before = write_audit_publish.read(lake, series, sorted(numbers), to_publish=False)
+    trailing = write_audit_publish.trailing(lake, series, numbers)
     outcomes = [publication_checks.computed(start, explanation) for start, (_, explanation) in sorted(computed.failed.items())]
     for start, rows in sorted(numbers.items()):
         standing = before.published_states.get(start)
@@ -161,8 +156,8 @@ def _check_candidates(
     return outcomes
 
 
-def _derived(settings: Settings, series: Series, session: Callable[[], SparkSession], starts: Collection[date]) -> Isolated[date]:
-    return derived_numbers.compute(settings, session, series, derived_inputs.newest(settings, series, starts))
+def _derived(lake: Lake, series: Series, session: Callable[[], SparkSession], starts: Collection[date]) -> Isolated[date]:
+    return derived_numbers.compute(lake, session, series, derived_inputs.newest(lake, series, starts))
 
 
 def _published_rows(before: SeriesSnapshot) -> dict[date, int]:
@@ -174,15 +169,15 @@ def _published_rows(before: SeriesSnapshot) -> dict[date, int]:
     return {row[by]: row["row_count_sum"] or 0 for row in sorted(counts, key=lambda row: row["revision"])}
 
 
-def _reasons(settings: Settings, before: SeriesSnapshot, days: Collection[date]) -> Mapping[date, str]:
+def _reasons(lake: Lake, before: SeriesSnapshot, days: Collection[date]) -> Mapping[date, str]:
     """The reason why the published number of a day differs from silver, if something pending explains it."""
     series, terms = before.series, before.series.metric.publication
-    today = lifecycle.today(settings.clock(), terms)
-    pending = find_pending(settings, series).starts
-    held = {candidate.start for candidate in candidates.held(settings, series, days)}
-    failed = failed_numbers.failing(settings, series.name, days)
-    kept = reverted_periods.kept(settings, series.name, days)
-    refused = find_refused(settings, series, before.existing, days)
+    today = lifecycle.today(lake.now(), terms)
+    pending = find_pending(lake, series).starts
+    held = {candidate.start for candidate in candidates.held(lake, series, days)}
+    failed = failed_numbers.failing(lake, series.name, days)
+    kept = reverted_periods.kept(lake, series.name, days)
+    refused = find_refused(lake, series, before.existing, days)
     reasons = {}
     for day in days:
         if not lifecycle.may_be_published(day, today, terms):
@@ -196,7 +191,7 @@ def _reasons(settings: Settings, before: SeriesSnapshot, days: Collection[date])
         elif day in pending:
             upstream = "an input" if series.metric.is_derived else "silver"
             reasons[day] = f"{upstream} has changed since, and a restatement is pending"
-        elif late_updates.is_exhausted(settings, series, before.existing, day):
+        elif late_updates.is_exhausted(lake, series, before.existing, day):
             reasons[day] = late_updates.EXHAUSTED
         elif day in refused:
             reasons[day] = "the new number was dropped, and the published one stays"

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakehouse.calendar.periods import Kind
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import history, lifecycle
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.version_selector import VersionSelector
     from lakehouse.gold.publication.revisions import Revision
     from lakehouse.gold.publication.write_audit_publish import Run, SeriesSnapshot
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 _SHOWN_PERIODS = 5
@@ -63,7 +62,7 @@ class RevertResult:
 
 
 def revert(
-    settings: Settings, contract: SourceContract, series: Series, period: Period, to: VersionSelector, run: Run, reason: str
+    lake: Lake, contract: SourceContract, series: Series, period: Period, to: VersionSelector, run: Run, reason: str
 ) -> RevertResult:
     """Revert a period's number to an earlier version; calling it again changes nothing.
 
@@ -74,19 +73,17 @@ def revert(
     if series.metric.is_derived and series.kind is not Kind.DAY:
         msg = f"{series.name} is made of the same periods of {', '.join(series.metric.derived_from)}: revert the days of these"
         raise RevertError(msg)
-    version = history.version(settings, series, period, to).version
-    targets = {period.start: version.label} if series.kind is Kind.DAY else _days_of(settings, series, version)
-    return put_back(settings, contract, series.daily, targets, run, reason)
+    version = history.version(lake, series, period, to).version
+    targets = {period.start: version.label} if series.kind is Kind.DAY else _days_of(lake, series, version)
+    return put_back(lake, contract, series.daily, targets, run, reason)
 
 
-def revert_all(
-    settings: Settings, contract: SourceContract, daily: Series, when: datetime, run: Run, reason: str
-) -> RevertResult:
+def revert_all(lake: Lake, contract: SourceContract, daily: Series, when: datetime, run: Run, reason: str) -> RevertResult:
     """Revert every day of a metric to the number that readers saw at ``when``; days that still have that number are unchanged.
 
     :raises RevertError: if readers saw numbers of another dataset version then.
     """
-    before = write_audit_publish.read(settings, daily, to_publish=False)
+    before = write_audit_publish.read(lake, daily, to_publish=False)
     targets, first = {}, []
     for start, versions in history.versions_in(daily, before.existing).items():
         seen = [version for version in versions if version.published_at <= when]
@@ -94,37 +91,37 @@ def revert_all(
             first.append(start)
         elif seen[-1].row["content"] != versions[-1].row["content"]:
             targets[start] = seen[-1].label
-    result = put_back(settings, contract, daily, targets, run, reason) if targets else RevertResult()
+    result = put_back(lake, contract, daily, targets, run, reason) if targets else RevertResult()
     return replace(result, first=first)
 
 
 def put_back(
-    settings: Settings, contract: SourceContract, daily: Series, targets: Mapping[date, str], run: Run, reason: str
+    lake: Lake, contract: SourceContract, daily: Series, targets: Mapping[date, str], run: Run, reason: str
 ) -> RevertResult:
     """Revert days to earlier revisions, all of them in one commit.
 
     :param targets: per day the label of an existing version, such as ``r1`` or ``r3.a1``.
     :raises RevertError: as :func:`revert`.
     """
-    settings = with_table_cache(settings)
-    _earlier(write_audit_publish.read(settings, daily, sorted(targets)), targets)  # refuses before it records
+    lake = lake.cached()
+    _earlier(write_audit_publish.read(lake, daily, sorted(targets)), targets)  # refuses before it records
     # The days are kept before they are published: a run that is stopped in between leaves no day that silver takes along.
-    reverted_periods.keep(settings, daily.name, targets, run.by or "", reason)
-    published = _publish(settings, contract, daily, targets, run, reason)
-    restatement_reports.follow(settings, daily)
+    reverted_periods.keep(lake, daily.name, targets, run.by or "", reason)
+    published = _publish(lake, contract, daily, targets, run, reason)
+    restatement_reports.follow(lake, daily)
     return RevertResult(published, sorted(targets.keys() - {one.start for one in published}))
 
 
-def release(settings: Settings, series: Series, period: Period, by: str, reason: str) -> list[date]:
+def release(lake: Lake, series: Series, period: Period, by: str, reason: str) -> list[date]:
     """Let the days of a period follow Silver again: they are pending afterwards, for the sensor or the next run.
 
     :returns: the days that were kept; if none is kept any more, those that an earlier command released and that wait since.
     :raises RevertError: if no day was kept.
     """
-    released = reverted_periods.release(settings, series.daily.name, period.days, by, reason)
-    released = released or sorted(reverted_periods.released(settings, series.daily.name, period.days))
+    released = reverted_periods.release(lake, series.daily.name, period.days, by, reason)
+    released = released or sorted(reverted_periods.released(lake, series.daily.name, period.days))
     if not released:
-        known = [f"{day}" for day in reverted_periods.kept(settings, series.daily.name)]
+        known = [f"{day}" for day in reverted_periods.kept(lake, series.daily.name)]
         msg = f"no day of {series.name} {period.name} was reverted; kept are {join_limited(known, _SHOWN_PERIODS) or 'none'}"
         raise RevertError(msg)
     return released
@@ -132,11 +129,11 @@ def release(settings: Settings, series: Series, period: Period, by: str, reason:
 
 @again_on_conflict
 def _publish(
-    settings: Settings, contract: SourceContract, daily: Series, targets: Mapping[date, str], run: Run, reason: str
+    lake: Lake, contract: SourceContract, daily: Series, targets: Mapping[date, str], run: Run, reason: str
 ) -> list[Revision]:
-    before = write_audit_publish.read(settings, daily, sorted(targets))
-    today = lifecycle.today(settings.clock(), daily.metric.publication)
-    limits = closing.limits(settings, contract, daily, [daily.period(start) for start in targets])
+    before = write_audit_publish.read(lake, daily, sorted(targets))
+    today = lifecycle.today(lake.now(), daily.metric.publication)
+    limits = closing.limits(lake, contract, daily, [daily.period(start) for start in targets])
     drafts = []
     for start, version in _earlier(before, targets).items():
         published = before.published_states[start]
@@ -160,8 +157,8 @@ def _publish(
         "trigger": run.about | {"reverted": {f"{draft.start}": targets[draft.start] for draft in drafts}},
         "downstream": [*(f"gold/{rollup.name}" for rollup in daily.rollups), *daily.metric.consumers],
     }
-    signed = write_audit_publish.signature(settings, daily, run, why, reason)
-    return revisions.publish(settings, daily, before.table, before.existing, drafts, signed)
+    signed = write_audit_publish.signature(lake, daily, run, why, reason)
+    return revisions.publish(lake, daily, before.table, before.existing, drafts, signed)
 
 
 def _earlier(before: SeriesSnapshot, targets: Mapping[date, str]) -> dict[date, PublishedVersion]:
@@ -184,14 +181,14 @@ def _earlier(before: SeriesSnapshot, targets: Mapping[date, str]) -> dict[date, 
     return earlier
 
 
-def _days_of(settings: Settings, series: Series, version: PublishedVersion) -> dict[date, str]:
+def _days_of(lake: Lake, series: Series, version: PublishedVersion) -> dict[date, str]:
     """The revision of each day that a version of a longer period was computed from.
 
     :raises RevertError: if days of the period were first published after it.
     """
     targets = dict(version.made_from.revisions)
     days = series.period(version.start).days
-    daily = write_audit_publish.read(settings, series.daily, days, to_publish=False)
+    daily = write_audit_publish.read(lake, series.daily, days, to_publish=False)
     later = sorted(daily.published_states.keys() - targets.keys())
     if later:
         named = join_limited([f"{day}" for day in later], _SHOWN_PERIODS)
@@ -233,9 +230,7 @@ class _Earlier:
     later: Sequence[str]
 
 
-def undo(
-    settings: Settings, contract: SourceContract, dailies: Sequence[Series], name: str, run: Run, reason: str
-) -> list[UndoneSeries]:
+def undo(lake: Lake, contract: SourceContract, dailies: Sequence[Series], name: str, run: Run, reason: str) -> list[UndoneSeries]:
     """Revert the days that named runs restated to their previous numbers; calling it again changes nothing.
 
     :param dailies: the days of the metrics that the runs may have published.
@@ -243,7 +238,7 @@ def undo(
     :param run: names the person.
     :raises UndoError: if one of the numbers has changed since, or the runs have restated none.
     """
-    earlier = [(daily, _before(settings, daily, name)) for daily in dailies]
+    earlier = [(daily, _before(lake, daily, name)) for daily in dailies]
     later = [sentence for _, before in earlier for sentence in before.later]
     if later:
         listed = join_limited(later, _SHOWN, " numbers")
@@ -254,25 +249,25 @@ def undo(
         raise UndoError(msg)
     why = f"undo of {name}: {reason}"
     return [
-        UndoneSeries(daily, put_back(settings, contract, daily, before.targets, run, why), before.first)
+        UndoneSeries(daily, put_back(lake, contract, daily, before.targets, run, why), before.first)
         for daily, before in earlier
         if before.targets
     ]
 
 
-def published_by(settings: Settings, series: Series, name: str) -> dict[date, set[str]]:
+def published_by(lake: Lake, series: Series, name: str) -> dict[date, set[str]]:
     """The names of the versions that named runs published, by the first day of their period."""
     names: dict[date, set[str]] = {}
-    for entry in publications.of(settings, series.name):
+    for entry in publications.of(lake, series.name):
         for start, version in entry.published.items() if entry.trigger.get(NAMED) == name else ():
             names.setdefault(date.fromisoformat(start), set()).add(version)
     return names
 
 
-def _before(settings: Settings, daily: Series, name: str) -> _Earlier:
-    names = published_by(settings, daily, name)
-    known = history.history(settings, daily, sorted(names)) if names else {}
-    kept = reverted_periods.kept(settings, daily.name, known)
+def _before(lake: Lake, daily: Series, name: str) -> _Earlier:
+    names = published_by(lake, daily, name)
+    known = history.history(lake, daily, sorted(names)) if names else {}
+    kept = reverted_periods.kept(lake, daily.name, known)
     targets: dict[date, str] = {}
     first, later = [], []
     for start, versions in sorted(known.items()):

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 def numbers(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     daily: Series,
     rollup: Series,
@@ -45,15 +45,15 @@ def numbers(
 ) -> dict[Period, pa.Table]:
     """The number of each period with a published day."""
     days = {daily.by: sorted({day for period in periods for day in period.days})}
-    rows = table_io.read(locations.gold(settings, daily), None, days, settings.storage_options)
+    rows = table_io.read(locations.gold(lake, daily), None, days, lake.storage_options)
     if rows is None or not len(rows):
         return {}
-    booked = booked_in(settings, daily, rollup, periods)
-    return of_periods(settings, contract, daily, rollup, session, periods, rows, booked)
+    booked = booked_in(lake, daily, rollup, periods)
+    return of_periods(lake, contract, daily, rollup, session, periods, rows, booked)
 
 
 def of_periods(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     daily: Series,
     rollup: Series,
@@ -72,7 +72,7 @@ def of_periods(
     others = [measure for measure in metric.measures if not measure.additive]
     if not others or not added:
         return added
-    found = _from_silver(settings, contract, daily, session, list(added), rows)
+    found = _from_silver(lake, contract, daily, session, list(added), rows)
     return {
         period: joined(rollup, number, found[period.start]) if period.start in found else number
         for period, number in added.items()
@@ -107,7 +107,7 @@ def add_up(rollup: Series, days: pa.Table, booked: pa.Table | None) -> pa.Table:
 
 
 def _from_silver(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     daily: Series,
     session: Callable[[], SparkSession],
@@ -116,31 +116,31 @@ def _from_silver(
 ) -> dict[date, pa.Table]:
     """The numbers of whole periods, computed from the Silver rows of the published days, by first day."""
     spark, metric = session(), daily.metric
-    tables.require_rows(settings, metric)
-    version = tables.versions_read(settings, metric)
+    tables.require_rows(lake, metric)
+    version = tables.versions_read(lake, metric)
     published = set(rows.filter(rows["is_latest"])[daily.by].to_pylist())
-    unpublished = {held.start for held in candidates.held(settings, daily, published)}
-    unpublished |= find_pending(settings, daily).starts & published
-    unpublished |= failed_numbers.failing(settings, daily.name, published).keys()
+    unpublished = {held.start for held in candidates.held(lake, daily, published)}
+    unpublished |= find_pending(lake, daily).starts & published
+    unpublished |= failed_numbers.failing(lake, daily.name, published).keys()
     # The published number of these days stays different: the new one was refused, or became an adjustment.
-    unpublished |= find_refused(settings, daily, rows, published).keys() & published
+    unpublished |= find_refused(lake, daily, rows, published).keys() & published
     unpublished |= set(rows.filter(pc.is_valid(rows["adjustment"]))[daily.by].to_pylist())
-    limited = published - unpublished - late_at_close.counting_every_row(settings, daily, rows)
-    named = lineage.named_now(settings, metric, limited) if limited else None
-    frames = [rows_read.silver_rows(spark, settings, metric, published - unpublished, named=named)]
-    frames += _as_published(settings, contract, spark, daily, rows, unpublished)
+    limited = published - unpublished - late_at_close.counting_every_row(lake, daily, rows)
+    named = lineage.named_now(lake, metric, limited) if limited else None
+    frames = [rows_read.silver_rows(spark, lake, metric, published - unpublished, named=named)]
+    frames += _as_published(lake, contract, spark, daily, rows, unpublished)
     silver_rows: DataFrame = frames[0]
     for frame in frames[1:]:
         silver_rows = silver_rows.unionByName(frame.select(silver_rows.columns))
     numbers = metric_query.of_periods(silver_rows, metric, periods)
-    if (changed := tables.changed_since(settings, metric, version)) is not None:
+    if (changed := tables.changed_since(lake, metric, version)) is not None:
         msg = f"silver/{changed} kept changing while periods were computed from it; run it again later"
         raise CommitFailedError(msg)
     return numbers
 
 
 def _as_published(
-    settings: Settings, contract: SourceContract, spark: SparkSession, daily: Series, rows: pa.Table, days: Collection[date]
+    lake: Lake, contract: SourceContract, spark: SparkSession, daily: Series, rows: pa.Table, days: Collection[date]
 ) -> list[DataFrame]:
     """The Silver rows of published numbers of days that Silver has changed since, computed again from Bronze."""
     frames, read = [], source_read(daily.metric, contract)
@@ -148,8 +148,8 @@ def _as_published(
     named = table_io.with_columns(rows.filter(rows["is_latest"]), columns)
     for row in {row[daily.by]: row for row in named.to_pylist() if row[daily.by] in days}.values():
         day = row[daily.by]
-        ids = lineage.ids_by_day(settings, contract.dataset, row["inputs"], row["inputs_without"], [day])[day]
-        of_day, _ = rows_read.rows_of_inputs(spark, settings, daily.metric, read, {day: ids}, row["dimension_inputs"])
+        ids = lineage.ids_by_day(lake, contract.dataset, row["inputs"], row["inputs_without"], [day])[day]
+        of_day, _ = rows_read.rows_of_inputs(spark, lake, daily.metric, read, {day: ids}, row["dimension_inputs"])
         frames.append(of_day)
     return frames
 
@@ -165,7 +165,7 @@ def joined(series: Series, added: pa.Table, found: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=added.schema)
 
 
-def booked_in(settings: Settings, daily: Series, rollup: Series, periods: Sequence[Period]) -> dict[Period, pa.Table]:
+def booked_in(lake: Lake, daily: Series, rollup: Series, periods: Sequence[Period]) -> dict[Period, pa.Table]:
     """The adjustments booked in each period: of closed days, and of closed periods of the roll-up itself."""
     if rollup.metric.publication.after_close != "adjust":
         return {}
@@ -173,7 +173,7 @@ def booked_in(settings: Settings, daily: Series, rollup: Series, periods: Sequen
     tables = []
     for series in (daily, rollup):
         columns = [*rollup.content, "booked_on", "version_name", "reason", series.by]
-        adjustments = table_io.read(locations.gold(settings, series), columns, days, settings.storage_options)
+        adjustments = table_io.read(locations.gold(lake, series), columns, days, lake.storage_options)
         if adjustments is not None:
             # A period that is closed on its last day books nothing in itself; for days this cannot happen.
             of = adjustments[series.by] if series is rollup else pa.nulls(len(adjustments), pa.date32())

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold import isolation
 from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
@@ -36,13 +35,13 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
     from lakehouse.gold.restatement.pending import PendingRestatement
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _SHOWN = 5
 
 
 def restate(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     daily: Series,
     rollup: Series,
@@ -58,25 +57,25 @@ def restate(
     :param follows: the changes that the run responds to; if it covers them, the roll-up is recorded as following the days up to
         there.
     """
-    settings = with_table_cache(settings)
+    lake = lake.cached()
     periods = {rollup.period(start) for start in starts}
-    done = _publish_periods(settings, contract, daily, rollup, session, sorted(periods), run)
-    wanted = _booked(settings, rollup, periods)
+    done = _publish_periods(lake, contract, daily, rollup, session, sorted(periods), run)
+    wanted = _booked(lake, rollup, periods)
     while wanted:  # an adjusted closed period also changes the period that the adjustment is booked in
-        now = _publish_periods(settings, contract, daily, rollup, session, sorted(wanted), run)
+        now = _publish_periods(lake, contract, daily, rollup, session, sorted(wanted), run)
         both = (done.revisions + now.revisions, done.held + now.held, done.outcomes + now.outcomes)
         done = PublishResult(*both, done.lineage or now.lineage)
         adjusted = {rollup.period(one.start) for one in now.revisions if one.action is PublishAction.ADJUSTMENT}
-        wanted = _booked(settings, rollup, adjusted)
-    write_audit_publish.remove_published_candidates(settings, rollup)
-    restatement_reports.follow(settings, rollup)
-    record_restatement(settings, rollup, run.run_id, done.days, {period.start for period in periods}, follows)
+        wanted = _booked(lake, rollup, adjusted)
+    write_audit_publish.remove_published_candidates(lake, rollup)
+    restatement_reports.follow(lake, rollup)
+    record_restatement(lake, rollup, run.run_id, done.days, {period.start for period in periods}, follows)
     return done
 
 
 @again_on_conflict
 def _publish_periods(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     daily: Series,
     rollup: Series,
@@ -84,22 +83,22 @@ def _publish_periods(
     periods: Sequence[Period],
     run: Run,
 ) -> PublishResult:
-    before = write_audit_publish.read(settings, rollup, [period.start for period in periods])
-    table = table_io.open_table(locations.gold(settings, daily), settings.storage_options)
+    before = write_audit_publish.read(lake, rollup, [period.start for period in periods])
+    table = table_io.open_table(locations.gold(lake, daily), lake.storage_options)
     served_version.transaction(daily, table)  # raises if readers now see days of another dataset version
     days = sorted({day for period in periods for day in period.days})
     rows = None if table is None else table_io.read_version(table, None, {daily.by: days})
     if table is None or rows is None or not periods:
         return PublishResult()
-    booked = rollup_totals.booked_in(settings, daily, rollup, periods)
+    booked = rollup_totals.booked_in(lake, daily, rollup, periods)
 
     def compute(metric: MetricContract | None, part: Sequence[Period]) -> dict[Period, pa.Table]:
         of_days, of_rollup = (replace(one, metric=metric or one.metric) for one in (daily, rollup))
-        return rollup_totals.of_periods(settings, contract, of_days, of_rollup, session, part, rows, booked)
+        return rollup_totals.of_periods(lake, contract, of_days, of_rollup, session, part, rows, booked)
 
-    computed = isolation.numbers_of(settings, rollup, periods, compute, lambda period: period.start)
-    today = lifecycle.today(settings.clock(), rollup.metric.publication)
-    limits = closing.limits(settings, contract, rollup, list(computed.numbers), [period.start for period in computed.numbers])
+    computed = isolation.numbers_of(lake, rollup, periods, compute, lambda period: period.start)
+    today = lifecycle.today(lake.now(), rollup.metric.publication)
+    limits = closing.limits(lake, contract, rollup, list(computed.numbers), [period.start for period in computed.numbers])
     drafts = []
     for period, number in computed.numbers.items():
         published = before.published_states.get(period.start)
@@ -120,15 +119,15 @@ def _publish_periods(
         "downstream": list(rollup.metric.consumers),
     }
     failed = computed.by(lambda period: period.start).failed
-    return write_audit_publish.publish(settings, before, drafts, run, why, uncomputed=failed)
+    return write_audit_publish.publish(lake, before, drafts, run, why, uncomputed=failed)
 
 
-def _booked(settings: Settings, rollup: Series, periods: Collection[Period]) -> set[Period]:
+def _booked(lake: Lake, rollup: Series, periods: Collection[Period]) -> set[Period]:
     """The periods in which adjustments of the given periods are booked, including those of a run that was stopped."""
     if rollup.metric.publication.after_close != "adjust":
         return set()
     where = {rollup.by: [period.start for period in periods]}
-    found = table_io.read(locations.gold(settings, rollup), ["booked_on"], where, settings.storage_options)
+    found = table_io.read(locations.gold(lake, rollup), ["booked_on"], where, lake.storage_options)
     return set() if found is None else set(rollup.periods(set(found["booked_on"].drop_null().to_pylist())))
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.gold.publication.write_audit_publish import SeriesSnapshot
     from lakehouse.gold.restatement.pending import PendingRestatement
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 #: With more changed rows, windows or keys, all rows of the days are read.
@@ -87,7 +87,7 @@ def may_be_spliced(metric: MetricContract) -> bool:
 
 
 def numbers(
-    spark: SparkSession, settings: Settings, before: SeriesSnapshot, days: Collection[date], follows: PendingRestatement | None
+    spark: SparkSession, lake: Lake, before: SeriesSnapshot, days: Collection[date], follows: PendingRestatement | None
 ) -> dict[date, pa.Table]:
     """The numbers of the days that can be computed in this way, equal to those of ``metric_query.numbers``; other days are left
     out.
@@ -99,27 +99,25 @@ def numbers(
     metric = before.series.metric
     if follows is None or not may_be_spliced(metric):
         return {}
-    settled = _settled(settings, before, [day for day in days if day in follows.starts])
-    touched = find_touched(spark, settings, metric, settled, follows) if settled else None
+    settled = _settled(lake, before, [day for day in days if day in follows.starts])
+    touched = find_touched(spark, lake, metric, settled, follows) if settled else None
     if touched is None:
         return {}
-    rows = touched.rows(rows_read.silver_rows(spark, settings, metric, settled))
+    rows = touched.rows(rows_read.silver_rows(spark, lake, metric, settled))
     computed = metric_query.of_days(rows, metric, settled, touched.starts)
     return {day: _spliced(metric, before.latest[day], touched, computed.get(day)) for day in settled}
 
 
-def _settled(settings: Settings, before: SeriesSnapshot, days: Collection[date]) -> list[date]:
+def _settled(lake: Lake, before: SeriesSnapshot, days: Collection[date]) -> list[date]:
     """The days whose published number was computed from the version of silver that the metric has followed."""
     metric, series = before.series.metric, before.series
     of_contract = patched_days.versions_of(before, _of_present_code(before, days))
     adjusted = {day for day, published in before.published_states.items() if published.restated}
-    unsettled = {candidate.start for candidate in candidates.held(settings, series, days)} | adjusted
-    unsettled |= failed_numbers.failing(settings, series.name, days).keys()
-    unsettled |= (
-        find_refused(settings, series, before.existing, days).keys() | reverted_periods.released(settings, series.name).keys()
-    )
+    unsettled = {candidate.start for candidate in candidates.held(lake, series, days)} | adjusted
+    unsettled |= failed_numbers.failing(lake, series.name, days).keys()
+    unsettled |= find_refused(lake, series, before.existing, days).keys() | reverted_periods.released(lake, series.name).keys()
     # Published numbers are masked before Silver is (see ``stewardship.redact``): until then they do not match.
-    unsettled |= set().union(*redactions.touched(settings, metric.source).values())
+    unsettled |= set().union(*redactions.touched(lake, metric.source).values())
     return [day for day in sorted(of_contract) if unsettled.isdisjoint({day, *source_days(metric, [day])})]
 
 
@@ -133,12 +131,12 @@ def _of_present_code(before: SeriesSnapshot, days: Collection[date]) -> set[date
 
 
 def find_touched(
-    spark: SparkSession, settings: Settings, metric: MetricContract, days: Collection[date], follows: PendingRestatement
+    spark: SparkSession, lake: Lake, metric: MetricContract, days: Collection[date], follows: PendingRestatement
 ) -> Touched | None:
     """The windows or sessions of rows that changed since the metric followed silver; None if there are many, or the feed
     is gone.
     """
-    table = table_io.open_table(locations.silver_read(settings, metric), settings.storage_options)
+    table = table_io.open_table(locations.silver_read(lake, metric), lake.storage_options)
     if table is None or metric.event_window is None or follows.since < 0:
         return None
     of_sessions = [name for name in metric.event_window.columns if name != WINDOW_START]

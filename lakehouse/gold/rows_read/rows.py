@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.metric_sources import MetricSource
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 def rows(
-    spark: SparkSession, settings: Settings, metric: MetricContract, held: DataFrame, named: Mapping[date, Collection[str]]
+    spark: SparkSession, lake: Lake, metric: MetricContract, held: DataFrame, named: Mapping[date, Collection[str]]
 ) -> DataFrame:
     """The rows that silver holds, where the rows of keys that late rows concern are computed without the late rows.
 
@@ -60,14 +60,14 @@ def rows(
     if contract is None:
         return held
     for ids, days in left_out.days_alike(named).items():
-        late = left_out.on_days(settings, metric, contract, days, ids)
+        late = left_out.on_days(lake, metric, contract, days, ids)
         if late is None:
             continue
         is_concerned = F.expr(day_conditions.among("event_date", late.days))
         keys = F.broadcast(dataframes.local(spark, pa.table({"record_key": late.keys})))
         others = held.where(is_concerned).join(keys, "record_key", "left_anti").select(*columns)
         held = held.where(~is_concerned).unionByName(others)
-        of_keys = silver_merge.state(spark, settings, contract, late.days, ids, without=late.rows, keys=late.keys)
+        of_keys = silver_merge.state(spark, lake, contract, late.days, ids, without=late.rows, keys=late.keys)
         known = {name: F.col(name) if name in of_keys.columns else F.lit(None).alias(name) for name in columns}
         computed.append(of_keys.select(*known.values()))
     return reduce(DataFrame.unionByName, computed, held)
@@ -127,7 +127,7 @@ def _without(rows: DataFrame, earlier: DataFrame, by: Collection[str]) -> DataFr
 
 def silver_rows(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     metric: MetricContract,
     days: Collection[date],
     instead: Mapping[str, DataFrame] | None = None,
@@ -142,19 +142,19 @@ def silver_rows(
     """
     others = instead or {}
     rows = {
-        entry.silver: others[entry.silver] if entry.silver in others else rows_held(spark, settings, metric, entry, days, named)
+        entry.silver: others[entry.silver] if entry.silver in others else rows_held(spark, lake, metric, entry, days, named)
         for entry in metric.read
     }
     united = unite(rows, metric)
     if not metric.joins:
         return united
-    facts = None if others or metric.late_events else _few_facts(settings, metric, {"event_date": source_days(metric, days)})
-    return joins.joined(united, metric, joins.present(spark, settings, metric, facts))
+    facts = None if others or metric.late_events else _few_facts(lake, metric, {"event_date": source_days(metric, days)})
+    return joins.joined(united, metric, joins.present(spark, lake, metric, facts))
 
 
 def rows_held(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     metric: MetricContract,
     entry: MetricSource,
     days: Collection[date],
@@ -164,8 +164,8 @@ def rows_held(
 
     :param named: see :func:`silver_rows`; rows of keys that late rows concern are computed as if the late rows had never arrived.
     """
-    target = locations.silver_read_of(settings, entry)
-    table = table_io.open_table(target, settings.storage_options)
+    target = locations.silver_read_of(lake, entry)
+    table = table_io.open_table(target, lake.storage_options)
     if table is None and metric.sources:  # the other sources may have rows
         types = dict(silver_columns(metric.source_contracts[entry.source]))
         names = columns_of(metric, entry, types)
@@ -173,14 +173,14 @@ def rows_held(
     columns = [] if table is None else columns_of(metric, entry, [field.name for field in table.schema().fields])
     where: table_io.Where = {"event_date": source_days(metric, days)}
     if not named:
-        return dataframes.scan(spark, settings, target, columns, where)
-    held = dataframes.scan(spark, settings, target, list(dict.fromkeys(["record_key", *columns])), where)
-    return rows(spark, settings, metric, held, named).select(*columns)
+        return dataframes.scan(spark, lake, target, columns, where)
+    held = dataframes.scan(spark, lake, target, list(dict.fromkeys(["record_key", *columns])), where)
+    return rows(spark, lake, metric, held, named).select(*columns)
 
 
-def _few_facts(settings: Settings, metric: MetricContract, where: table_io.Where) -> pa.Table | None:
+def _few_facts(lake: Lake, metric: MetricContract, where: table_io.Where) -> pa.Table | None:
     """The join columns of silver rows that meet ``where``; None if there are many."""
-    held = [(entry, table) for entry, table in tables.tables_read(settings, metric) if table is not None]
+    held = [(entry, table) for entry, table in tables.tables_read(lake, metric) if table is not None]
     if not held or sum(table_io.rows_at_most(table, where) for _, table in held) > dataframes.FEW_ROWS:
         return None
     names = sorted({name for on in metric.joined_on for name in on})
@@ -197,7 +197,7 @@ _Fields = dict[str, list[str]]
 
 def rows_of_inputs(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     metric: MetricContract,
     contract: SourceContract,
     named: Mapping[date, set[str]],
@@ -214,17 +214,17 @@ def rows_of_inputs(
     for entry in metric.read:
         is_first = entry.source == metric.source
         of_source = contract if is_first else entry.read_of(metric.further_sources[entry.source])
-        ids = named if is_first else _named_beside(settings, entry, stored, named)
-        rows[entry.silver], fields = _silver_of_then(spark, settings, metric, of_source, ids)
+        ids = named if is_first else _named_beside(lake, entry, stored, named)
+        rows[entry.silver], fields = _silver_of_then(spark, lake, metric, of_source, ids)
         for key, own in fields.items():
             hidden[key] = sorted({*hidden.get(key, ()), *(name for field in own for name in entry.names(field))})
     united = unite(rows, metric)
-    return _with_attributes_of_then(united, settings, metric, stored), hidden
+    return _with_attributes_of_then(united, lake, metric, stored), hidden
 
 
 def rows_known_at(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     metric: MetricContract,
     contract: SourceContract,
     days: Collection[date],
@@ -240,15 +240,15 @@ def rows_known_at(
     rows: dict[str, DataFrame] = {}
     for entry in metric.read:
         if entry.source == metric.source:
-            rows[entry.silver] = _state(spark, settings, metric, contract, days, ids, until)
+            rows[entry.silver] = _state(spark, lake, metric, contract, days, ids, until)
         else:
-            known = input_sets.known_at(settings, entry.source, others_at)
+            known = input_sets.known_at(lake, entry.source, others_at)
             of_source = entry.read_of(metric.further_sources[entry.source])
-            rows[entry.silver] = _state(spark, settings, metric, of_source, days, known, others_at)
-    return _with_attributes_known_at(unite(rows, metric), settings, metric, others_at)
+            rows[entry.silver] = _state(spark, lake, metric, of_source, days, known, others_at)
+    return _with_attributes_known_at(unite(rows, metric), lake, metric, others_at)
 
 
-def _with_attributes_of_then(rows: DataFrame, settings: Settings, metric: MetricContract, stored: str | None) -> DataFrame:
+def _with_attributes_of_then(rows: DataFrame, lake: Lake, metric: MetricContract, stored: str | None) -> DataFrame:
     """Silver rows with the attributes that a revision's inputs of the dimensions give them.
 
     :param stored: the published column ``dimension_inputs``; a dimension that it does not name is used in its present state.
@@ -257,36 +257,36 @@ def _with_attributes_of_then(rows: DataFrame, settings: Settings, metric: Metric
 
     def intervals_of(join: Join) -> DataFrame:
         contract, entry = metric.dimensions[join.dimension], named.get(join.dimension, {})
-        ids = input_sets.ids_of(settings, join.dimension, entry["inputs"]) if entry else None
-        return as_then.intervals(rows.sparkSession, settings, contract, ids, without=entry.get("without"))
+        ids = input_sets.ids_of(lake, join.dimension, entry["inputs"]) if entry else None
+        return as_then.intervals(rows.sparkSession, lake, contract, ids, without=entry.get("without"))
 
     return joins.joined(rows, metric, intervals_of)
 
 
-def _with_attributes_known_at(rows: DataFrame, settings: Settings, metric: MetricContract, when: datetime) -> DataFrame:
+def _with_attributes_known_at(rows: DataFrame, lake: Lake, metric: MetricContract, when: datetime) -> DataFrame:
     """Silver rows with their attributes as known at ``when``."""
 
     def intervals_of(join: Join) -> DataFrame:
-        contract, ids = metric.dimensions[join.dimension], input_sets.known_at(settings, join.dimension, when)
-        return as_then.intervals(rows.sparkSession, settings, contract, ids, when)
+        contract, ids = metric.dimensions[join.dimension], input_sets.known_at(lake, join.dimension, when)
+        return as_then.intervals(rows.sparkSession, lake, contract, ids, when)
 
     return joins.joined(rows, metric, intervals_of)
 
 
-def _named_beside(settings: Settings, entry: MetricSource, stored: str | None, days: Collection[date]) -> dict[date, set[str]]:
+def _named_beside(lake: Lake, entry: MetricSource, stored: str | None, days: Collection[date]) -> dict[date, set[str]]:
     """The inputs of a further source for the Silver ``days``, as a number names them; none if it was computed without the
     source.
     """
     named = published_table.parse(stored).get(entry.source)
     if named is None:
         return {day: set() for day in days}
-    ids = input_sets.ids_of(settings, entry.source, named["inputs"])
+    ids = input_sets.ids_of(lake, entry.source, named["inputs"])
     return {day: ids - set(named["without"].get(f"{day}", ())) for day in days}
 
 
 def _silver_of_then(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     metric: MetricContract,
     contract: SourceContract,
     named: Mapping[date, set[str]],
@@ -295,15 +295,15 @@ def _silver_of_then(
     parts = []
     hidden: _Fields = {}
     for ids, days in left_out.days_alike(named).items():
-        rows = _state(spark, settings, metric, contract, days, ids)
-        hidden |= _hidden_since(settings, contract, rows, ids)
+        rows = _state(spark, lake, metric, contract, days, ids)
+        hidden |= _hidden_since(lake, contract, rows, ids)
         parts.append(rows)
     return reduce(DataFrame.unionByName, parts), hidden
 
 
 def _state(
     spark: SparkSession,
-    settings: Settings,
+    lake: Lake,
     metric: MetricContract,
     contract: SourceContract,
     days: Collection[date],
@@ -311,17 +311,17 @@ def _state(
     until: datetime | None = None,
 ) -> DataFrame:
     """``silver.merge.state`` without rows that came too late for the metric; a source that has delivered nothing has no rows."""
-    if table_io.version(locations.key_log(settings, contract.dataset), settings.storage_options) < 0:
+    if table_io.version(locations.key_log(lake, contract.dataset), lake.storage_options) < 0:
         return dataframes.local(spark, arrow_schema(silver_columns(contract)).empty_table())
-    late = left_out.on_days(settings, metric, contract, days, ids) if metric.late_events else None
-    return silver_merge.state(spark, settings, contract, days, ids, until, without=late.rows if late else None)
+    late = left_out.on_days(lake, metric, contract, days, ids) if metric.late_events else None
+    return silver_merge.state(spark, lake, contract, days, ids, until, without=late.rows if late else None)
 
 
-def _hidden_since(settings: Settings, contract: SourceContract, rows: DataFrame, ids: Collection[str]) -> _Fields:
+def _hidden_since(lake: Lake, contract: SourceContract, rows: DataFrame, ids: Collection[str]) -> _Fields:
     """By key of ``rows``, the fields that redactions other than ``ids`` hide."""
     hidden: dict[str, set[str]] = defaultdict(set)
     before: dict[str, set[str]] = defaultdict(set)
-    for entry in redactions.all_of(settings, contract.dataset):
+    for entry in redactions.all_of(lake, contract.dataset):
         (before if entry.redaction_id in ids else hidden)[entry.record_key].update(entry.fields)
     since = {key: sorted(fields - before[key]) for key, fields in hidden.items() if fields - before[key]}
     if not since:

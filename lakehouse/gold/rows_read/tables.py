@@ -34,20 +34,20 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.metric_sources import MetricSource
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 class UnbuiltTableError(LakehouseError):
     """The silver table that a metric reads has yet to be built. The message names it and what to do."""
 
 
-def require_rows(settings: Settings, metric: MetricContract) -> None:
+def require_rows(lake: Lake, metric: MetricContract) -> None:
     """Check that the silver tables that a metric reads have been built.
 
     :raises UnbuiltTableError: if one has not: an earlier release has only written the main table of the source.
     """
     for entry in metric.read:
-        if is_unbuilt(settings, entry):
+        if is_unbuilt(lake, entry):
             msg = (
                 f"silver/{entry.silver} has not been built yet, and gold/{metric.name} reads it: materialize a day of "
                 f"silver/{entry.source}, which builds it from Bronze, or set 'rows: all' to count every row of a key as before"
@@ -55,59 +55,59 @@ def require_rows(settings: Settings, metric: MetricContract) -> None:
             raise UnbuiltTableError(msg)
 
 
-def is_unbuilt(settings: Settings, entry: MetricSource) -> bool:
+def is_unbuilt(lake: Lake, entry: MetricSource) -> bool:
     """Whether the silver table that is read of a source has yet to be built, although the source has rows."""
-    return entry.rows == "newest" and applied_inputs.lacks_newest(settings, entry.source)
+    return entry.rows == "newest" and applied_inputs.lacks_newest(lake, entry.source)
 
 
-def versions_read(settings: Settings, metric: MetricContract) -> dict[str, int]:
+def versions_read(lake: Lake, metric: MetricContract) -> dict[str, int]:
     """The version of each table that the numbers of a metric are computed from: of Silver, and of its dimensions."""
-    paths = locations.every_silver_read(settings, metric)
+    paths = locations.every_silver_read(lake, metric)
     for dimension in metric.dimensions:
-        paths |= {dimension: locations.silver(settings, dimension)}
-        paths |= {f"{dimension}_intervals": locations.intervals(settings, dimension)}
-    return {name: table_io.version(path, settings.storage_options) for name, path in paths.items()}
+        paths |= {dimension: locations.silver(lake, dimension)}
+        paths |= {f"{dimension}_intervals": locations.intervals(lake, dimension)}
+    return {name: table_io.version(path, lake.storage_options) for name, path in paths.items()}
 
 
-def changed_since(settings: Settings, metric: MetricContract, versions: Mapping[str, int]) -> str | None:
+def changed_since(lake: Lake, metric: MetricContract, versions: Mapping[str, int]) -> str | None:
     """The first of these tables whose version differs from ``versions``; None if none does."""
-    now = versions_read(settings, metric)
+    now = versions_read(lake, metric)
     return next((name for name, version in versions.items() if now[name] != version), None)
 
 
-def tables_read(settings: Settings, metric: MetricContract) -> list[tuple[MetricSource, DeltaTable | None]]:
+def tables_read(lake: Lake, metric: MetricContract) -> list[tuple[MetricSource, DeltaTable | None]]:
     """The silver tables of a metric's sources, in their order; None for one that does not exist."""
-    options = settings.storage_options
-    return [(entry, table_io.open_table(locations.silver_read_of(settings, entry), options)) for entry in metric.read]
+    options = lake.storage_options
+    return [(entry, table_io.open_table(locations.silver_read_of(lake, entry), options)) for entry in metric.read]
 
 
-def rows_at_most(settings: Settings, metric: MetricContract, where: table_io.Where) -> int:
+def rows_at_most(lake: Lake, metric: MetricContract, where: table_io.Where) -> int:
     """An upper bound of the rows that the silver tables of a metric hold together."""
-    return sum(table_io.rows_at_most(table, where) for _, table in tables_read(settings, metric) if table is not None)
+    return sum(table_io.rows_at_most(table, where) for _, table in tables_read(lake, metric) if table is not None)
 
 
 #: The approximate number of keys that are in memory at a time.
 _TOGETHER = 2**20
 
 
-def count(settings: Settings, metric: MetricContract, days: Collection[date]) -> Counter[date]:
+def count(lake: Lake, metric: MetricContract, days: Collection[date]) -> Counter[date]:
     """The number of silver rows of a metric's sources that an earlier source has too, by event day."""
     duplicates: Counter[date] = Counter()
     for day in days if metric.deduplicate_by else ():
-        rows = rows_at_most(settings, metric, {"event_date": [day]})
+        rows = rows_at_most(lake, metric, {"event_date": [day]})
         parts = -(-rows // _TOGETHER)
         for part in range(parts):
-            duplicates[day] += _in_part(settings, metric, day, part, parts)
+            duplicates[day] += _in_part(lake, metric, day, part, parts)
     return duplicates
 
 
-def _in_part(settings: Settings, metric: MetricContract, day: date, part: int, parts: int) -> int:
+def _in_part(lake: Lake, metric: MetricContract, day: date, part: int, parts: int) -> int:
     """The duplicates of one day among the keys of one part."""
     known, duplicates = pa.array([], pa.string()), 0
-    for entry, path in zip(metric.sources, locations.every_silver_read(settings, metric).values()):
+    for entry, path in zip(metric.sources, locations.every_silver_read(lake, metric).values()):
         keys_known = [known]
         columns = [entry.column(name) for name in metric.deduplicate_by]
-        for piece in table_io.pieces(path, list(dict.fromkeys(columns)), {"event_date": [day]}, settings.storage_options):
+        for piece in table_io.pieces(path, list(dict.fromkeys(columns)), {"event_date": [day]}, lake.storage_options):
             texts = join_keys.texts([table_io.with_columns(piece, columns)[name] for name in columns]).drop_null()
             texts = texts.filter(pc.equal(keys.key_buckets(texts, parts), part)) if parts > 1 else texts
             duplicates += pc.sum(pc.is_in(texts, known)).as_py() or 0
@@ -140,10 +140,10 @@ class ChangedDays:
         return ChangedDays(dict(sorted(causes.items())), keys)
 
 
-def silver_tables(settings: Settings, metric: MetricContract) -> dict[str, DeltaTable | None]:
+def silver_tables(lake: Lake, metric: MetricContract) -> dict[str, DeltaTable | None]:
     """The silver tables that a metric reads, by name, in the order of its sources; None for a table that has yet to be built."""
-    read = tables_read(settings, metric)
-    return {entry.silver: None if is_unbuilt(settings, entry) else table for entry, table in read}
+    read = tables_read(lake, metric)
+    return {entry.silver: None if is_unbuilt(lake, entry) else table for entry, table in read}
 
 
 def first_unfollowed(table: DeltaTable, followed: int) -> int:

@@ -42,15 +42,15 @@ def alerts(context: typer.Context, everything: Everything = False, as_json: AsJs
 @app.command("list")
 def list_(everything: Everything = False, as_json: AsJson = False, kind: Kind = None) -> None:  # noqa: FBT002
     """List the alerts that were open at the last tick of the sensor `alerts`."""
+    from lakehouse.lake import Lake  # noqa: PLC0415
     from lakehouse.operations.alerts import log as ledger  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.operations.alerts.alert import AlertKind  # noqa: PLC0415
-    from lakehouse.settings import Settings  # noqa: PLC0415
 
     kinds = [word.value for word in AlertKind]
     if kind is not None and kind not in kinds:
         msg = f"--kind is one of {', '.join(kinds)}"
         raise typer.BadParameter(msg)
-    known = ledger.all_of(Settings())
+    known = ledger.all_of(Lake.open())
     records = [record for record in known if everything or record.resolved_at is None]
     records = [record for record in records if kind in {None, record.alert.kind.value}]
     if as_json:
@@ -70,12 +70,12 @@ def ack(
     reason: Annotated[str, typer.Option(help="What is being done about it.")],
 ) -> None:
     """Acknowledge open alerts: a person takes care of them, and they do not escalate."""
+    from lakehouse.lake import Lake  # noqa: PLC0415
     from lakehouse.operations.alerts import log as ledger  # noqa: PLC0415
-    from lakehouse.settings import Settings  # noqa: PLC0415
 
-    settings = Settings()
-    records = ledger.named(ledger.all_of(settings), alerts)
-    ledger.acknowledge(settings, records, by, reason)
+    lake = Lake.open()
+    records = ledger.named(ledger.all_of(lake), alerts)
+    ledger.acknowledge(lake, records, by, reason)
     for record in records:
         out.print(f"{record.alert_id} is acknowledged by {by}: {record.alert.title}", soft_wrap=True)
 
@@ -92,18 +92,18 @@ def snooze(
     reason: Annotated[str | None, typer.Option(help="Why.")] = None,
 ) -> None:
     """Snooze open alerts: until a given time, no message about them is sent, not even about their end."""
+    from lakehouse.lake import Lake  # noqa: PLC0415
     from lakehouse.operations.alerts import log as ledger  # noqa: PLC0415
-    from lakehouse.settings import Settings  # noqa: PLC0415
 
     if (until is None) == (for_ is None):
         raise typer.BadParameter("pass --until or --for: one of the two")
-    settings = Settings()
-    end = moment(until) if until is not None else settings.clock() + _duration(for_ or "")
-    if end <= settings.clock():
+    lake = Lake.open()
+    end = moment(until) if until is not None else lake.now() + _duration(for_ or "")
+    if end <= lake.now():
         msg = f"--until: {end:{_TIME}} UTC has passed"
         raise typer.BadParameter(msg)
-    records = ledger.named(ledger.all_of(settings), alerts)
-    ledger.snooze(settings, records, end, by, reason)
+    records = ledger.named(ledger.all_of(lake), alerts)
+    ledger.snooze(lake, records, end, by, reason)
     for record in records:
         out.print(f"{record.alert_id} is snoozed until {end:{_TIME}} UTC: {record.alert.title}", soft_wrap=True)
 

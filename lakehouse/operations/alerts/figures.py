@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.operations.alerts.alert import AlertKind
     from lakehouse.operations.alerts.log import AlertRecord
-    from lakehouse.settings import Settings
 
 _HOUR = timedelta(hours=1)
 _INSTANT = timedelta(microseconds=1)
@@ -71,12 +71,10 @@ class WeeklyFigure:
     sigma: Decimal
 
 
-def by_arrival(
-    settings: Settings, contract: SourceContract, through: date, days: int, by: Literal["day", "hour"]
-) -> list[ArrivalFigure]:
+def by_arrival(lake: Lake, contract: SourceContract, through: date, days: int, by: Literal["day", "hour"]) -> list[ArrivalFigure]:
     """The figures of each day, or each hour, of ``days`` days through ``through``; hours of the newest days only."""
     zone, terms = ZoneInfo(contract.clocks.timezone), contract.alerts.lag or Lag()
-    as_of = settings.model_copy(update={"now": min(settings.clock(), end_of_day(through, zone) - _INSTANT)})
+    as_of = lake.with_settings(now=min(lake.now(), end_of_day(through, zone) - _INSTANT))
     days = min(days, DAYS_BY_HOUR) if by == "hour" else days
     arrivals = recent_lags.newest(as_of, contract, days + terms.days + 1)
     if arrivals is None:
@@ -104,15 +102,15 @@ def by_arrival(
     return series
 
 
-def by_week(settings: Settings, catalog: Catalog, metric: MetricContract) -> WeeklyFigure | None:
+def by_week(lake: Lake, catalog: Catalog, metric: MetricContract) -> WeeklyFigure | None:
     """The restatements of a metric's days per week; None if the contract watches none, or nothing was published."""
     terms = metric.alerts.restatements
     if terms is None:
         return None
-    restated, first = signals.restatements_of_days(settings, served_version.daily(settings, catalog, metric), terms.weeks)
+    restated, first = signals.restatements_of_days(lake, served_version.daily(lake, catalog, metric), terms.weeks)
     if first is None:
         return None
-    now = settings.clock()
+    now = lake.now()
     judged = alert_rules.weekly(restated, first, now, terms)
     known = alert_rules.weekly(restated, datetime.min.replace(tzinfo=now.tzinfo), now, terms)
     counts = list(reversed(known.counts)) if known else []
@@ -121,9 +119,9 @@ def by_week(settings: Settings, catalog: Catalog, metric: MetricContract) -> Wee
     return WeeklyFigure(metric.name, weeks, counts, mean, bound, terms.sigma)
 
 
-def open_alerts(settings: Settings) -> dict[tuple[str, AlertKind], AlertRecord]:
+def open_alerts(lake: Lake) -> dict[tuple[str, AlertKind], AlertRecord]:
     """The open alerts by contract and kind, as last recorded."""
-    entries = (entry for entry in log.all_of(settings) if entry.resolved_at is None)
+    entries = (entry for entry in log.all_of(lake) if entry.resolved_at is None)
     return {(entry.alert.contract, entry.alert.kind): entry for entry in entries}
 
 

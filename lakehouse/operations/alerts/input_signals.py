@@ -34,46 +34,46 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.dispositions.unread import UnreadFile
+    from lakehouse.lake import Lake
     from lakehouse.operations.alerts.alert import Alert
-    from lakehouse.settings import Settings
 
 #: Malformed rows alert only if they arrived at most this long before the newest arrival day.
 _RECENT = timedelta(days=30)
 
 
-def tables(settings: Settings, contract: SourceContract) -> list[str]:
+def tables(lake: Lake, contract: SourceContract) -> list[str]:
     """The addresses of the tables that this module reads."""
     source = contract.dataset
     paths = [
-        locations.ingestions(settings),
-        locations.missing_inputs(settings),
-        locations.unread_rows(settings),
-        locations.quarantine(settings, source),
+        locations.ingestions(lake),
+        locations.missing_inputs(lake),
+        locations.unread_rows(lake),
+        locations.quarantine(lake, source),
     ]
-    paths.append(locations.unread_rows(settings))
+    paths.append(locations.unread_rows(lake))
     if isinstance(contract.clocks.watermark, PerKeyWatermark):
-        paths.append(locations.watermark_keys(settings))
+        paths.append(locations.watermark_keys(lake))
     if recommendation.tunable(contract):
-        paths += [locations.event_watermarks(settings), locations.dispositions(settings, source)]
+        paths += [locations.event_watermarks(lake), locations.dispositions(lake, source)]
     return paths
 
 
-def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
+def of_source(lake: Lake, contract: SourceContract) -> Iterator[Alert]:
     """The alerts about a source's missing data, its silence, waiting rows, and its event-time watermark."""
     about = AlertSubject(contract.dataset, contract.dataset, addressees(contract.owner))
-    yield from _missing(settings, contract, about)
-    yield from _silent(settings, contract, about)
-    yield from _reviews(settings, contract, about)
-    yield from _stalled(settings, contract, about)
-    yield from _watermark_off(settings, contract, about)
+    yield from _missing(lake, contract, about)
+    yield from _silent(lake, contract, about)
+    yield from _reviews(lake, contract, about)
+    yield from _stalled(lake, contract, about)
+    yield from _watermark_off(lake, contract, about)
 
 
-def _missing(settings: Settings, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
-    now, zone = settings.clock(), ZoneInfo(contract.clocks.timezone)
-    for entry in ingestions.still_held(ingestions.all_of(settings, contract.dataset)):
+def _missing(lake: Lake, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
+    now, zone = lake.now(), ZoneInfo(contract.clocks.timezone)
+    for entry in ingestions.still_held(ingestions.all_of(lake, contract.dataset)):
         yield input_rules.held_file(about, entry.source_file, entry.arrival_date, entry.recorded_at, entry.message)
-    yield from _unread(settings, contract, about)
-    for missing in missing_inputs.of(settings, contract.dataset):
+    yield from _unread(lake, contract, about)
+    for missing in missing_inputs.of(lake, contract.dataset):
         day, recorded = missing.arrival_date, missing.recorded_at
         if missing.kind == "failed_ingestion":
             yield input_rules.failed_ingestion(about, day, recorded, missing.text)
@@ -85,11 +85,11 @@ def _missing(settings: Settings, contract: SourceContract, about: AlertSubject) 
             yield from filter(None, [alert])
 
 
-def _unread(settings: Settings, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
+def _unread(lake: Lake, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
     """The alerts by arrival day, for recent days only: old rows hold no number that is still open."""
-    entries = ingestions.ingested(ingestions.all_of(settings, contract.dataset))
+    entries = ingestions.ingested(ingestions.all_of(lake, contract.dataset))
     newest = max((entry.arrival_date for entry in entries.values()), default=None)
-    unread = unread_rows_of_source(settings, contract)
+    unread = unread_rows_of_source(lake, contract)
     by_day: dict[date, list[UnreadFile]] = {}
     for file in unread.files:
         is_recorded = file.reason is not None  # no alert about rows ingested by an earlier release
@@ -101,16 +101,16 @@ def _unread(settings: Settings, contract: SourceContract, about: AlertSubject) -
         yield input_rules.malformed_rows(about, day, since, sum(file.rows for file in files), files[0].example)
 
 
-def _silent(settings: Settings, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
+def _silent(lake: Lake, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
     terms, zone = _silence(contract), ZoneInfo(contract.clocks.timezone)
     if terms is None:
         return
     arrivals = {
         entry.newest_arrival or arrived_at(entry.arrival_date, entry.recorded_at, zone)
-        for entry in ingestions.all_of(settings, contract.dataset)
+        for entry in ingestions.all_of(lake, contract.dataset)
         if entry.status != "redelivered"  # which may be a copy of an old file
     }
-    yield from filter(None, [input_rules.silent_source(about, arrivals, settings.clock(), zone, terms)])
+    yield from filter(None, [input_rules.silent_source(about, arrivals, lake.now(), zone, terms)])
 
 
 def _silence(contract: SourceContract) -> Rhythm | None:
@@ -124,11 +124,11 @@ def _silence(contract: SourceContract) -> Rhythm | None:
     return terms
 
 
-def _reviews(settings: Settings, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
-    path = locations.quarantine(settings, contract.dataset)
+def _reviews(lake: Lake, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
+    path = locations.quarantine(lake, contract.dataset)
     columns = ["arrival_date", "quarantine_reason", "quarantine_since", "quarantine_review_by"]
     where = {"quarantine_status": [QuarantineStatus.OPEN.value]}
-    waiting, now = table_io.read(path, columns, where, settings.storage_options), settings.clock()
+    waiting, now = table_io.read(path, columns, where, lake.storage_options), lake.now()
     if waiting is not None:
         for day, rows in sorted(table_io.split(waiting, "arrival_date").items()):
             since, review_by = (
@@ -142,25 +142,25 @@ def _reviews(settings: Settings, contract: SourceContract, about: AlertSubject) 
         yield input_rules.overdue_review(about, judged.numbers["overdue"], oldest, judged.explanation)
 
 
-def _stalled(settings: Settings, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
+def _stalled(lake: Lake, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
     terms, strategy = contract.alerts.watermark_stalled, contract.clocks.watermark
     if terms is None or strategy is None or isinstance(strategy, ProcessingTimeWatermark):  # the watermark follows the clock
         return
-    state = event_watermark.of_source(settings, contract)
+    state = event_watermark.of_source(lake, contract)
     if state is not None:
         steps = [(step.arrived, None if step.watermark == BEGINNING else step.watermark) for step in state.steps]
         zone = ZoneInfo(contract.clocks.timezone)
         yield from filter(None, [input_rules.watermark_stalled(about, steps, state.held_by, zone, terms)])
 
 
-def _watermark_off(settings: Settings, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
+def _watermark_off(lake: Lake, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
     """The alert from the rows of the newest arrival days. A value pinned by a person does not alert, because it is known."""
     if recommendation.tunable(contract) is None:
         return
-    state = recommendation.state_of(settings, contract)
+    state = recommendation.state_of(lake, contract)
     if state.in_force.pinned is not None:
         return
-    advice = recommendation.recommend(settings, contract, state.in_force.max_lateness)
+    advice = recommendation.recommend(lake, contract, state.in_force.max_lateness)
     if advice is not None:
         next_step = advice.next_step if state.terms.auto else None
         alert = input_rules.watermark_off(about, advice.proposal, state.terms.catch, next_step, advice.through)

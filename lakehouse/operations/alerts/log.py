@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 Transition = Literal["opened", "escalated", "resolved"]
 #: The event of a delivery, as stored since the first version of the table.
@@ -128,14 +128,14 @@ class AlertRecord:
         return replace(self, **changes)
 
 
-def log(settings: Settings) -> LogTable[AlertEvent]:
+def log(lake: Lake) -> LogTable[AlertEvent]:
     """The table of alert events."""
-    return LogTable(AlertEvent, settings, locations.alerts(settings), sort_keys=False)
+    return LogTable(AlertEvent, lake, locations.alerts(lake), sort_keys=False)
 
 
-def all_of(settings: Settings) -> list[AlertRecord]:
+def all_of(lake: Lake) -> list[AlertRecord]:
     """All alerts, oldest first."""
-    events = sorted(log(settings).read(), key=lambda event: event.at)
+    events = sorted(log(lake).read(), key=lambda event: event.at)
     records = {event.alert_id: _record_of(event) for event in reversed(events) if event.event == "opened"}
     for event in events:
         for alert_id in event.alert_ids or [event.alert_id]:
@@ -166,7 +166,7 @@ def named(records: Iterable[AlertRecord], ids: Iterable[str]) -> list[AlertRecor
 
 
 def record(
-    settings: Settings,
+    lake: Lake,
     earlier: Sequence[AlertRecord],
     current: Sequence[Alert],
     stays: Callable[[Alert], bool],
@@ -180,7 +180,7 @@ def record(
     :param targets_of: returns the names of the targets of a new alert.
     :returns: all alerts.
     """
-    now = settings.clock()
+    now = lake.now()
     open_alerts = {entry.alert.key: entry for entry in earlier if entry.resolved_at is None}
     occurrences = Counter(entry.alert.key for entry in earlier)
     by_key = {alert.key: alert for alert in current}
@@ -193,56 +193,54 @@ def record(
     events = [_opening_of(entry) for entry in opened]
     events += [AlertEvent(alert_id, "resolved", now) for alert_id in sorted(resolved)]
     if events:
-        log(settings).append(events)
+        log(lake).append(events)
     return [*(replace(entry, resolved_at=now) if entry.alert_id in resolved else entry for entry in earlier), *opened]
 
 
-def record_escalations(settings: Settings, escalated: Mapping[str, Sequence[str]]) -> None:
+def record_escalations(lake: Lake, escalated: Mapping[str, Sequence[str]]) -> None:
     """Record the targets to which alerts escalate, by alert, in one commit."""
-    now = settings.clock()
+    now = lake.now()
     events = [AlertEvent(alert_id, "escalated", now, targets=list(names)) for alert_id, names in escalated.items()]
     if events:
-        log(settings).append(events)
+        log(lake).append(events)
 
 
-def record_digests(settings: Settings, digests: Mapping[str, tuple[Transition, Sequence[str], Sequence[str]]]) -> None:
+def record_digests(lake: Lake, digests: Mapping[str, tuple[Transition, Sequence[str], Sequence[str]]]) -> None:
     """Record the alerts of digests before they are sent, so that a repeated digest is the same; in one commit.
 
     :param digests: by message id, the transition, the targets, and the ids of the alerts.
     """
-    now = settings.clock()
+    now = lake.now()
     events = [
         AlertEvent(message_id, "digest", now, about, list(targets), alert_ids=list(alert_ids))
         for message_id, (about, targets, alert_ids) in digests.items()
     ]
     if events:
-        log(settings).append(events)
+        log(lake).append(events)
 
 
 def record_delivery(
-    settings: Settings, entries: Sequence[AlertRecord], transition: Transition, targets: Sequence[str], digest: str | None = None
+    lake: Lake, entries: Sequence[AlertRecord], transition: Transition, targets: Sequence[str], digest: str | None = None
 ) -> None:
     """Record the targets that have received the message of a transition, for an alert or for all alerts of a digest.
 
     :param digest: the id of the digest.
     """
     ids = [entry.alert_id for entry in entries]
-    event = AlertEvent(
-        digest or ids[0], _DELIVERED, settings.clock(), transition, list(targets), alert_ids=ids if digest else None
-    )
-    log(settings).append([event])
+    event = AlertEvent(digest or ids[0], _DELIVERED, lake.now(), transition, list(targets), alert_ids=ids if digest else None)
+    log(lake).append([event])
 
 
-def acknowledge(settings: Settings, entries: Iterable[AlertRecord], by: str, reason: str) -> None:
+def acknowledge(lake: Lake, entries: Iterable[AlertRecord], by: str, reason: str) -> None:
     """Record that a person takes care of alerts, which then do not escalate."""
-    now = settings.clock()
-    log(settings).append([AlertEvent(entry.alert_id, "acknowledged", now, by=by, reason=reason) for entry in entries])
+    now = lake.now()
+    log(lake).append([AlertEvent(entry.alert_id, "acknowledged", now, by=by, reason=reason) for entry in entries])
 
 
-def snooze(settings: Settings, entries: Iterable[AlertRecord], until: datetime, by: str | None, reason: str | None) -> None:
+def snooze(lake: Lake, entries: Iterable[AlertRecord], until: datetime, by: str | None, reason: str | None) -> None:
     """Record that no message about the alerts is sent before ``until``."""
-    now = settings.clock()
-    log(settings).append([AlertEvent(entry.alert_id, "snoozed", now, until=until, by=by, reason=reason) for entry in entries])
+    now = lake.now()
+    log(lake).append([AlertEvent(entry.alert_id, "snoozed", now, until=until, by=by, reason=reason) for entry in entries])
 
 
 def _id(alert: Alert, occurrences: int) -> str:

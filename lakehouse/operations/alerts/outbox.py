@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lakehouse.contracts import Catalog
+    from lakehouse.lake import Lake
     from lakehouse.operations.alerts.alert import Alert, AlertKind
     from lakehouse.operations.alerts.log import AlertRecord, Transition
     from lakehouse.operations.channels import Target
     from lakehouse.operations.delivery import Directory
-    from lakehouse.settings import Settings
 
 
 def is_snoozed(record: AlertRecord, now: datetime) -> bool:
@@ -135,18 +135,18 @@ class _Bundle:
         self.targets[target.name] = target
 
 
-def pending(settings: Settings, records: Sequence[AlertRecord], targets: Mapping[str, Target]) -> list[PendingMessage]:
+def pending(lake: Lake, records: Sequence[AlertRecord], targets: Mapping[str, Target]) -> list[PendingMessage]:
     """The messages that targets have not received: openings first, then escalations, then resolutions; the oldest alert first.
 
     No message is sent about a snoozed alert, or to a target that is no longer configured.
     """
-    now = settings.clock()
+    now = lake.now()
     awake = [record for record in records if not is_snoozed(record, now)]
-    return [message for transition in get_args(log.Transition) for message in _of(settings, awake, transition, targets)]
+    return [message for transition in get_args(log.Transition) for message in _of(lake, awake, transition, targets)]
 
 
 def _of(
-    settings: Settings, records: Sequence[AlertRecord], transition: Transition, targets: Mapping[str, Target]
+    lake: Lake, records: Sequence[AlertRecord], transition: Transition, targets: Mapping[str, Target]
 ) -> Iterator[PendingMessage]:
     """The messages about a transition."""
     singles, digests = defaultdict[str, _Bundle](_Bundle), defaultdict[str, _Bundle](_Bundle)
@@ -166,14 +166,14 @@ def _of(
         for record in waiting:
             bundle = digests[digest_id] if digest_id else singles[record.alert_id]
             bundle.add(record, targets[name])
-    log.record_digests(settings, {key: (transition, [*digests[key].targets], [*digests[key].members]) for key in sorted(fresh)})
+    log.record_digests(lake, {key: (transition, [*digests[key].targets], [*digests[key].members]) for key in sorted(fresh)})
     for bundle in singles.values():
         (record,) = bundle.members.values()
-        delivered = partial(log.record_delivery, settings, [record], transition)
+        delivered = partial(log.record_delivery, lake, [record], transition)
         yield PendingMessage(message(record, transition), [*bundle.targets.values()], delivered)
     for key, bundle in digests.items():
         members = [*bundle.members.values()]
-        delivered = partial(log.record_delivery, settings, members, transition, digest=key)
+        delivered = partial(log.record_delivery, lake, members, transition, digest=key)
         yield PendingMessage(digest(key, members, transition), [*bundle.targets.values()], delivered)
 
 
@@ -223,33 +223,31 @@ class AlertDispatch:
         return "; ".join([counts, *self.undelivered])
 
 
-def dispatch_alerts(
-    settings: Settings, catalog: Catalog, directory: Directory, outcomes_of: OutcomesOf | None = None
-) -> AlertDispatch:
+def dispatch_alerts(lake: Lake, catalog: Catalog, directory: Directory, outcomes_of: OutcomesOf | None = None) -> AlertDispatch:
     """Open and resolve alerts by the present tables and runs, and send every target its outstanding messages.
 
     :param directory: the targets of owners, consumers and the platform team.
     :param outcomes_of: returns the failed runs and checks, given the open alerts; None leaves their alerts unchanged.
     """
-    sources = [(name, signals.of_source(settings, contract)) for name, contract in catalog.sources.items()]
-    metrics = [(name, signals.of_metric(settings, catalog, metric)) for name, metric in catalog.metrics.items()]
-    topics = [(name, stream_signals.of_topic(settings, contract)) for name, contract in catalog.sources.items()]
+    sources = [(name, signals.of_source(lake, contract)) for name, contract in catalog.sources.items()]
+    metrics = [(name, signals.of_metric(lake, catalog, metric)) for name, metric in catalog.metrics.items()]
+    topics = [(name, stream_signals.of_topic(lake, contract)) for name, contract in catalog.sources.items()]
     unread: dict[str, str] = {}
     current = [alert for name, alerts in (*sources, *metrics, *topics) for alert in _read(name, alerts, unread)]
-    earlier = log.all_of(settings)
+    earlier = log.all_of(lake)
     outcomes = _outcomes(outcomes_of, earlier, unread)
     current += run_rules.alerts(catalog, outcomes)
 
     def stays(alert: Alert) -> bool:
         return alert.contract in unread or not outcomes.know(alert)
 
-    records = log.record(settings, earlier, current, stays, lambda alert: directory.of_owners(alert.addressed_to))
+    records = log.record(lake, earlier, current, stays, lambda alert: directory.of_owners(alert.addressed_to))
     before, after = _open(earlier), _open(records)
-    now = settings.clock()
+    now = lake.now()
     if escalated := escalations(records, directory, now):
-        log.record_escalations(settings, escalated)
-        records = log.all_of(settings)
-    report = deliver(pending(settings, records, directory.targets), AfterFailure.STOP, _SENDING_SECONDS)
+        log.record_escalations(lake, escalated)
+        records = log.all_of(lake)
+    report = deliver(pending(lake, records, directory.targets), AfterFailure.STOP, _SENDING_SECONDS)
     undelivered = [_sentence(failure) for failure in report.failures]
     due_at = next_due(records, directory, now)
     return AlertDispatch(len(after - before), len(before - after), len(after), undelivered, list(unread.values()), due_at)

@@ -45,46 +45,46 @@ if TYPE_CHECKING:
     from lakehouse.contracts.alerts import ValueBound
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.operations.alerts.alert import Alert
-    from lakehouse.settings import Settings
 
 _DAY = timedelta(days=1)
 _WEEK = timedelta(days=7)
 
 
-def state_of(settings: Settings, catalog: Catalog, *more: str) -> str:
+def state_of(lake: Lake, catalog: Catalog, *more: str) -> str:
     """A fingerprint of all inputs of alerts: the tables, the contracts, the code, the hour, and ``more`` texts.
 
     While the fingerprint is unchanged, so are the alerts; an alert that depends only on the clock is detected within the hour.
     """
-    paths = [locations.bronze(settings, source) for source in catalog.sources]
-    paths += dict.fromkeys(path for source in catalog.sources.values() for path in input_signals.tables(settings, source))
+    paths = [locations.bronze(lake, source) for source in catalog.sources]
+    paths += dict.fromkeys(path for source in catalog.sources.values() for path in input_signals.tables(lake, source))
     for metric in catalog.metrics.values():
         daily = Series(metric)
         for series in (daily, *daily.rollups):
-            paths += [locations.gold(settings, series), locations.candidates(settings, series)]
-        paths += [locations.live(settings, metric.name)] if metric.live and metric.alerts.values else []
+            paths += [locations.gold(lake, series), locations.candidates(lake, series)]
+        paths += [locations.live(lake, metric.name)] if metric.live and metric.alerts.values else []
         if metric.publication.start_delay:
-            paths += locations.every_silver_read(settings, metric).values()
-    paths += [locations.live_batches(settings)] if any(metric.live for metric in catalog.metrics.values()) else []
-    paths.append(locations.failed_numbers(settings))
+            paths += locations.every_silver_read(lake, metric).values()
+    paths += [locations.live_batches(lake)] if any(metric.live for metric in catalog.metrics.values()) else []
+    paths.append(locations.failed_numbers(lake))
     if any(metric.reconcile for metric in catalog.metrics.values()):
-        paths.append(locations.reconciliations(settings))
+        paths.append(locations.reconciliations(lake))
     contracts = [contract.model_dump_json() for contract in (*catalog.sources.values(), *catalog.metrics.values())]
-    more = (*stream_signals.conditions(settings, catalog), *more)
-    return commit_log.state_of(settings, paths, *contracts, f"{settings.clock():%Y-%m-%dT%H}", provenance.code(), *more)
+    more = (*stream_signals.conditions(lake, catalog), *more)
+    return commit_log.state_of(lake, paths, *contracts, f"{lake.now():%Y-%m-%dT%H}", provenance.code(), *more)
 
 
-def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
+def of_source(lake: Lake, contract: SourceContract) -> Iterator[Alert]:
     """The alerts about a source: its inputs, its event-time watermark, and its arrivals as of the newest one."""
-    yield from input_signals.of_source(settings, contract)
+    yield from input_signals.of_source(lake, contract)
     terms = contract.alerts
     bound, tiers = late_bound(contract), contract.lateness.judged_tiers
     if terms.lag is None and bound is None and not tiers:
         return
     looked_back = [terms.lag.days if terms.lag else 1]
     looked_back += [2 * (terms.late_share.lasting // _DAY + 1)] if terms.late_share else []
-    arrivals = recent_lags.newest(settings, contract, max(looked_back))
+    arrivals = recent_lags.newest(lake, contract, max(looked_back))
     if arrivals is None:
         return
     about = AlertSubject(contract.dataset, contract.dataset, addressees(contract.owner))
@@ -99,34 +99,34 @@ def of_source(settings: Settings, contract: SourceContract) -> Iterator[Alert]:
         yield from filter(None, [alert_rules.lag(about, arrivals.p99(day_before, newest), baseline, newest, terms.lag)])
 
 
-def of_metric(settings: Settings, catalog: Catalog, metric: MetricContract) -> Iterator[Alert]:
+def of_metric(lake: Lake, catalog: Catalog, metric: MetricContract) -> Iterator[Alert]:
     """The alerts about the published numbers of a metric, as visible to readers.
 
     :raises UnservedVersionError: if the contract of the version that readers see no longer exists.
     """
-    daily = served_version.daily(settings, catalog, metric)
+    daily = served_version.daily(lake, catalog, metric)
     for series in (daily, *daily.rollups):
         about = _about(catalog, metric, series)
-        yield from _held(settings, series, about)
-        yield from _overdue(settings, catalog.sources.get(metric.source), series, about)
-        of_values = list(_values(settings, series, about))
+        yield from _held(lake, series, about)
+        yield from _overdue(lake, catalog.sources.get(metric.source), series, about)
+        of_values = list(_values(lake, series, about))
         yield from of_values
         if series is daily:
-            yield from _live_values(settings, daily, about, {(alert.period, alert.detail) for alert in of_values})
-    yield from _late_dropped(settings, metric, _about(catalog, metric, daily))
-    yield from _of_days(settings, daily, _about(catalog, metric, daily))
-    yield from _of_live(settings, metric, _about(catalog, metric, daily))
+            yield from _live_values(lake, daily, about, {(alert.period, alert.detail) for alert in of_values})
+    yield from _late_dropped(lake, metric, _about(catalog, metric, daily))
+    yield from _of_days(lake, daily, _about(catalog, metric, daily))
+    yield from _of_live(lake, metric, _about(catalog, metric, daily))
     if metric.source in catalog.sources:
-        yield from _dropped_by_stream(settings, metric, catalog.sources[metric.source], _about(catalog, metric, daily))
-    yield from stream_signals.of_metric(settings, metric, _about(catalog, metric, daily))
+        yield from _dropped_by_stream(lake, metric, catalog.sources[metric.source], _about(catalog, metric, daily))
+    yield from stream_signals.of_metric(lake, metric, _about(catalog, metric, daily))
 
 
-def _of_live(settings: Settings, metric: MetricContract, about: AlertSubject) -> Iterator[Alert]:
+def _of_live(lake: Lake, metric: MetricContract, about: AlertSubject) -> Iterator[Alert]:
     """The alerts about differences between live and published numbers."""
     if metric.reconcile is None:
         return
-    since = settings.clock() - alert_rules.JUDGED_FOR
-    for day, reconciled in reconciliations.newest_beyond_threshold(settings, metric.name, since).items():
+    since = lake.now() - alert_rules.JUDGED_FOR
+    for day, reconciled in reconciliations.newest_beyond_threshold(lake, metric.name, since).items():
         yield from filter(None, [alert_rules.live_difference(about, day, reconciled)])
 
 
@@ -144,29 +144,29 @@ def _about(catalog: Catalog, metric: MetricContract, series: Series) -> AlertSub
     return AlertSubject(metric.name, series.name, addressees(source.owner if source else None, metric.owner))
 
 
-def _held(settings: Settings, series: Series, about: AlertSubject) -> Iterator[Alert]:
-    for candidate in candidates.held(settings, series):
+def _held(lake: Lake, series: Series, about: AlertSubject) -> Iterator[Alert]:
+    for candidate in candidates.held(lake, series):
         name = series.period(candidate.start).name
-        alert = alert_rules.held(about, name, candidate.revision, candidate.proposed_at, candidate.failed, settings.clock())
+        alert = alert_rules.held(about, name, candidate.revision, candidate.proposed_at, candidate.failed, lake.now())
         yield from filter(None, [alert])
-    for start, failed in failed_numbers.failing(settings, series.name).items():
+    for start, failed in failed_numbers.failing(lake, series.name).items():
         name = series.period(start).name
         yield alert_rules.uncomputed(about, name, failed.recorded_at, failed.measure, failed.explanation)
 
 
-def _overdue(settings: Settings, source: SourceContract | None, series: Series, about: AlertSubject) -> Iterator[Alert]:
+def _overdue(lake: Lake, source: SourceContract | None, series: Series, about: AlertSubject) -> Iterator[Alert]:
     """The alerts about periods that are overdue for longer than the contract tolerates.
 
     Numbers that wait for a closing condition have a separate bound.
     """
-    terms, now, tolerated = series.metric.publication, settings.clock(), series.metric.alerts.overdue_after
+    terms, now, tolerated = series.metric.publication, lake.now(), series.metric.alerts.overdue_after
     may_wait = tolerated if terms.close_by is None else terms.close_by - terms.final_after
-    starts = due_by_calendar(settings, series, now - (min(tolerated, may_wait) + 1) * _DAY)
+    starts = due_by_calendar(lake, series, now - (min(tolerated, may_wait) + 1) * _DAY)
     if not starts:
         return
-    due_on = _due_on(settings, series)
+    due_on = _due_on(lake, series)
     today, zone = lifecycle.today(now, terms), ZoneInfo(terms.timezone or "UTC")
-    limits = closing.limits(settings, source, series, [series.period(start) for start in starts]) if source else {}
+    limits = closing.limits(lake, source, series, [series.period(start) for start in starts]) if source else {}
     for start in starts:
         period, limit = series.period(start), limits.get(start)
         state = lifecycle.state_on(period.last, today, terms) if start in due_on else None
@@ -181,52 +181,52 @@ def _overdue(settings: Settings, source: SourceContract | None, series: Series, 
         yield alert_rules.overdue(about, period.name, day, start_of_day(day, zone), state, waits_for)
 
 
-def _of_days(settings: Settings, daily: Series, about: AlertSubject) -> Iterator[Alert]:
+def _of_days(lake: Lake, daily: Series, about: AlertSubject) -> Iterator[Alert]:
     """Restatements of days."""
-    terms, now = daily.metric.alerts, settings.clock()
+    terms, now = daily.metric.alerts, lake.now()
     if terms.restatements:
-        restated, first = restatements_of_days(settings, daily, terms.restatements.weeks)
+        restated, first = restatements_of_days(lake, daily, terms.restatements.weeks)
         yield from filter(None, [alert_rules.restatements(about, restated, first, now, terms.restatements)])
 
 
-def restatements_of_days(settings: Settings, daily: Series, weeks: int) -> tuple[list[PeriodRestatement], datetime | None]:
+def restatements_of_days(lake: Lake, daily: Series, weeks: int) -> tuple[list[PeriodRestatement], datetime | None]:
     """The restatements of days in the newest week and ``weeks`` weeks before, and the time of the first publication."""
-    files = published_table.files_of(settings, locations.gold(settings, daily))
+    files = published_table.files_of(lake, locations.gold(lake, daily))
     if files is None or "max.published_at" not in files.column_names:
         return [], None
-    begin = settings.clock() - (weeks + 1) * _WEEK
-    restated = _restated(settings, daily, _since(files, "restated_on", begin, daily), begin)
+    begin = lake.now() - (weeks + 1) * _WEEK
+    restated = _restated(lake, daily, _since(files, "restated_on", begin, daily), begin)
     return restated, pc.min(files["min.published_at"]).as_py()
 
 
-def _values(settings: Settings, series: Series, about: AlertSubject) -> Iterator[Alert]:
+def _values(lake: Lake, series: Series, about: AlertSubject) -> Iterator[Alert]:
     """Values of days, of all their windows, or of longer periods."""
-    terms, now = series.metric.alerts, settings.clock()
+    terms, now = series.metric.alerts, lake.now()
     bounds = [bound for bound in terms.values if bound.by == series.kind.value]
-    files = published_table.files_of(settings, locations.gold(settings, series)) if bounds else None
+    files = published_table.files_of(lake, locations.gold(lake, series)) if bounds else None
     if files is None or "max.published_at" not in files.column_names:
         return
-    judged = {*_since(files, "published_at", now - alert_rules.JUDGED_FOR, series), *_due_on(settings, series)}
-    for rows in _newest(settings, series, judged, bounds):
+    judged = {*_since(files, "published_at", now - alert_rules.JUDGED_FOR, series), *_due_on(lake, series)}
+    for rows in _newest(lake, series, judged, bounds):
         for bound in bounds:
             number = _number(rows, series, bound)
             yield from filter(None, [alert_rules.value(about, number, bound, terms.live_tolerance, now)])
 
 
 def _live_values(
-    settings: Settings, daily: Series, about: AlertSubject, published: Collection[tuple[str | None, str | None]]
+    lake: Lake, daily: Series, about: AlertSubject, published: Collection[tuple[str | None, str | None]]
 ) -> Iterator[Alert]:
     """Values of the stream, of days that are not final: a window that is still open is not too small yet.
 
     :param published: the periods, each with the name of the bound, whose published value is beyond it already.
     """
-    metric, now = daily.metric, settings.clock()
+    metric, now = daily.metric, lake.now()
     bounds = [bound for bound in metric.alerts.values if bound.by == daily.kind.value] if metric.live else []
-    days = live_table.days(settings, metric) if bounds else []
-    rows = live_table.live_rows(settings, metric, days)
+    days = live_table.days(lake, metric) if bounds else []
+    rows = live_table.live_rows(lake, metric, days)
     watermark = max((row["watermark"] for row in rows if row["watermark"]), default=None)
     where = {daily.by: days, "is_latest": [True], "state": [State.FINAL.value]}
-    finals = table_io.read(locations.gold(settings, daily), [daily.by], where, settings.storage_options) if rows else None
+    finals = table_io.read(locations.gold(lake, daily), [daily.by], where, lake.storage_options) if rows else None
     final_days = set() if finals is None else set(finals[daily.by].to_pylist())
     for day in [day for day in days if day not in final_days]:
         of_day = [row for row in rows if row["event_date"] == day]
@@ -248,37 +248,35 @@ def _live_number(rows: list[dict[str, Any]], daily: Series, bound: ValueBound, p
     return PublishedValues(period, None, State.LIVE, max(row["updated_at"] for row in rows), _selected(rows, daily, bound))
 
 
-def _late_dropped(settings: Settings, metric: MetricContract, about: AlertSubject) -> Iterator[Alert]:
+def _late_dropped(lake: Lake, metric: MetricContract, about: AlertSubject) -> Iterator[Alert]:
     """The share of the rows of the newest arrival day that came too late for a metric with late events."""
     terms = metric.alerts.late_dropped
-    newest = counters.newest_arrival(settings, metric) if terms and metric.late_events else None
+    newest = counters.newest_arrival(lake, metric) if terms and metric.late_events else None
     if terms is None or newest is None:
         return
-    counts = counters.of_metric(settings, metric, [newest])
+    counts = counters.of_metric(lake, metric, [newest])
     alert = alert_rules.late_dropped(
         about, counts.rows, counts.late_dropped, newest, terms, at_close=late_at_close.includes(metric)
     )
     yield from filter(None, [alert])
 
 
-def _dropped_by_stream(
-    settings: Settings, metric: MetricContract, source: SourceContract, about: AlertSubject
-) -> Iterator[Alert]:
+def _dropped_by_stream(lake: Lake, metric: MetricContract, source: SourceContract, about: AlertSubject) -> Iterator[Alert]:
     """The share of the rows of the newest arrival day that the stream of a live metric has dropped."""
     terms = metric.alerts.late_dropped
-    newest = dropped_rows.newest_arrival(settings, metric) if terms and metric.live else None
+    newest = dropped_rows.newest_arrival(lake, metric) if terms and metric.live else None
     if terms is None or newest is None:
         return
-    of_stream = dropped_rows.dropped(settings, metric, source, arrival=newest)
+    of_stream = dropped_rows.dropped(lake, metric, source, arrival=newest)
     yield from filter(None, [alert_rules.dropped_by_stream(about, of_stream.read, len(of_stream.rows), newest, terms)])
 
 
-def _newest(settings: Settings, series: Series, starts: set[date], bounds: list[ValueBound]) -> Iterator[list[dict[str, Any]]]:
+def _newest(lake: Lake, series: Series, starts: set[date], bounds: list[ValueBound]) -> Iterator[list[dict[str, Any]]]:
     """The rows of the newest number of each period: its grain, and the measures that have bounds."""
     measures = dict.fromkeys(bound.measure for bound in bounds)
     columns = [series.by, "period", "revision", "state", "published_at", *series.grain, *measures]
     where = {series.by: starts, "is_latest": [True]}
-    numbers = table_io.read(locations.gold(settings, series), columns, where, settings.storage_options) if starts else None
+    numbers = table_io.read(locations.gold(lake, series), columns, where, lake.storage_options) if starts else None
     for rows in {} if numbers is None else table_io.split(numbers, series.by).values():
         yield rows.to_pylist()
 
@@ -299,12 +297,10 @@ def _selected(rows: list[dict[str, Any]], series: Series, bound: ValueBound) -> 
     ]
 
 
-def _restated(settings: Settings, daily: Series, days: set[date], begin: datetime) -> list[PeriodRestatement]:
+def _restated(lake: Lake, daily: Series, days: set[date], begin: datetime) -> list[PeriodRestatement]:
     """The revisions and adjustments since ``begin`` whose content differs from the previous number."""
     columns = ["period", "revision", "adjustment", "published_at", "restated_on"]
-    published = (
-        table_io.read(locations.gold(settings, daily), columns, {daily.by: days}, settings.storage_options) if days else None
-    )
+    published = table_io.read(locations.gold(lake, daily), columns, {daily.by: days}, lake.storage_options) if days else None
     if published is None:
         return []
     is_restated = pc.equal(published["restated_on"], published["published_at"])  # a change of state keeps the time of its content
@@ -321,9 +317,9 @@ def _since(files: pa.Table, column: str, begin: datetime, series: Series) -> set
     return set(files.filter(newest)[f"partition.{series.by}"].to_pylist())
 
 
-def _due_on(settings: Settings, series: Series) -> dict[date, date]:
+def _due_on(lake: Lake, series: Series) -> dict[date, date]:
     """The days on which numbers that are not final are due to change state, by period."""
-    files = published_table.files_of(settings, locations.gold(settings, series))
+    files = published_table.files_of(lake, locations.gold(lake, series))
     if files is None or "min.due_on" not in files.column_names:
         return {}
     open_periods = files.filter(pc.is_valid(files["min.due_on"]))

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import Catalog
+    from lakehouse.lake import Lake
     from lakehouse.operations.backfills.log import BackfillEvent
     from lakehouse.operations.backfills.plan import BackfillPlan, Clock, Layer, Wave
     from lakehouse.operations.backfills.verification import BackfillVerification
     from lakehouse.orchestration.execution.backfill_runner import Layers
     from lakehouse.orchestration.execution.webserver import Cost
-    from lakehouse.settings import Settings
 
 
 _WORDS = {
@@ -251,11 +251,10 @@ def plan_(
         msg = "--reason is empty: enter why the backfill is needed"
         raise typer.BadParameter(msg)
     from lakehouse.bronze.manifests import manifest_entries  # noqa: PLC0415 (Arrow and Dagster load in seconds)
-    from lakehouse.delta.table_cache import with_table_cache  # noqa: PLC0415
     from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
     from lakehouse.operations.backfills import planner  # noqa: PLC0415
 
-    settings, catalog = deployment()
+    lake, catalog = deployment()
     if clock == "arrival" and (where is not None or target not in catalog.sources):
         msg = "--arrival-from and --arrival-through choose files of a source; here give event days: --start-date, --end-date"
         raise typer.BadParameter(msg)
@@ -281,8 +280,8 @@ def plan_(
         def read(done: int, of: int) -> None:
             status.update(f"reading files: {done} of {of}")
 
-        made = planner.plan(with_table_cache(settings), catalog, wish, datetime.now(timezone.utc), read)
-    made = backfill_log.store_plan(settings, made)
+        made = planner.plan(lake.cached(), catalog, wish, datetime.now(timezone.utc), read)
+    made = backfill_log.store_plan(lake, made)
     if as_json:
         out.print(made.model_dump_json(), soft_wrap=True)
         return
@@ -327,19 +326,19 @@ def run(
     from lakehouse.operations.backfills import verification as backfill_verification  # noqa: PLC0415
     from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415 (Dagster and Spark load in seconds)
 
-    settings, catalog = deployment()
-    planned = backfill_log.plan_named(settings, plan)
+    lake, catalog = deployment()
+    planned = backfill_log.plan_named(lake, plan)
     if planned.metric is None:
         confirmed(catalog.sources[planned.source], yes=yes)
     with local_instance() as instance:
-        layers = None if in_process else _webserver(settings, planned)
+        layers = None if in_process else _webserver(lake, planned)
         if layers is None:
             from lakehouse.orchestration.execution.in_process import InProcess  # noqa: PLC0415
 
-            settings = settings.model_copy(update={"spark_long_lived": True})
-            layers = InProcess(settings, catalog, instance)
-        verdict = _run(settings, catalog, planned, layers)
-    summary = backfill_verification.summary(settings, catalog, planned)
+            lake = lake.with_settings(spark_long_lived=True)
+            layers = InProcess(lake, catalog, instance)
+        verdict = _run(lake, catalog, planned, layers)
+    summary = backfill_verification.summary(lake, catalog, planned)
     if as_json:  # no verification: the backfill had already been finished
         told = {"verdict": verdict and verdict.as_json(), "summary": summary}
         out.print(json.dumps(told, default=str), soft_wrap=True)
@@ -359,10 +358,10 @@ def status(
     """Show the progress of backfills."""
     from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415 (Arrow loads in a second)
 
-    settings, _ = deployment()
-    wanted = [backfill_log.plan_named(settings, plan)] if plan else backfill_log.plans(settings)
-    events = {planned.plan_id: backfill_log.events(settings, planned.plan_id) for planned in wanted}
-    statuses = {planned.plan_id: _stands(settings, planned, events[planned.plan_id]) for planned in wanted}
+    lake, _ = deployment()
+    wanted = [backfill_log.plan_named(lake, plan)] if plan else backfill_log.plans(lake)
+    events = {planned.plan_id: backfill_log.events(lake, planned.plan_id) for planned in wanted}
+    statuses = {planned.plan_id: _stands(lake, planned, events[planned.plan_id]) for planned in wanted}
     if as_json:
         for planned in wanted:
             out.print(
@@ -383,13 +382,13 @@ def cancel(plan: PlanId, by: Annotated[str, typer.Option(help="Who cancels it; d
     from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
     from lakehouse.orchestration.execution import backfill_runner  # noqa: PLC0415 (Dagster and Spark load in seconds)
 
-    settings, _ = deployment()
-    planned = backfill_log.plan_named(settings, plan)
-    if not backfill_runner.cancel(settings, planned, by or getpass.getuser()):
-        out.print(f"{planned.plan_id} is {backfill_log.status(backfill_log.events(settings, planned.plan_id)).value} already.")
+    lake, _ = deployment()
+    planned = backfill_log.plan_named(lake, plan)
+    if not backfill_runner.cancel(lake, planned, by or getpass.getuser()):
+        out.print(f"{planned.plan_id} is {backfill_log.status(backfill_log.events(lake, planned.plan_id)).value} already.")
         return
     out.print(f"{planned.plan_id} is cancelled; a run of it stops before its next wave.")
-    webserver = _webserver(settings, planned)
+    webserver = _webserver(lake, planned)
     for backfill in webserver.cancel(planned.plan_id) if webserver else ():
         out.print(f"Dagster's backfill {backfill} is cancelled.")
 
@@ -407,13 +406,13 @@ def undo(
     from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
     from lakehouse.operations.backfills import undo as backfill_undo  # noqa: PLC0415
 
-    settings, catalog = deployment()
-    planned = backfill_log.plan_named(settings, plan)
-    done = backfill_undo.undo(settings, catalog, planned, Run(f"cli:{by}", "lakehouse backfill undo", by=by), reason)
-    print_undone(settings, catalog, done, "the backfill", restate=restate)
+    lake, catalog = deployment()
+    planned = backfill_log.plan_named(lake, plan)
+    done = backfill_undo.undo(lake, catalog, planned, Run(f"cli:{by}", "lakehouse backfill undo", by=by), reason)
+    print_undone(lake, catalog, done, "the backfill", restate=restate)
 
 
-def _run(settings: Settings, catalog: Catalog, plan: BackfillPlan, layers: Layers) -> Any:
+def _run(lake: Lake, catalog: Catalog, plan: BackfillPlan, layers: Layers) -> Any:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
@@ -430,31 +429,31 @@ def _run(settings: Settings, catalog: Catalog, plan: BackfillPlan, layers: Layer
             bar.update(task, description=f"{table}: {count} partitions")
             bar.advance(task)
 
-        return Backfill(settings, catalog, plan, layers, session, wave_done).run()
+        return Backfill(lake, catalog, plan, layers, session, wave_done).run()
 
 
-def _webserver(settings: Settings, plan: BackfillPlan) -> Any:
+def _webserver(lake: Lake, plan: BackfillPlan) -> Any:
     """The webserver that serves this deployment; None without one."""
     from lakehouse import locations  # noqa: PLC0415 (`--help` need not wait for contracts)
     from lakehouse.orchestration.assets.source_assets import keys  # noqa: PLC0415
     from lakehouse.orchestration.execution.webserver import Webserver  # noqa: PLC0415
 
-    webserver = Webserver(settings.webserver)
+    webserver = Webserver(lake.settings.webserver)
     key, _, _ = keys(plan.source)
-    if not webserver.is_ours(key, locations.bronze(settings, plan.source)):
+    if not webserver.is_ours(key, locations.bronze(lake, plan.source)):
         return None
     errors.print(f"running as Dagster backfills at {webserver.url}", style="dim")
     return webserver
 
 
-def _stands(settings: Settings, plan: BackfillPlan, events: list[Any]) -> str:
+def _stands(lake: Lake, plan: BackfillPlan, events: list[Any]) -> str:
     """The status of a plan; a plan recorded as running without a process was stopped."""
     from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
     from lakehouse.operations.backfills.plan import BackfillStatus  # noqa: PLC0415
     from lakehouse.orchestration.common.plan_runs import is_backfill_running  # noqa: PLC0415
 
     stands = backfill_log.status(events)
-    if stands is BackfillStatus.RUNNING and not is_backfill_running(settings, plan.source):
+    if stands is BackfillStatus.RUNNING and not is_backfill_running(lake, plan.source):
         return f"stopped; 'lakehouse backfill run {plan.plan_id}' continues it"
     return stands.value
 

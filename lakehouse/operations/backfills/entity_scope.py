@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _FORM = 'write "field = value" or "field in (value, ...)", joined by \'and\'; texts and dates in single quotes'
 _VALUE = r"'(?:[^']|'')*'|[-+]?\d+(?:\.\d+)?|true|false"
@@ -89,7 +89,7 @@ def parse(contract: SourceContract, text: str) -> dict[str, list[Any]]:
 
 
 def of_source(
-    settings: Settings, contract: SourceContract, wanted: Mapping[str, Collection[Any]], first: date, last: date
+    lake: Lake, contract: SourceContract, wanted: Mapping[str, Collection[Any]], first: date, last: date
 ) -> EntityScope:
     """The entity of a source: the keys with a row on an event day of the range that meets the condition.
 
@@ -97,16 +97,16 @@ def of_source(
 
     :param wanted: the result of :func:`parse`.
     """
-    source, options = contract.dataset, settings.storage_options
-    places = table_io.distinct(locations.key_log(settings, source), ["event_date", "arrival_date"], None, options)
+    source, options = contract.dataset, lake.storage_options
+    places = table_io.distinct(locations.key_log(lake, source), ["event_date", "arrival_date"], None, options)
     places = None if places is None else _within(places, first, last)
     if places is None or not len(places):
         return EntityScope(pa.array([], pa.string()), frozenset(), frozenset(), 0)
     where: dict[str, Collection[Any]] = {name: set(places[name].to_pylist()) for name in places.column_names}
     where |= wanted
-    rows = table_io.read(locations.bronze(settings, source), ["record_key"], where, options)
+    rows = table_io.read(locations.bronze(lake, source), ["record_key"], where, options)
     keys = pa.array([], pa.string()) if rows is None else pc.unique(rows["record_key"]).cast(pa.string())
-    claims = key_log.about(settings, source, ["event_date", "arrival_date"], keys)
+    claims = key_log.about(lake, source, ["event_date", "arrival_date"], keys)
     claims = places.slice(0, 0) if claims is None else _within(claims, first, last)
     days, arrivals = (frozenset(claims[name].to_pylist()) for name in ("event_date", "arrival_date"))
     return EntityScope(keys, days, arrivals, len(claims))
@@ -118,12 +118,10 @@ def _within(claims: pa.Table, first: date, last: date) -> pa.Table:
     return claims.filter(pc.and_(pc.greater_equal(days, pa.scalar(first)), pc.less_equal(days, pa.scalar(last))))
 
 
-def days_in_silver(
-    settings: Settings, source: str, wanted: Mapping[str, Collection[Any]], days: Collection[date]
-) -> dict[date, int]:
+def days_in_silver(lake: Lake, source: str, wanted: Mapping[str, Collection[Any]], days: Collection[date]) -> dict[date, int]:
     """The days in ``days`` on which silver has rows that meet the condition, with the number of these rows."""
     where = {"event_date": days, **wanted}
-    rows = table_io.read(locations.silver(settings, source), ["event_date"], where, settings.storage_options) if days else None
+    rows = table_io.read(locations.silver(lake, source), ["event_date"], where, lake.storage_options) if days else None
     counts = [] if rows is None else rows["event_date"].value_counts().to_pylist()
     return {entry["values"]: entry["counts"] for entry in counts}
 

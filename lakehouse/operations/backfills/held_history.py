@@ -19,21 +19,21 @@ from lakehouse.ledger.row_states import QuarantineReason
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _COLUMNS = ["ingestion_id", "line_number", "record_key", "event_date"]
 
 
-def of_files(settings: Settings, source: str, ids: Collection[str]) -> pa.Table:
+def of_files(lake: Lake, source: str, ids: Collection[str]) -> pa.Table:
     """The claims of the held rows: ``ingestion_id``, ``line_number``, ``record_key``, ``event_date``.
 
     :param ids: the ingestions of the files.
     """
     where = {"ingestion_id": ids, "reason": [QuarantineReason.BEYOND_WATERMARK.value]}
-    path, options = locations.key_log(settings, source), settings.storage_options
+    path, options = locations.key_log(lake, source), lake.storage_options
     held = table_io.read(path, [*_COLUMNS, "kind"], where, options) if ids else None
     if held is None or not len(held):
         return pa.table({name: pa.array([], pa.string()) for name in _COLUMNS})
     held = held.filter(pc.not_equal(held["kind"], "retire")).drop_columns(["kind"])
-    undecided = pc.is_null(claims.with_decisions(held, decisions.in_force(settings, source))["steward"])
+    undecided = pc.is_null(claims.with_decisions(held, decisions.in_force(lake, source))["steward"])
     return held.filter(undecided)

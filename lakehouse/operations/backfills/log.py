@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _BECOMES = {
     "started": BackfillStatus.RUNNING,
@@ -63,39 +63,39 @@ class StoredPlan:
     plan: str
 
 
-def plan_log(settings: Settings) -> LogTable[StoredPlan]:
+def plan_log(lake: Lake) -> LogTable[StoredPlan]:
     """The table of plans."""
-    return LogTable(StoredPlan, settings, locations.backfills(settings), journaled=True)
+    return LogTable(StoredPlan, lake, locations.backfills(lake), journaled=True)
 
 
-def event_log(settings: Settings) -> LogTable[BackfillEvent]:
+def event_log(lake: Lake) -> LogTable[BackfillEvent]:
     """The table of events."""
-    return LogTable(BackfillEvent, settings, locations.backfill_events(settings), partition_by="plan_id")
+    return LogTable(BackfillEvent, lake, locations.backfill_events(lake), partition_by="plan_id")
 
 
-def store_plan(settings: Settings, plan: BackfillPlan) -> BackfillPlan:
+def store_plan(lake: Lake, plan: BackfillPlan) -> BackfillPlan:
     """Store a plan once, and return the plan that is stored: an equal one that nobody has begun keeps its id."""
-    for known in plans(settings):
+    for known in plans(lake):
         named = {"plan_id": known.plan_id, "created_at": known.created_at}
-        if plan.model_copy(update=named) == known and not events(settings, known.plan_id):
+        if plan.model_copy(update=named) == known and not events(lake, known.plan_id):
             return known
     stored = StoredPlan(plan.plan_id, plan.target, plan.reason, plan.runner_id, plan.created_at, plan.model_dump_json())
-    plan_log(settings).append([stored], app_id=f"backfill:{plan.plan_id}")
+    plan_log(lake).append([stored], app_id=f"backfill:{plan.plan_id}")
     return plan
 
 
-def plans(settings: Settings) -> list[BackfillPlan]:
+def plans(lake: Lake) -> list[BackfillPlan]:
     """All plans, oldest first."""
-    texts = plan_log(settings).select(["plan"])["plan"].to_pylist()
+    texts = plan_log(lake).select(["plan"])["plan"].to_pylist()
     return sorted(map(BackfillPlan.model_validate_json, texts), key=lambda plan: (plan.created_at, plan.plan_id))
 
 
-def plan_named(settings: Settings, plan_id: str) -> BackfillPlan:
+def plan_named(lake: Lake, plan_id: str) -> BackfillPlan:
     """The plan with an id, or the only plan whose id begins with it; ``newest`` is the newest plan.
 
     :raises UnknownPlanError: if no plan matches, or more than one.
     """
-    every = plans(settings)
+    every = plans(lake)
     if plan_id == NEWEST and every:
         return every[-1]
     matches = [plan for plan in every if plan.plan_id == plan_id] or [plan for plan in every if plan.plan_id.startswith(plan_id)]
@@ -107,18 +107,18 @@ def plan_named(settings: Settings, plan_id: str) -> BackfillPlan:
     return matches[0]
 
 
-def record(settings: Settings, entry: BackfillEvent) -> bool:
+def record(lake: Lake, entry: BackfillEvent) -> bool:
     """Append an event once.
 
     :returns: whether the event was new.
     """
-    return event_log(settings).append([entry], app_id=f"backfill:{entry.plan_id}:{entry.event}")
+    return event_log(lake).append([entry], app_id=f"backfill:{entry.plan_id}:{entry.event}")
 
 
-def events(settings: Settings, plan_id: str) -> list[BackfillEvent]:
+def events(lake: Lake, plan_id: str) -> list[BackfillEvent]:
     """The events of a plan, oldest first."""
     return sorted(
-        event_log(settings).read({"plan_id": [plan_id]}),
+        event_log(lake).read({"plan_id": [plan_id]}),
         key=lambda entry: (entry.recorded_at, _RANK.get(entry.kind, 0), entry.event),
     )
 

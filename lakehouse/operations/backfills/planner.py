@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.contracts.series import Series
     from lakehouse.impact.affected_periods import Affected
+    from lakehouse.lake import Lake
     from lakehouse.operations.backfills.plan import Clock, Order, WriteMode
-    from lakehouse.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class CurrentFiles:
 
 
 def current_files(
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     first: date,
     last: date,
@@ -94,8 +94,8 @@ def current_files(
     :param admit_history: whether rows beyond the cutoff are admitted.
     :param progress: called with the number of files read so far and the number of all files.
     """
-    listing = bronze_landing.listing(settings, contract)
-    log = ingestions.all_of(settings, contract.dataset)
+    listing = bronze_landing.listing(lake, contract)
+    log = ingestions.all_of(lake, contract.dataset)
     by_identity = {entry.identity: entry for entry in log if entry.status != "held"}
     recorded = ingestions.ingested(log)
     rows_of = {ingestion_id: entry.rows for ingestion_id, entry in recorded.items()}
@@ -105,7 +105,7 @@ def current_files(
         files = list(of_day)
         new = [file for file in files if file.identity not in by_identity]
         if first <= day <= last if clock == "arrival" else new:
-            ready = pending_files.check_readiness(settings, contract, day, new, listing.completion_markers.get(day, []), log)
+            ready = pending_files.check_readiness(lake, contract, day, new, listing.completion_markers.get(day, []), log)
             waiting = set(new).difference(ready.files)
             ready_files += [file for file in files if file not in waiting]
             problems += ready.waiting
@@ -121,18 +121,18 @@ def current_files(
         if entry is not None:
             planned.append(_planned(file, rows_of.get(entry.ingestion_id, entry.rows), entry.content_hash, known=True))
         else:
-            fingerprint = bronze_landing.fingerprint(settings, contract, file)
+            fingerprint = bronze_landing.fingerprint(lake, contract, file)
             if fingerprint.problem:
                 problems.append(f"{file.name}: {fingerprint.problem}; it would be held")
             elif fingerprint.ingestion_id in rows_of:
                 planned.append(_planned(file, rows_of[fingerprint.ingestion_id], fingerprint.content_hash, known=True))
             else:
-                content = reader.preview_file(settings, contract, file, fingerprint, admit_history=admit_history)
+                content = reader.preview_file(lake, contract, file, fingerprint, admit_history=admit_history)
                 previews[file.name], days_of[fingerprint.ingestion_id] = content, content.event_days
                 rows = rows_of[fingerprint.ingestion_id] = sum(content.rows.values()) + sum(content.out.values())
                 planned.append(_planned(file, rows, fingerprint.content_hash, known=False, beyond=content.beyond))
         progress(number, len(ready_files))
-    held = held_history.of_files(settings, contract.dataset, {file.ingestion_id for file in planned if file.known})
+    held = held_history.of_files(lake, contract.dataset, {file.ingestion_id for file in planned if file.known})
     if clock == "event":
         for row in held.group_by(["ingestion_id", "event_date"]).aggregate([]).to_pylist():
             days_of[row["ingestion_id"]] = {*days_of.get(row["ingestion_id"], ()), row["event_date"]}
@@ -185,25 +185,25 @@ def _planned(file: LandingFile, rows: int, content_hash: str, *, known: bool, be
     )
 
 
-def behind_source(settings: Settings, catalog: Catalog, source: str, days: Collection[date]) -> tuple[list[Wave], list[str]]:
+def behind_source(lake: Lake, catalog: Catalog, source: str, days: Collection[date]) -> tuple[list[Wave], list[str]]:
     """The numbers that follow the event days ``days`` of a source, and their consumers."""
     consumers: list[str] = []
     gold: list[Wave] = []
     rollups: list[Wave] = []
     for metric in catalog.metrics_of(source):
-        daily = served_version.daily(settings, catalog, metric)
-        pending = find_pending(settings, daily)  # earlier changes of silver are followed, too; all days if the feed is gone
+        daily = served_version.daily(lake, catalog, metric)
+        pending = find_pending(lake, daily)  # earlier changes of silver are followed, too; all days if the feed is gone
         changed = sorted({*days, *(pending.causes or pending.starts)})
-        affected = affected_periods.affected(settings, daily, changed)
+        affected = affected_periods.affected(lake, daily, changed)
         gold += waves_of_series(affected, Layer.GOLD, [daily])
         rollups += waves_of_series(affected, Layer.ROLLUPS, daily.rollups)
         consumers += metric.consumers
     return [*gold, *rollups], list(dict.fromkeys(consumers))
 
 
-def days_of_metric(settings: Settings, daily: Series, first: date, last: date) -> set[date]:
+def days_of_metric(lake: Lake, daily: Series, first: date, last: date) -> set[date]:
     """The days of a metric in a range: days with silver rows, and published days."""
-    return {day for day in published_table.known_days(settings, daily) if first <= day <= last}
+    return {day for day in published_table.known_days(lake, daily) if first <= day <= last}
 
 
 def waves_of_series(affected: Sequence[Affected], layer: Layer, every: Sequence[Series]) -> Iterable[Wave]:
@@ -269,7 +269,7 @@ class BackfillRequest:
 
 
 def plan(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     request: BackfillRequest,
     now: datetime,
@@ -281,9 +281,7 @@ def plan(
     :raises PlanProblemError: if no contract describes the target, or files do not match the manifest.
     """
     scope = (
-        _of_source(settings, catalog, request, progress)
-        if request.target in catalog.sources
-        else _of_metric(settings, catalog, request)
+        _of_source(lake, catalog, request, progress) if request.target in catalog.sources else _of_metric(lake, catalog, request)
     )
     text = f"{request}{scope}{now.isoformat()}"
     plan_id = f"bf-{now:%Y%m%d}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
@@ -328,15 +326,15 @@ class _Scope:
     rows_of_entity: int = 0
 
 
-def _of_source(settings: Settings, catalog: Catalog, request: BackfillRequest, progress: Callable[[int, int], None]) -> _Scope:
+def _of_source(lake: Lake, catalog: Catalog, request: BackfillRequest, progress: Callable[[int, int], None]) -> _Scope:
     contract = catalog.sources[request.target]
     if request.dataset_version is not None:
         msg = f"--target-version is for a metric; {request.target} is a source: name one of its metrics instead"
         raise PlanProblemError(msg)
     if request.where is not None:
-        return _of_entity(settings, catalog, contract, request)
+        return _of_entity(lake, catalog, contract, request)
     files = current_files(
-        settings,
+        lake,
         contract,
         request.first_day,
         request.last_day,
@@ -345,13 +343,13 @@ def _of_source(settings: Settings, catalog: Catalog, request: BackfillRequest, p
         progress=progress,
     )
     _check_manifest(request.promised, files.planned, files.problems)
-    days = _silver_days(settings, contract, request, files)
-    waves = [*_bronze_waves(settings, contract, request, files.planned), *_silver_waves(settings, request, days)]
-    numbers, consumers = behind_source(settings, catalog, request.target, days)
+    days = _silver_days(lake, contract, request, files)
+    waves = [*_bronze_waves(lake, contract, request, files.planned), *_silver_waves(lake, request, days)]
+    numbers, consumers = behind_source(lake, catalog, request.target, days)
     return _Scope(request.target, None, files.planned, [*waves, *numbers], consumers, files.problems)
 
 
-def _of_entity(settings: Settings, catalog: Catalog, contract: SourceContract, request: BackfillRequest) -> _Scope:
+def _of_entity(lake: Lake, catalog: Catalog, contract: SourceContract, request: BackfillRequest) -> _Scope:
     """The rows of an entity in a source, and the event days on which it has rows; files in landing are left to other runs."""
     if request.write_mode != "overwrite" or request.promised or request.admit_history:
         msg = (
@@ -360,14 +358,14 @@ def _of_entity(settings: Settings, catalog: Catalog, contract: SourceContract, r
         )
         raise PlanProblemError(msg)
     wanted = entity_scope.parse(contract, request.where or "")
-    entity = entity_scope.of_source(settings, contract, wanted, request.first_day, request.last_day)
-    numbers, consumers = behind_source(settings, catalog, request.target, entity.days)
+    entity = entity_scope.of_source(lake, contract, wanted, request.first_day, request.last_day)
+    numbers, consumers = behind_source(lake, catalog, request.target, entity.days)
     notes = [f"rows of {len(entity.keys):,} keys are judged again; they came on {len(entity.arrival_days):,} arrival days"]
-    waves = [*_silver_waves(settings, request, entity.days), *numbers]
+    waves = [*_silver_waves(lake, request, entity.days), *numbers]
     return _Scope(request.target, None, (), waves, consumers, notes, entity.rows)
 
 
-def _of_metric(settings: Settings, catalog: Catalog, request: BackfillRequest) -> _Scope:
+def _of_metric(lake: Lake, catalog: Catalog, request: BackfillRequest) -> _Scope:
     name = request.target if request.dataset_version in (None, 1) else f"{request.target}_v{request.dataset_version}"
     if name not in catalog.metrics:
         known = ", ".join(sorted([*catalog.sources, *catalog.metrics])) or "none"
@@ -390,15 +388,15 @@ def _of_metric(settings: Settings, catalog: Catalog, request: BackfillRequest) -
     if metric.sources and request.where is not None:
         msg = f"{name} reads several sources, and 'where' chooses rows of one: plan the range without it"
         raise PlanProblemError(msg)
-    daily = served_version.daily(settings, catalog, metric)
-    days = days_of_metric(settings, daily, request.first_day, request.last_day)
+    daily = served_version.daily(lake, catalog, metric)
+    days = days_of_metric(lake, daily, request.first_day, request.last_day)
     rows_of_entity = 0
     if request.where is not None:
         wanted = entity_scope.parse(catalog.sources[metric.source], request.where)
-        with_rows = entity_scope.days_in_silver(settings, metric.source, wanted, source_days(metric, days))
+        with_rows = entity_scope.days_in_silver(lake, metric.source, wanted, source_days(metric, days))
         days &= days_reached(metric, with_rows)
         rows_of_entity = sum(with_rows.values())
-    affected = affected_periods.affected(settings, daily, days)
+    affected = affected_periods.affected(lake, daily, days)
     planned = [period for period in affected if period.series != daily.name or period.start in days]
     parts = cut_into_waves(days, request.order, request.wave_size)
     waves = [wave for part in parts for wave in waves_of_days(planned, daily, part)]
@@ -406,41 +404,37 @@ def _of_metric(settings: Settings, catalog: Catalog, request: BackfillRequest) -
     return _Scope(metric.source, name, (), [*waves, *rollups], metric.consumers, (), rows_of_entity)
 
 
-def _silver_days(settings: Settings, contract: SourceContract, request: BackfillRequest, files: CurrentFiles) -> set[date]:
+def _silver_days(lake: Lake, contract: SourceContract, request: BackfillRequest, files: CurrentFiles) -> set[date]:
     """The event days that silver would update.
 
     These are the days that new files touch, the days of Bronze rows that are admitted as history, pending days and, to overwrite,
     the whole range.
     """
     source = contract.dataset
-    days = set(applied_inputs.pending(settings, source))
-    held = held_history.of_files(settings, source, files.in_bronze if request.admit_history else ())
+    days = set(applied_inputs.pending(lake, source))
+    held = held_history.of_files(lake, source, files.in_bronze if request.admit_history else ())
     if files.previews or len(held):  # all at once: each lookup reads the key log
         touched = {day for preview in files.previews.values() for day in preview.rows} | set(held["event_date"].to_pylist())
         of_files = [preview.keys for preview in files.previews.values()]
         keys = pc.unique(pa.chunked_array([*of_files, *held["record_key"].chunks], pa.string()))
-        days |= claims.affected_event_days(settings, contract, touched, keys)
+        days |= claims.affected_event_days(lake, contract, touched, keys)
     if request.write_mode == "overwrite":
-        existing = key_log.days(settings, source) | published_table.partitions(
-            settings, locations.silver(settings, source), "event_date"
-        )
+        existing = key_log.days(lake, source) | published_table.partitions(lake, locations.silver(lake, source), "event_date")
         days |= {day for day in existing if request.first_day <= day <= request.last_day}
     return days
 
 
-def _bronze_waves(
-    settings: Settings, contract: SourceContract, request: BackfillRequest, files: Sequence[PlannedFile]
-) -> Iterable[Wave]:
+def _bronze_waves(lake: Lake, contract: SourceContract, request: BackfillRequest, files: Sequence[PlannedFile]) -> Iterable[Wave]:
     arrivals = {file.arrival_date for file in files if not file.known}
-    rows_by_day = _rows_by_day(settings, locations.bronze(settings, request.target))
+    rows_by_day = _rows_by_day(lake, locations.bronze(lake, request.target))
     parallel = are_independent_arrivals(contract, files)
     for part in cut_into_waves(arrivals, request.order, request.wave_size):
         rows = sum(rows_by_day[day] for day in part)
         yield Wave(layer=Layer.BRONZE, table=f"bronze/{request.target}", partitions=tuple(part), rows=rows, parallel=parallel)
 
 
-def _silver_waves(settings: Settings, request: BackfillRequest, days: Collection[date]) -> Iterable[Wave]:
-    rows_by_day = _rows_by_day(settings, locations.silver(settings, request.target))
+def _silver_waves(lake: Lake, request: BackfillRequest, days: Collection[date]) -> Iterable[Wave]:
+    rows_by_day = _rows_by_day(lake, locations.silver(lake, request.target))
     for part in cut_into_waves(days, request.order, request.wave_size):
         rows = sum(rows_by_day[day] for day in part)
         yield Wave(layer=Layer.SILVER, table=f"silver/{request.target}", partitions=tuple(part), rows=rows)
@@ -453,13 +447,13 @@ def _check_manifest(promised: Sequence[ManifestEntry], files: Sequence[PlannedFi
         raise PlanProblemError(msg)
 
 
-def _rows_by_day(settings: Settings, path: str) -> Counter[date]:
+def _rows_by_day(lake: Lake, path: str) -> Counter[date]:
     """The number of rows for each day of a table; empty without a table."""
-    table = table_io.open_table(path, settings.storage_options)
+    table = table_io.open_table(path, lake.storage_options)
     return Counter({} if table is None else data_files.rows_by_partition(table))
 
 
-def still_as_planned(settings: Settings, catalog: Catalog, planned: BackfillPlan) -> None:
+def still_as_planned(lake: Lake, catalog: Catalog, planned: BackfillPlan) -> None:
     """Compare files, code and contracts with the plan, before any work starts.
 
     :raises PlanProblemError: if any has changed since planning; the message names each file and version.
@@ -467,15 +461,15 @@ def still_as_planned(settings: Settings, catalog: Catalog, planned: BackfillPlan
     changes = backfill_plan.moved_pins(
         planned.code_version, planned.contracts, provenance.code(), provenance.of_contracts(catalog, planned.source)
     )
-    ingested = {entry.content_hash for entry in ingestions.ingested(ingestions.all_of(settings, planned.source)).values()}
+    ingested = {entry.content_hash for entry in ingestions.ingested(ingestions.all_of(lake, planned.source)).values()}
     missing = [file for file in planned.new_files if file.sha256 not in ingested]
     if missing:
         contract = catalog.sources[planned.source]
-        in_landing = {file.name: file for file in bronze_landing.landing_files(settings, contract)[0]}
+        in_landing = {file.name: file for file in bronze_landing.landing_files(lake, contract)[0]}
         for file in missing:
             if file.file not in in_landing:
                 changes.append(f"{file.file} is no longer in landing, and Bronze has not ingested it")
-            elif bronze_landing.fingerprint(settings, contract, in_landing[file.file]).content_hash != file.sha256:
+            elif bronze_landing.fingerprint(lake, contract, in_landing[file.file]).content_hash != file.sha256:
                 changes.append(f"{file.file} has other content than when the plan was made")
     if changes:
         msg = f"{planned.plan_id} is out of date: " + "; ".join(changes) + "; make a new plan"

@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.gold.publication.write_audit_publish import Run
     from lakehouse.gold.restatement.revert import UndoneSeries
+    from lakehouse.lake import Lake
     from lakehouse.operations.backfills.plan import BackfillPlan
-    from lakehouse.settings import Settings
 
 
-def undo(settings: Settings, catalog: Catalog, plan: BackfillPlan, run: Run, reason: str) -> list[UndoneSeries]:
+def undo(lake: Lake, catalog: Catalog, plan: BackfillPlan, run: Run, reason: str) -> list[UndoneSeries]:
     """Restore the days that a backfill restated to their numbers before it. Idempotent.
 
     :param run: the run, which names the person.
     :raises UndoError: if one of the numbers has changed since, or the plan restated no number.
     """
-    dailies = verification.series_of(settings, catalog, plan)
-    done = restatement_revert.undo(settings, catalog.sources[plan.source], dailies, plan.plan_id, run, reason)
+    dailies = verification.series_of(lake, catalog, plan)
+    done = restatement_revert.undo(lake, catalog.sources[plan.source], dailies, plan.plan_id, run, reason)
     said = {"by": run.by, "reason": reason, "days": {undone.daily.name: len(undone.result.published) for undone in done}}
-    log.record(settings, BackfillEvent(plan.plan_id, "undone", "undone", said=said, recorded_at=settings.clock()))
+    log.record(lake, BackfillEvent(plan.plan_id, "undone", "undone", said=said, recorded_at=lake.now()))
     return done

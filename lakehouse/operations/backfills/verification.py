@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.contracts.series import Series
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.quality.check_result import CheckResult
-    from lakehouse.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -51,103 +51,103 @@ class BackfillVerification:
         return dict(vars(self))
 
 
-def verify(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> BackfillVerification:
+def verify(lake: Lake, catalog: Catalog, plan: BackfillPlan) -> BackfillVerification:
     """Check each partition of the plan, and compare the counts with the plan."""
     result = BackfillVerification()
     contract = catalog.sources[plan.source]
     if plan.metric is None:
-        _count_files(settings, plan, result)
+        _count_files(lake, plan, result)
         _judge(
             result,
             f"bronze/{plan.source}",
             plan.arrival_days,
-            lambda days: bronze_checks.check_bronze(settings, contract, days),
+            lambda days: bronze_checks.check_bronze(lake, contract, days),
         )
-        days = touched(settings, plan)
-        _judge(result, f"silver/{plan.source}", days, lambda days: silver_checks.check_silver(settings, contract, days))
-        _check_quarantine(settings, contract, plan, result)
-        waiting = applied_inputs.pending(settings, plan.source).keys() & set(days)
+        days = touched(lake, plan)
+        _judge(result, f"silver/{plan.source}", days, lambda days: silver_checks.check_silver(lake, contract, days))
+        _check_quarantine(lake, contract, plan, result)
+        waiting = applied_inputs.pending(lake, plan.source).keys() & set(days)
         result.problems.extend(f"silver/{plan.source} {day}: does not contain all of its inputs yet" for day in sorted(waiting))
-    for daily in series_of(settings, catalog, plan):
-        days = _days_of(settings, plan, daily)
+    for daily in series_of(lake, catalog, plan):
+        days = _days_of(lake, plan, daily)
         if plan.metric is not None:
             _judge(
                 result,
                 f"gold/{daily.name}",
                 days,
-                lambda days, series=daily: restatement_checks.check_published(settings, series, days),
+                lambda days, series=daily: restatement_checks.check_published(lake, series, days),
             )
-        _check_numbers(settings, plan, daily, days, result)
+        _check_numbers(lake, plan, daily, days, result)
     return result
 
 
-def series_of(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> list[Series]:
+def series_of(lake: Lake, catalog: Catalog, plan: BackfillPlan) -> list[Series]:
     """The daily series that a plan updates."""
     metrics = catalog.metrics_of(plan.source) if plan.metric is None else [catalog.metrics[plan.metric]]
-    return [served_version.daily(settings, catalog, metric) for metric in metrics]
+    return [served_version.daily(lake, catalog, metric) for metric in metrics]
 
 
-def touched(settings: Settings, plan: BackfillPlan) -> list[date]:
+def touched(lake: Lake, plan: BackfillPlan) -> list[date]:
     """The event days that the plan's files touch and, if it reassesses rows of Bronze, those planned for silver."""
-    days = {day for entry in _ingested(settings, plan) for day in entry.touched_days}
+    days = {day for entry in _ingested(lake, plan) for day in entry.touched_days}
     if plan.write_mode == "overwrite" or plan.admit_history:
         days |= {day for wave in plan.waves if wave.table.startswith("silver/") for day in wave.partitions}
     return sorted(days)
 
 
-def _days_of(settings: Settings, plan: BackfillPlan, daily: Series) -> list[date]:
+def _days_of(lake: Lake, plan: BackfillPlan, daily: Series) -> list[date]:
     """The days of a metric that belong to the plan: others may be pending for later or unrelated changes."""
     if plan.metric is None:
-        return sorted(days_reached(daily.metric, touched(settings, plan)))
+        return sorted(days_reached(daily.metric, touched(lake, plan)))
     return sorted({day for wave in plan.waves if wave.layer is Layer.GOLD for day in wave.partitions})
 
 
-def summary(settings: Settings, catalog: Catalog, plan: BackfillPlan) -> dict[str, Any]:
+def summary(lake: Lake, catalog: Catalog, plan: BackfillPlan) -> dict[str, Any]:
     """The ingestions and publications of the plan."""
-    entries = _ingested(settings, plan)
+    entries = _ingested(lake, plan)
     where = {
         "arrival_date": {entry.arrival_date for entry in entries},
         "ingestion_id": [entry.ingestion_id for entry in entries],
     }
-    not_admitted = claims.not_admitted(settings, plan.source, where) if entries else {}
+    not_admitted = claims.not_admitted(lake, plan.source, where) if entries else {}
     counts: dict[str, Any] = {
         "files": len(entries),
         "rows": sum(entry.rows for entry in entries),
         "malformed": sum(entry.malformed for entry in entries),
         "unread_reason": unread_rows.first_reason(
-            settings, plan.source, [entry.ingestion_id for entry in entries if entry.malformed]
+            lake, plan.source, [entry.ingestion_id for entry in entries if entry.malformed]
         ),
         "not_admitted": [[status.value, cause, rows] for (status, cause), rows in sorted(not_admitted.items())],
-        "event_days": len(touched(settings, plan)) if plan.metric is None else 0,
+        "event_days": len(touched(lake, plan)) if plan.metric is None else 0,
         "published": {},
     }
-    for daily in series_of(settings, catalog, plan):
+    for daily in series_of(lake, catalog, plan):
         for series in (daily, *daily.rollups):
-            if published := _published(settings, series, plan):
+            if published := _published(lake, series, plan):
                 counts["published"][series.name] = published
     return counts
 
 
-def _published(settings: Settings, series: Series, plan: BackfillPlan) -> dict[str, Any]:
+def _published(lake: Lake, series: Series, plan: BackfillPlan) -> dict[str, Any]:
     """The numbers of a series published by the plan, counted by reason, and the restated periods."""
-    names = published_by(settings, series, plan.plan_id)
+    names = published_by(lake, series, plan.plan_id)
     if not names:
         return {}
-    history = numbers_history.history(settings, series, sorted(names))
+    history = numbers_history.history(lake, series, sorted(names))
     versions = [version for start in sorted(names) for version in history.get(start, ()) if version.name in names[start]]
     restated = sorted({version.period for version in versions if lifecycle.restates(version.reason)})
     reasons = Counter(version.reason.value for version in versions)
     return {"numbers": len(versions), "reasons": dict(sorted(reasons.items())), "restated": restated}
 
 
-def _ingested(settings: Settings, plan: BackfillPlan) -> list[Ingestion]:
+def _ingested(lake: Lake, plan: BackfillPlan) -> list[Ingestion]:
     hashes = {file.sha256 for file in plan.new_files}
-    ingested = ingestions.ingested(ingestions.all_of(settings, plan.source))
+    ingested = ingestions.ingested(ingestions.all_of(lake, plan.source))
     return [entry for entry in ingested.values() if entry.content_hash in hashes]
 
 
-def _count_files(settings: Settings, plan: BackfillPlan, result: BackfillVerification) -> None:
-    rows = {entry.content_hash: entry.rows for entry in _ingested(settings, plan)}
+def _count_files(lake: Lake, plan: BackfillPlan, result: BackfillVerification) -> None:
+    rows = {entry.content_hash: entry.rows for entry in _ingested(lake, plan)}
     for file in plan.new_files:
         in_bronze = rows.get(file.sha256)
         if in_bronze is None:
@@ -165,15 +165,13 @@ def _judge(result: BackfillVerification, table: str, days: list[date], check: An
             (result.warnings if outcome.warns else result.problems).append(sentence)
 
 
-def _check_quarantine(settings: Settings, contract: SourceContract, plan: BackfillPlan, result: BackfillVerification) -> None:
+def _check_quarantine(lake: Lake, contract: SourceContract, plan: BackfillPlan, result: BackfillVerification) -> None:
     """Warn if the share of rows that wait for a steward is much larger than before."""
-    rows = {entry.ingestion_id: entry.rows for entry in _ingested(settings, plan)}
-    ingested = ingestions.ingested(ingestions.all_of(settings, plan.source))
+    rows = {entry.ingestion_id: entry.rows for entry in _ingested(lake, plan)}
+    ingested = ingestions.ingested(ingestions.all_of(lake, plan.source))
     rows_before = sum(entry.rows for ingestion_id, entry in ingested.items() if ingestion_id not in rows)
     where = {"quarantine_status": [QuarantineStatus.OPEN.value]}
-    quarantine = table_io.read(
-        locations.quarantine(settings, contract.dataset), ["ingestion_id"], where, settings.storage_options
-    )
+    quarantine = table_io.read(locations.quarantine(lake, contract.dataset), ["ingestion_id"], where, lake.storage_options)
     waiting = Counter([] if quarantine is None else pc.fill_null(quarantine["ingestion_id"], "").to_pylist())
     new = sum(count for ingestion_id, count in waiting.items() if ingestion_id in rows)
     if spikes(sum(rows.values()), new, rows_before, waiting.total() - new):
@@ -181,21 +179,21 @@ def _check_quarantine(settings: Settings, contract: SourceContract, plan: Backfi
         result.warnings.append(f"{share} wait in quarantine, far more than before; see 'lakehouse quarantine list'")
 
 
-def _check_numbers(settings: Settings, plan: BackfillPlan, daily: Series, days: list[date], result: BackfillVerification) -> None:
+def _check_numbers(lake: Lake, plan: BackfillPlan, daily: Series, days: list[date], result: BackfillVerification) -> None:
     if plan.metric is None:  # days of a range stay pending as long as a day outside of it is pending
-        pending_days = find_pending(settings, daily).starts.intersection(days)
+        pending_days = find_pending(lake, daily).starts.intersection(days)
         result.problems.extend(f"gold/{daily.name} {day}: does not follow silver yet" for day in sorted(pending_days))
     for rollup in daily.rollups:
-        pending = find_pending(settings, rollup).starts
+        pending = find_pending(lake, rollup).starts
         late = sorted(period for period in {rollup.period(day) for day in days} if period.start in pending)
         result.problems.extend(f"gold/{rollup.name} {period.name}: does not follow its days yet" for period in late)
     for series in (daily, *daily.rollups):
-        result.warnings.extend(_held(settings, series))
+        result.warnings.extend(_held(lake, series))
 
 
-def _held(settings: Settings, series: Series) -> Iterator[str]:
-    for candidate in candidates.held(settings, series):
+def _held(lake: Lake, series: Series) -> Iterator[str]:
+    for candidate in candidates.held(lake, series):
         failed = ", ".join(candidate.failed)
         yield f"gold/{series.name} {series.period(candidate.start).name}: held ({failed}); 'lakehouse gold held' shows it"
-    for start, entry in failed_numbers.failing(settings, series.name).items():
+    for start, entry in failed_numbers.failing(lake, series.name).items():
         yield f"gold/{series.name} {series.period(start).name}: held; {entry.explanation}"

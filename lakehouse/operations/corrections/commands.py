@@ -12,8 +12,8 @@ from lakehouse.cli.console import catalog_with, end_with_failed_checks, errors, 
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
+    from lakehouse.lake import Lake
     from lakehouse.operations.corrections.correction_record import Correction
-    from lakehouse.settings import Settings
 
 
 app = typer.Typer(help="Manual corrections: list them, agree to one, or reject it.", no_args_is_help=True)
@@ -40,10 +40,10 @@ def correct(
     if withdraw and (new or values):
         msg = "--withdraw takes no --set and no --new"
         raise typer.BadParameter(msg)
-    settings, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source)
     operation = Operation.WITHDRAW if withdraw else Operation.ENTER if new else Operation.CORRECT
-    done = correction_flow.propose(settings, catalog, source, key, operation, dict(map(_pair, values or [])), by, reason)
-    _print_state(settings, catalog, done, restate=restate)
+    done = correction_flow.propose(lake, catalog, source, key, operation, dict(map(_pair, values or [])), by, reason)
+    _print_state(lake, catalog, done, restate=restate)
 
 
 @app.command("list")
@@ -55,8 +55,8 @@ def list_(
     """List the corrections that wait for approval."""
     from lakehouse.operations.corrections import correction_record  # noqa: PLC0415
 
-    settings, _ = catalog_with(source)
-    known = [one for one in correction_record.of_source(settings, source) if every or one.end is None]
+    lake, _ = catalog_with(source)
+    known = [one for one in correction_record.of_source(lake, source) if every or one.end is None]
     for correction in known:
         if as_json:
             out.print(json.dumps([vars(event) for event in correction.events], default=str), soft_wrap=True)
@@ -71,9 +71,9 @@ def approve(source: _Source, correction: _Id, by: arguments.DecidedBy, reason: a
     """Approve another person's correction; it is entered as soon as it has enough approvals."""
     from lakehouse.operations.corrections import correction_flow  # noqa: PLC0415
 
-    settings, catalog = catalog_with(source)
-    done = correction_flow.approve(settings, catalog, source, correction, by, reason)
-    _print_state(settings, catalog, done, restate=restate)
+    lake, catalog = catalog_with(source)
+    done = correction_flow.approve(lake, catalog, source, correction, by, reason)
+    _print_state(lake, catalog, done, restate=restate)
 
 
 @app.command()
@@ -81,8 +81,8 @@ def reject(source: _Source, correction: _Id, by: arguments.DecidedBy, reason: ar
     """Reject a correction: nothing is entered."""
     from lakehouse.operations.corrections import correction_flow  # noqa: PLC0415
 
-    settings, _ = catalog_with(source)
-    done = correction_flow.reject(settings, source, correction, by, reason)
+    lake, _ = catalog_with(source)
+    done = correction_flow.reject(lake, source, correction, by, reason)
     out.print(f"{done.correction_id} is rejected by {by}.", soft_wrap=True, highlight=False)
 
 
@@ -107,7 +107,7 @@ def _print(correction: Correction) -> None:
         out.print(f"    {waits if missing > 0 else 'approved: approve it again to enter it'}", style="yellow")
 
 
-def _print_state(settings: Settings, catalog: Catalog, correction: Correction, *, restate: bool) -> None:
+def _print_state(lake: Lake, catalog: Catalog, correction: Correction, *, restate: bool) -> None:
     """Print the state of a correction, and ingest it if requested."""
     proposal = correction.proposal
     if correction.end is None:
@@ -125,6 +125,6 @@ def _print_state(settings: Settings, catalog: Catalog, correction: Correction, *
 
     day = correction.events[-2].recorded_at.date()
     with errors.status("ingesting, and publishing numbers"), local_instance() as instance:
-        layers = InProcess(settings, catalog, instance)
-        print_run(single_run.ingest(settings, catalog, proposal.source, day, [], layers), proposal.source)
+        layers = InProcess(lake, catalog, instance)
+        print_run(single_run.ingest(lake, catalog, proposal.source, day, [], layers), proposal.source)
     end_with_failed_checks(layers.failed_checks.values())

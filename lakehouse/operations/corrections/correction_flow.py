@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: What is equal in two proposals of one command.
 _WORDS = ("record_key", "operation", "values", "by", "reason")
 
 
 def propose(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     source: str,
     key: str,
@@ -63,7 +63,7 @@ def propose(
     unknown = sorted(set(values) - set(known))
     if unknown:
         raise CorrectionError(f"{source} has no field {unknown[0]}: it has {', '.join(known)}")
-    row = correction_record.row_of(settings, contract, key)
+    row = correction_record.row_of(lake, contract, key)
     _check_row(source, key, operation, row)
     if operation is Operation.CORRECT and not values:
         raise CorrectionError(f"nothing to correct of {key}: name a field with --set FIELD=VALUE")
@@ -77,20 +77,20 @@ def propose(
         needed=1,
         by=by,
         reason=reason,
-        recorded_at=settings.clock(),
+        recorded_at=lake.now(),
         values=dict(values),
         before=before,
     )
     typed = correction_record.check(contract, event)
     days = {day for day in (row["event_date"] if row else None, typed["event_date"]) if day is not None}
-    if begun := _begun(settings, event, row):
-        return begun if begun.end else _enter(settings, contract, begun)
-    event = CorrectionEvent(**{**vars(event), "needed": approvals_needed(settings, catalog, source, days)})
-    correction_record.record(settings, event)
-    return _enter(settings, contract, Correction([event]))
+    if begun := _begun(lake, event, row):
+        return begun if begun.end else _enter(lake, contract, begun)
+    event = CorrectionEvent(**{**vars(event), "needed": approvals_needed(lake, catalog, source, days)})
+    correction_record.record(lake, event)
+    return _enter(lake, contract, Correction([event]))
 
 
-def _begun(settings: Settings, event: CorrectionEvent, row: Mapping[str, Any] | None) -> Correction | None:
+def _begun(lake: Lake, event: CorrectionEvent, row: Mapping[str, Any] | None) -> Correction | None:
     """The correction that the same command proposed before it was stopped; None without one.
 
     It was stopped before silver had applied the file, or the row is still the one of that file. Later the same words are a
@@ -98,11 +98,11 @@ def _begun(settings: Settings, event: CorrectionEvent, row: Mapping[str, Any] | 
 
     :param row: of silver.
     """
-    applied = applied_inputs.every_input(settings, event.source)
-    entries = (entry for entry in ingestions.all_of(settings, event.source) if entry.ingestion_id in applied)
+    applied = applied_inputs.every_input(lake, event.source)
+    entries = (entry for entry in ingestions.all_of(lake, event.source) if entry.ingestion_id in applied)
     settled = {PurePosixPath(entry.source_file).name for entry in entries}
     row_file = PurePosixPath(row["source_file"]).name if row else None
-    for correction in correction_record.of_source(settings, event.source):
+    for correction in correction_record.of_source(lake, event.source):
         if any(getattr(correction.proposal, name) != getattr(event, name) for name in _WORDS):
             continue
         file = correction.end.file if correction.end else None
@@ -114,21 +114,21 @@ def _begun(settings: Settings, event: CorrectionEvent, row: Mapping[str, Any] | 
     return None
 
 
-def approve(settings: Settings, catalog: Catalog, source: str, correction_id: str, by: str, reason: str) -> Correction:
+def approve(lake: Lake, catalog: Catalog, source: str, correction_id: str, by: str, reason: str) -> Correction:
     """Approve a correction; it is entered as soon as it has enough approvals. Idempotent.
 
     :raises CorrectionError: if the correction is settled, the person has proposed it, or the row has changed since.
     """
     contract = catalog.sources[source]
-    correction = correction_record.find(settings, source, correction_id)
+    correction = correction_record.find(lake, source, correction_id)
     _check_open(correction)
     if correction.is_approved:  # by a command that was stopped before it entered the record
-        return _enter(settings, contract, correction)
+        return _enter(lake, contract, correction)
     if by in correction.agreed:
         count = correction.proposal.needed
         msg = f"{by} agreed to {correction.correction_id} already: {count} different people have to"
         raise CorrectionError(msg)
-    row = correction_record.row_of(settings, contract, correction.proposal.record_key)
+    row = correction_record.row_of(lake, contract, correction.proposal.record_key)
     now = correction_record.fields_of(contract, row) if row else {}
     changed = [name for name in {**now, **correction.proposal.before} if now.get(name) != correction.proposal.before.get(name)]
     if changed:
@@ -137,38 +137,38 @@ def approve(settings: Settings, catalog: Catalog, source: str, correction_id: st
             f"{correction.correction_id}, and propose it against the present row"
         )
         raise CorrectionError(msg)
-    correction_record.record(settings, _event(settings, correction, CorrectionEventKind.APPROVED, by, reason))
-    return _enter(settings, contract, correction_record.find(settings, source, correction.correction_id))
+    correction_record.record(lake, _event(lake, correction, CorrectionEventKind.APPROVED, by, reason))
+    return _enter(lake, contract, correction_record.find(lake, source, correction.correction_id))
 
 
-def reject(settings: Settings, source: str, correction_id: str, by: str, reason: str) -> Correction:
+def reject(lake: Lake, source: str, correction_id: str, by: str, reason: str) -> Correction:
     """Reject a correction: nothing is entered.
 
     :raises CorrectionError: if the correction is settled or approved.
     """
-    correction = correction_record.find(settings, source, correction_id)
+    correction = correction_record.find(lake, source, correction_id)
     _check_open(correction)
     if correction.is_approved:
         raise CorrectionError(f"{correction.correction_id} is approved and is being entered: correct the key again instead")
-    correction_record.record(settings, _event(settings, correction, CorrectionEventKind.REJECTED, by, reason))
-    return correction_record.find(settings, source, correction.correction_id)
+    correction_record.record(lake, _event(lake, correction, CorrectionEventKind.REJECTED, by, reason))
+    return correction_record.find(lake, source, correction.correction_id)
 
 
-def approvals_needed(settings: Settings, catalog: Catalog, source: str, days: Collection[date]) -> int:
+def approvals_needed(lake: Lake, catalog: Catalog, source: str, days: Collection[date]) -> int:
     """The number of people who must agree to a change of event days: more than one only if a final number would change."""
     needed = [1]
     for metric in catalog.metrics_from(source):
-        daily = served_version.daily(settings, catalog, metric)
+        daily = served_version.daily(lake, catalog, metric)
         if metric.publication.approvals <= max(needed):
             continue
         where = {daily.by: sorted(days_reached(metric, days)), "is_latest": [True]}
-        found = table_io.read(locations.gold(settings, daily), ["state"], where, settings.storage_options)
+        found = table_io.read(locations.gold(lake, daily), ["state"], where, lake.storage_options)
         if found is not None and pc.any(pc.equal(found["state"], State.FINAL.value)).as_py():
             needed.append(metric.publication.approvals)
     return max(needed)
 
 
-def _enter(settings: Settings, contract: SourceContract, correction: Correction) -> Correction:
+def _enter(lake: Lake, contract: SourceContract, correction: Correction) -> Correction:
     """Deliver an approved correction; its file is the same each time."""
     if not correction.is_approved:
         return correction
@@ -178,17 +178,17 @@ def _enter(settings: Settings, contract: SourceContract, correction: Correction)
     with TemporaryDirectory() as folder:
         file = Path(folder, hand_corrections.file_name(proposal.correction_id, correction_record.ending(contract)))
         file.write_bytes(correction_record.content_of(contract, values))
-        [target] = deliver(settings, contract, [file], last.recorded_at.date())
-    entered = _event(settings, correction, CorrectionEventKind.ENTERED, last.by, last.reason, target.name)
-    correction_record.record(settings, entered)
+        [target] = deliver(lake, contract, [file], last.recorded_at.date())
+    entered = _event(lake, correction, CorrectionEventKind.ENTERED, last.by, last.reason, target.name)
+    correction_record.record(lake, entered)
     return Correction([*correction.events, entered])
 
 
 def _event(
-    settings: Settings, correction: Correction, kind: CorrectionEventKind, by: str, reason: str, file: str | None = None
+    lake: Lake, correction: Correction, kind: CorrectionEventKind, by: str, reason: str, file: str | None = None
 ) -> CorrectionEvent:
     about: dict[str, Any] = {**vars(correction.proposal), "kind": kind, "by": by, "reason": reason, "file": file}
-    return CorrectionEvent(**about | {"recorded_at": settings.clock()})
+    return CorrectionEvent(**about | {"recorded_at": lake.now()})
 
 
 def _check_open(correction: Correction) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 class CorrectionError(LakehouseError):
@@ -111,32 +111,32 @@ class Correction:
         return next((event for event in self.events if event.kind in ends), None)
 
 
-def log(settings: Settings) -> LogTable[CorrectionEvent]:
+def log(lake: Lake) -> LogTable[CorrectionEvent]:
     """The table."""
-    return LogTable(CorrectionEvent, settings, locations.corrections(settings), partition_by="source")
+    return LogTable(CorrectionEvent, lake, locations.corrections(lake), partition_by="source")
 
 
-def record(settings: Settings, event: CorrectionEvent) -> bool:
+def record(lake: Lake, event: CorrectionEvent) -> bool:
     """Append an event once per person and kind; returns whether it was new."""
-    return log(settings).append([event], app_id=f"correction:{event.correction_id}:{event.kind.value}:{event.by}")
+    return log(lake).append([event], app_id=f"correction:{event.correction_id}:{event.kind.value}:{event.by}")
 
 
-def of_source(settings: Settings, source: str) -> list[Correction]:
+def of_source(lake: Lake, source: str) -> list[Correction]:
     """All corrections of a source, oldest first."""
     ranks = list(CorrectionEventKind)
-    events = sorted(log(settings).read({"source": [source]}), key=lambda event: (event.recorded_at, ranks.index(event.kind)))
+    events = sorted(log(lake).read({"source": [source]}), key=lambda event: (event.recorded_at, ranks.index(event.kind)))
     by_id: dict[str, list[CorrectionEvent]] = {}
     for event in events:
         by_id.setdefault(event.correction_id, []).append(event)
     return [Correction(known) for known in by_id.values()]
 
 
-def find(settings: Settings, source: str, correction_id: str) -> Correction:
+def find(lake: Lake, source: str, correction_id: str) -> Correction:
     """The correction with an id, or the only correction whose id begins with it.
 
     :raises CorrectionError: if no correction matches, or more than one.
     """
-    known = of_source(settings, source)
+    known = of_source(lake, source)
     matches = [one for one in known if one.correction_id.startswith(correction_id)]
     if len(matches) != 1:
         open_ids = ", ".join(one.correction_id for one in known if one.end is None) or "none"
@@ -152,14 +152,12 @@ _SEQUENCE = "source_sequence"
 _ENDS_AT = "ends_at"
 
 
-def row_of(settings: Settings, contract: SourceContract, key: str) -> dict[str, Any] | None:
+def row_of(lake: Lake, contract: SourceContract, key: str) -> dict[str, Any] | None:
     """Silver's row of a key, by column; None without a row."""
-    days = key_log.days_by_key(settings, contract.dataset, [key])[key]
+    days = key_log.days_by_key(lake, contract.dataset, [key])[key]
     where = {"event_date": sorted(days), "record_key": [key]}
     columns = [name for name, _ in silver_columns(contract)]
-    table = (
-        table_io.read(locations.silver(settings, contract.dataset), columns, where, settings.storage_options) if days else None
-    )
+    table = table_io.read(locations.silver(lake, contract.dataset), columns, where, lake.storage_options) if days else None
     rows = [] if table is None else table.to_pylist()
     return rows[0] if rows else None
 

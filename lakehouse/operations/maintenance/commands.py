@@ -34,9 +34,9 @@ def maintain(
     """Compact tables, write checkpoints, and delete files and log entries that are no longer needed. Numbers do not change."""
     from lakehouse.operations.maintenance import maintain as maintenance_maintain  # noqa: PLC0415 (Arrow loads in a second)
 
-    settings, catalog = deployment()
+    lake, catalog = deployment()
     try:
-        work = maintenance_maintain.maintain(settings, catalog, table or (), retention_hours=retention_hours, dry_run=dry_run)
+        work = maintenance_maintain.maintain(lake, catalog, table or (), retention_hours=retention_hours, dry_run=dry_run)
     except maintenance_maintain.MaintenanceError as refused:
         errors.print(f"{refused}", style="red", soft_wrap=True)
         raise typer.Exit(2) from None
@@ -102,8 +102,8 @@ def repair(
     """Restore the rows of missing or truncated data files: bronze from landing, silver from bronze, gold from its inputs."""
     from lakehouse.operations.maintenance import damaged_tables  # noqa: PLC0415 (Arrow and Spark load in seconds)
 
-    settings, catalog = deployment()
-    damaged = damaged_tables.find(settings, catalog)
+    lake, catalog = deployment()
+    damaged = damaged_tables.find(lake, catalog)
     if check:
         for entry in damaged:
             out.print(f"{entry}", soft_wrap=True)
@@ -120,7 +120,7 @@ def repair(
 
     failed = False
     count = 0
-    for text, is_done in tables.repair(settings, catalog, session, "cli:repair"):
+    for text, is_done in tables.repair(lake, catalog, session, "cli:repair"):
         (out if is_done else errors).print(text, style=None if is_done else "red", soft_wrap=True)
         failed, count = failed or not is_done, count + 1
     if not count:
@@ -128,5 +128,5 @@ def repair(
     if failed:
         raise typer.Exit(1)
     for source in sorted(catalog.sources):  # also what an earlier repair was stopped before
-        if is_behind(settings, catalog, source):
-            restate(settings, catalog, source)
+        if is_behind(lake, catalog, source):
+            restate(lake, catalog, source)

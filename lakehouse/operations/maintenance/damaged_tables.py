@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.delta.damaged_files import DamagedFile
+    from lakehouse.lake import Lake
     from lakehouse.lake_tables import LakeTable
-    from lakehouse.settings import Settings
 
 COMMAND = "lakehouse repair"
 #: Tables of ``ops`` that are derived from other tables and their logs.
@@ -69,18 +69,18 @@ class DamagedTable:
         return not self.table.name.endswith(("_decisions", "_admissions", "_redactions", "_readings"))
 
 
-def find(settings: Settings, catalog: Catalog) -> list[DamagedTable]:
+def find(lake: Lake, catalog: Catalog) -> list[DamagedTable]:
     """The tables with damaged files, in the order of repair; only names and lengths are checked."""
     damaged = []
     for table in lake_tables.tables(catalog):
         try:
-            files = damaged_files.of(table.path(settings), settings.storage_options)
+            files = damaged_files.of(table.path(lake), lake.storage_options)
         except table_io.DamagedLogError:  # readers of the table report it
             continue
         if files:
             damaged.append(DamagedTable(table, files))
-        elif table.series is not None and (lost := lost_numbers.of(settings, table.series)):
-            is_gone = table_io.open_table(table.path(settings), settings.storage_options) is None
+        elif table.series is not None and (lost := lost_numbers.of(lake, table.series)):
+            is_gone = table_io.open_table(table.path(lake), lake.storage_options) is None
             names = () if is_gone else sorted(name for of_period in lost.values() for name in of_period)
             damaged.append(DamagedTable(table, files, names))
     return damaged

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts import Catalog
+    from lakehouse.lake import Lake
     from lakehouse.lake_tables import LakeTable
     from lakehouse.operations.maintenance.readers import ReaderNeeds
     from lakehouse.operations.maintenance.rules import Crowd
-    from lakehouse.settings import Settings
 
 _TARGET_BYTES = 128 * 2**20
 _SMALL_FILES = 8
@@ -80,7 +80,7 @@ class Upkeep:
 
 
 def maintain(
-    settings: Settings, catalog: Catalog, only: Sequence[str] = (), *, retention_hours: int | None = None, dry_run: bool = False
+    lake: Lake, catalog: Catalog, only: Sequence[str] = (), *, retention_hours: int | None = None, dry_run: bool = False
 ) -> Iterator[Upkeep]:
     """Maintain the existing tables one after another; a failure on one table does not affect the others.
 
@@ -89,10 +89,10 @@ def maintain(
     :param dry_run: only report the work that would be done; numbers of files are then estimates.
     :raises MaintenanceError: if no contract describes a table, or the retention is below the minimum of the settings.
     """
-    hours = settings.retention_hours if retention_hours is None else retention_hours
-    if hours < settings.retention_hours:
+    hours = lake.settings.retention_hours if retention_hours is None else retention_hours
+    if hours < lake.settings.retention_hours:
         msg = (
-            f"{hours} hours are less than the {settings.retention_hours} for which readers and writers may use files; "
+            f"{hours} hours are less than the {lake.settings.retention_hours} for which readers and writers may use files; "
             "set LAKEHOUSE_RETENTION_HOURS to less if all of them finish sooner"
         )
         raise MaintenanceError(msg)
@@ -100,20 +100,18 @@ def maintain(
     if unknown := [name for name in only if name not in by_name]:
         msg = f"no contract describes {', '.join(unknown)}; known are {', '.join(by_name)}"
         raise MaintenanceError(msg)
-    return _maintained(settings, catalog, [by_name[name] for name in only or by_name], hours, dry_run=dry_run)
+    return _maintained(lake, catalog, [by_name[name] for name in only or by_name], hours, dry_run=dry_run)
 
 
-def _maintained(
-    settings: Settings, catalog: Catalog, wanted: Sequence[LakeTable], hours: int, *, dry_run: bool
-) -> Iterator[Upkeep]:
+def _maintained(lake: Lake, catalog: Catalog, wanted: Sequence[LakeTable], hours: int, *, dry_run: bool) -> Iterator[Upkeep]:
     for lake_table in wanted:
         before = 0
         try:
-            table = table_io.open_snapshot(lake_table.path(settings), settings.storage_options)
+            table = table_io.open_snapshot(lake_table.path(lake), lake.storage_options)
             if table is None:
                 continue
             before = len(listed_files(table))
-            yield _Work(settings, catalog, lake_table, hours, dry_run=dry_run).done(table)
+            yield _Work(lake, catalog, lake_table, hours, dry_run=dry_run).done(table)
         except (DeltaError, OSError, ValueError, pa.ArrowException, UnservedVersionError, table_io.DamagedLogError) as problem:
             yield Upkeep(f"{lake_table}", before, before, problem=f"{problem}")
 
@@ -121,24 +119,24 @@ def _maintained(
 class _Work:
     """The work on a table. Its clock is the system clock, which also dates the files."""
 
-    def __init__(self, settings: Settings, catalog: Catalog, lake_table: LakeTable, hours: int, *, dry_run: bool) -> None:
-        self._settings, self._catalog, self._lake_table, self._hours, self._dry_run = (
-            settings,
+    def __init__(self, lake: Lake, catalog: Catalog, lake_table: LakeTable, hours: int, *, dry_run: bool) -> None:
+        self._lake, self._catalog, self._lake_table, self._hours, self._dry_run = (
+            lake,
             catalog,
             lake_table,
             hours,
             dry_run,
         )
-        self._path, self._options = lake_table.path(settings), settings.storage_options
+        self._path, self._options = lake_table.path(lake), lake.storage_options
         self._now = datetime.now(timezone.utc)
         self._kept: list[str] = []
 
     def done(self, table: DeltaTable) -> Upkeep:
         before = len(listed_files(table))
         if self._lake_table.silver_of is not None and not self._dry_run:
-            readers.bring_audit_up_to_date(self._settings, self._catalog, self._lake_table.silver_of, table)
+            readers.bring_audit_up_to_date(self._lake, self._catalog, self._lake_table.silver_of, table)
         if self._is_audit and not self._dry_run:
-            audit_erasure.erase_all(self._settings)
+            audit_erasure.erase_all(self._lake)
             table = self._opened()
         crowds = self._compact(table)
         table = self._opened()
@@ -166,7 +164,7 @@ class _Work:
         crowds = maintenance_rules.crowded(_file_sizes(table), _TARGET_BYTES, _SMALL_FILES)
         if crowds and self._lake_table.silver_of is not None:
             source = self._lake_table.silver_of.dataset
-            if readers.is_half_recorded(self._settings, source, table):
+            if readers.is_half_recorded(self._lake, source, table):
                 self._kept.append(f"a run of silver/{source} is active, or was stopped: compacted when it has ended")
                 return {}
         if old := self._storage.with_int96(table, crowds):
@@ -224,7 +222,7 @@ class _Work:
             self._kept.append(why_not)
             return 0
         if going and not self._dry_run:
-            readers.copy_log(self._settings, self._lake_table)
+            readers.copy_log(self._lake, self._lake_table)
             table.cleanup_metadata()
         return len(going)
 
@@ -251,14 +249,14 @@ class _Work:
 
     @property
     def _is_audit(self) -> bool:
-        return self._path == locations.audit_log(self._settings)
+        return self._path == locations.audit_log(self._lake)
 
     @cached_property
     def _storage(self) -> Storage:
         return Storage(self._path, self._options)
 
     def _needs(self, table: DeltaTable) -> ReaderNeeds:
-        return readers.needs(self._settings, self._catalog, self._lake_table, table)
+        return readers.needs(self._lake, self._catalog, self._lake_table, table)
 
     def _opened(self) -> DeltaTable:
         table = table_io.open_snapshot(self._path, self._options)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.lake_tables import LakeTable
-    from lakehouse.settings import Settings
 
 #: Operations that change no row.
 _UNCHANGED = {"OPTIMIZE", "VACUUM START", "VACUUM END"}
@@ -44,12 +44,12 @@ class ReaderNeeds:
     log: list[Need] = field(default_factory=list)
 
 
-def needs(settings: Settings, catalog: Catalog, lake_table: LakeTable, table: DeltaTable) -> ReaderNeeds:
+def needs(lake: Lake, catalog: Catalog, lake_table: LakeTable, table: DeltaTable) -> ReaderNeeds:
     """The parts of a table that its readers have yet to read.
 
     :raises UnservedVersionError: if the contract of the version that readers see no longer exists.
     """
-    followed = _followed_versions(settings, catalog, lake_table)
+    followed = _followed_versions(lake, catalog, lake_table)
     lagging = {reader: version for reader, version in followed.items() if 0 <= version < table.version()}
     if not lagging:
         return ReaderNeeds()
@@ -66,7 +66,7 @@ def needs(settings: Settings, catalog: Catalog, lake_table: LakeTable, table: De
     return result
 
 
-def bring_audit_up_to_date(settings: Settings, catalog: Catalog, contract: SourceContract, table: DeltaTable) -> None:
+def bring_audit_up_to_date(lake: Lake, catalog: Catalog, contract: SourceContract, table: DeltaTable) -> None:
     """Audit the commits that a stopped run left unaudited, so that the audit no longer needs older files of silver.
 
     :param contract: the contract of the table; only the main table of a source is audited.
@@ -74,23 +74,23 @@ def bring_audit_up_to_date(settings: Settings, catalog: Catalog, contract: Sourc
     if contract.silver_table != contract.dataset:
         return
     source, silver_id, version = contract.dataset, lost_commits.identity(table), table.version()
-    if audit_log.followed(settings, source, silver_id) < version:
-        audit.follow(settings, contract, catalog.metrics_of(source))
+    if audit_log.followed(lake, source, silver_id) < version:
+        audit.follow(lake, contract, catalog.metrics_of(source))
         # The audit would read the newest versions again if they have no audit rows; this marks them as done.
-        audit_log.append(settings, source, silver_id, version, audit_log.SCHEMA.empty_table())
+        audit_log.append(lake, source, silver_id, version, audit_log.SCHEMA.empty_table())
 
 
-def copy_log(settings: Settings, table: LakeTable) -> None:
+def copy_log(lake: Lake, table: LakeTable) -> None:
     """Copy the commits of published numbers that the ledger does not have yet."""
     if table.series is not None:
-        restatement_reports.follow(settings, table.series)
+        restatement_reports.follow(lake, table.series)
         if table.series.kind is Kind.DAY:
-            promotion_log.follow(settings, table.name, table.path(settings))
+            promotion_log.follow(lake, table.name, table.path(lake))
 
 
-def is_half_recorded(settings: Settings, source: str, table: DeltaTable) -> bool:
+def is_half_recorded(lake: Lake, source: str, table: DeltaTable) -> bool:
     """Whether silver's newest commit applied inputs that are not recorded yet, which are then recovered from this commit."""
-    waiting = applied_inputs.pending(settings, source)
+    waiting = applied_inputs.pending(lake, source)
     if not waiting:
         return False
     metadata = (commit_log.commit_metadata(commit) for commit in commit_log.history(table, max(-1, table.version() - _LOOK_BACK)))
@@ -99,35 +99,35 @@ def is_half_recorded(settings: Settings, source: str, table: DeltaTable) -> bool
     return any(ids & waiting.get(date.fromisoformat(day), set()) for day in newest.get("days", ()))
 
 
-def _followed_versions(settings: Settings, catalog: Catalog, table: LakeTable) -> dict[str, int]:
+def _followed_versions(lake: Lake, catalog: Catalog, table: LakeTable) -> dict[str, int]:
     """The version up to which each reader has followed the table."""
     if table.silver_of is not None:
-        every = [served_version.daily(settings, catalog, metric) for metric in catalog.metrics_of(table.silver_of.dataset)]
+        every = [served_version.daily(lake, catalog, metric) for metric in catalog.metrics_of(table.silver_of.dataset)]
         readers = [series for series in every if table.name in {entry.silver for entry in series.metric.read}]
-        return {f"gold/{series.name}": _followed_of(settings, series, table.name) for series in readers}
+        return {f"gold/{series.name}": _followed_of(lake, series, table.name) for series in readers}
     if (dimension := table.intervals_of) is not None:
-        joining = [served_version.daily(settings, catalog, metric) for metric in catalog.metrics_joining(dimension)]
-        return {f"gold/{one.name}": served_version.followed_further(settings, one).get(dimension, -1) for one in joining}
+        joining = [served_version.daily(lake, catalog, metric) for metric in catalog.metrics_joining(dimension)]
+        return {f"gold/{one.name}": served_version.followed_further(lake, one).get(dimension, -1) for one in joining}
     if table.series is None:
         return {}
     rollups = [rollup for rollup in table.series.rollups if not rollup.metric.is_derived]
-    read = {f"gold/{rollup.name}": restatements.followed_version(settings, rollup.name) for rollup in rollups}
-    return read | _followed_by_derived(settings, catalog, table)
+    read = {f"gold/{rollup.name}": restatements.followed_version(lake, rollup.name) for rollup in rollups}
+    return read | _followed_by_derived(lake, catalog, table)
 
 
-def _followed_of(settings: Settings, series: Series, silver: str) -> int:
+def _followed_of(lake: Lake, series: Series, silver: str) -> int:
     """The version up to which a metric's days have followed ``silver``, one of the silver tables that it reads."""
     if silver == locations.silver_name(series.metric):
-        return served_version.followed_version(settings, series)
-    return served_version.followed_further(settings, series).get(silver, -1)
+        return served_version.followed_version(lake, series)
+    return served_version.followed_further(lake, series).get(silver, -1)
 
 
-def _followed_by_derived(settings: Settings, catalog: Catalog, table: LakeTable) -> dict[str, int]:
+def _followed_by_derived(lake: Lake, catalog: Catalog, table: LakeTable) -> dict[str, int]:
     """The version up to which each derived series has followed a table of published numbers, including its own daily table."""
     derived = [metric for metric in catalog.metrics.values() if metric.is_derived]
-    dailies = [served_version.daily(settings, catalog, metric) for metric in derived]
+    dailies = [served_version.daily(lake, catalog, metric) for metric in derived]
     followed = {
-        f"gold/{series.name}": following.followed_versions(settings, series)
+        f"gold/{series.name}": following.followed_versions(lake, series)
         for daily in dailies
         for series in (daily, *daily.rollups)
     }

@@ -13,8 +13,8 @@ from lakehouse.text import format_moment
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
+    from lakehouse.lake import Lake
     from lakehouse.operations.notices.log import NoticeEntry
-    from lakehouse.settings import Settings
 
 
 _SHOWN = 50
@@ -31,32 +31,32 @@ def notices(
     """List the notices of restated numbers and rejected rows: recipients, targets and times."""
     from lakehouse.operations.notices import log as ledger  # noqa: PLC0415 (Arrow loads in a second)
 
-    settings, catalog = arguments.metric_named(metric)[:2] if metric else deployment()
-    failed = _send(settings, catalog) if send else False
+    lake, catalog = arguments.metric_named(metric)[:2] if metric else deployment()
+    failed = _send(lake, catalog) if send else False
     statuses = [ledger.NoticeStatus.WAITING] if pending else [*ledger.NoticeStatus]
-    entries = ledger.of(settings, _series(settings, catalog, metric) if metric else None, statuses=statuses)
+    entries = ledger.of(lake, _series(lake, catalog, metric) if metric else None, statuses=statuses)
     if as_json:
         for entry in entries:
             out.print(json.dumps(_plain(entry), ensure_ascii=False), soft_wrap=True)
     else:
-        _print(settings, entries)
+        _print(lake, entries)
     if failed:
         raise typer.Exit(1)
 
 
-def _send(settings: Settings, catalog: Catalog) -> bool:
+def _send(lake: Lake, catalog: Catalog) -> bool:
     """Send pending notices like the sensor; returns whether anything failed."""
     from lakehouse.operations.delivery import directory  # noqa: PLC0415
     from lakehouse.operations.notices import log as ledger  # noqa: PLC0415
     from lakehouse.operations.notices.dispatch import dispatch_notices  # noqa: PLC0415
 
-    begun = ledger.has_begun(settings)
-    result = dispatch_notices(settings, catalog, directory(settings), _SECONDS)
+    begun = ledger.has_begun(lake)
+    result = dispatch_notices(lake, catalog, directory(lake), _SECONDS)
     for problem in result.problems:
         errors.print(problem, style="red", highlight=False, soft_wrap=True)
-    if result.late_rows and not ledger.has_begun(settings):
+    if result.late_rows and not ledger.has_begun(lake):
         errors.print(f"Late rows sent to topics: {result.late_rows:,}.", highlight=False, soft_wrap=True)
-    elif not ledger.has_begun(settings):
+    elif not ledger.has_begun(lake):
         errors.print("No metric's contract names 'consumers:'; there is nobody to notify.", highlight=False, soft_wrap=True)
     elif not begun:
         errors.print("Consumers are notified of everything published from now on.", highlight=False, soft_wrap=True)
@@ -65,15 +65,15 @@ def _send(settings: Settings, catalog: Catalog) -> bool:
     return bool(result.problems)
 
 
-def _series(settings: Settings, catalog: Catalog, metric: str) -> list[str]:
+def _series(lake: Lake, catalog: Catalog, metric: str) -> list[str]:
     """The tables of a metric that readers see."""
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415
 
-    daily = served_version.daily(settings, catalog, catalog.metrics[metric])
+    daily = served_version.daily(lake, catalog, catalog.metrics[metric])
     return [one.name for one in (daily, *daily.rollups)]
 
 
-def _print(settings: Settings, entries: list[NoticeEntry]) -> None:
+def _print(lake: Lake, entries: list[NoticeEntry]) -> None:
     """Print the newest notices, each with a line per consumer and target."""
     from lakehouse.operations.notices.log import NOTIFY_WITHIN  # noqa: PLC0415
 
@@ -82,11 +82,7 @@ def _print(settings: Settings, entries: list[NoticeEntry]) -> None:
         if entry.publication_id != shown:
             shown = entry.publication_id
             out.print(f"{entry.published_at:%Y-%m-%d %H:%M}  {entry.subject}", style="bold", soft_wrap=True)
-        when = (
-            "waits"
-            if entry.published_at >= settings.clock() - NOTIFY_WITHIN
-            else f"not sent: older than {NOTIFY_WITHIN.days} days"
-        )
+        when = "waits" if entry.published_at >= lake.now() - NOTIFY_WITHIN else f"not sent: older than {NOTIFY_WITHIN.days} days"
         if entry.delivered_at is not None:
             when = f"delivered {format_moment(entry.delivered_at)}"
         if entry.unheard:

@@ -12,7 +12,6 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.operations.channels import Message
 from lakehouse.operations.delivery import AfterFailure, PendingMessage, deliver
 from lakehouse.operations.notices import late_outputs, log, pending, rejections
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lakehouse.contracts import Catalog
+    from lakehouse.lake import Lake
     from lakehouse.operations.channels import Target
     from lakehouse.operations.delivery import Directory
     from lakehouse.operations.notices.log import NoticeEntry
-    from lakehouse.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class NoticeDispatch:
         return f"{counts}{late}"
 
 
-def dispatch_notices(settings: Settings, catalog: Catalog, directory: Directory, seconds: float = inf) -> NoticeDispatch:
+def dispatch_notices(lake: Lake, catalog: Catalog, directory: Directory, seconds: float = inf) -> NoticeDispatch:
     """Send consumers their outstanding notices; another run does not repeat them.
 
     A refused message is retried at the next run, and delays neither other messages nor other targets.
@@ -54,18 +53,18 @@ def dispatch_notices(settings: Settings, catalog: Catalog, directory: Directory,
     :param directory: the targets of the consumers.
     :param seconds: the time limit per target, after which it receives no further message in this run.
     """
-    settings = with_table_cache(settings)
-    audiences, problems = pending.audiences(settings, catalog)
-    pending.add_notices(settings, audiences, directory.of_consumer)
-    rejections.add_notices(settings, audiences, directory.of_consumer, _owners(catalog, directory))
-    waiting = pending.waiting(settings)
+    lake = lake.cached()
+    audiences, problems = pending.audiences(lake, catalog)
+    pending.add_notices(lake, audiences, directory.of_consumer)
+    rejections.add_notices(lake, audiences, directory.of_consumer, _owners(catalog, directory))
+    waiting = pending.waiting(lake)
     delivered = 0
     for target in directory.targets.values():
-        report = deliver(_messages(settings, target, waiting), AfterFailure.CONTINUE, seconds)
+        report = deliver(_messages(lake, target, waiting), AfterFailure.CONTINUE, seconds)
         delivered += report.delivered
         problems += [failure.reason for failure in report.failures if failure.reason is not None]
-    audited = pending.follow_in_audit(settings, catalog, audiences)
-    late = late_outputs.send(settings, catalog, seconds)
+    audited = pending.follow_in_audit(lake, catalog, audiences)
+    late = late_outputs.send(lake, catalog, seconds)
     return NoticeDispatch(delivered, len(waiting) - delivered, audited, [*problems, *late.problems], late.rows)
 
 
@@ -75,13 +74,13 @@ def _owners(catalog: Catalog, directory: Directory) -> dict[str, SourceOwner]:
     return {name: SourceOwner(owner, directory.of_owners([owner])) for name, owner in named.items()}
 
 
-def _messages(settings: Settings, target: Target, waiting: Sequence[NoticeEntry]) -> Iterator[PendingMessage]:
+def _messages(lake: Lake, target: Target, waiting: Sequence[NoticeEntry]) -> Iterator[PendingMessage]:
     """The waiting notices of a target, oldest first."""
     for entry in waiting:
         if entry.target == target.name:
             message = Message(entry.message_id, entry.subject, entry.text, [entry.consumer], entry.data)
-            yield PendingMessage(message, [target], partial(_record, settings, entry))
+            yield PendingMessage(message, [target], partial(_record, lake, entry))
 
 
-def _record(settings: Settings, entry: NoticeEntry, _: list[str]) -> None:
-    log.delivered(settings, entry, settings.clock())
+def _record(lake: Lake, entry: NoticeEntry, _: list[str]) -> None:
+    log.delivered(lake, entry, lake.now())

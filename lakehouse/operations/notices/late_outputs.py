@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.inputs import TopicAddress
     from lakehouse.contracts.metric import MetricContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _KEY = "late_events.topic"
 _DELIVERY = ["ingestion_id", "arrival_date", "watermark", "terms", "late_dropped"]
@@ -61,12 +61,12 @@ class SentRows(NamedTuple):
     problems: list[str]
 
 
-def log(settings: Settings) -> LogTable[LateOutput]:
+def log(lake: Lake) -> LogTable[LateOutput]:
     """The table."""
-    return LogTable(LateOutput, settings, locations.late_outputs(settings), partition_by="metric")
+    return LogTable(LateOutput, lake, locations.late_outputs(lake), partition_by="metric")
 
 
-def send(settings: Settings, catalog: Catalog, seconds: float = inf) -> SentRows:
+def send(lake: Lake, catalog: Catalog, seconds: float = inf) -> SentRows:
     """Send the side output of all metrics with a topic that was not sent yet; a failure of one does not stop the others.
 
     :param seconds: the time limit per metric, after which no further delivery is sent in this run.
@@ -74,44 +74,42 @@ def send(settings: Settings, catalog: Catalog, seconds: float = inf) -> SentRows
     sent, problems = 0, list[str]()
     for metric in catalog.metrics.values():
         address = metric.late_events.topic if metric.late_events else None
-        waiting = _waiting(settings, metric) if address else []
+        waiting = _waiting(lake, metric) if address else []
         if address is None or not waiting:
             continue
         try:
-            sent += _send(settings, metric, address, waiting, seconds)
+            sent += _send(lake, metric, address, waiting, seconds)
         except StreamProblem as problem:
             problems.append(f"the late rows of {metric.name} are not sent: {problem}")
     return SentRows(sent, problems)
 
 
-def _waiting(settings: Settings, metric: MetricContract) -> list[dict[str, Any]]:
+def _waiting(lake: Lake, metric: MetricContract) -> list[dict[str, Any]]:
     """The classified deliveries with rows that do not count and were not sent, in the order of arrival."""
-    path, where = locations.late_deliveries(settings, metric.source), {"metric": [metric.name]}
-    classified = table_io.read(path, _DELIVERY, where, settings.storage_options)
+    path, where = locations.late_deliveries(lake, metric.source), {"metric": [metric.name]}
+    classified = table_io.read(path, _DELIVERY, where, lake.storage_options)
     if classified is None:
         return []
-    known = log(settings).select(["ingestion_id", "watermark", "terms"], where).to_pylist()
+    known = log(lake).select(["ingestion_id", "watermark", "terms"], where).to_pylist()
     sent = {(row["ingestion_id"], row["watermark"], row["terms"]) for row in known}
     rows = classified.filter(pc.greater(classified["late_dropped"], 0)).to_pylist()
     waiting = [row for row in rows if (row["ingestion_id"], row["watermark"], row["terms"]) not in sent]
     return sorted(waiting, key=lambda row: (row["arrival_date"], row["ingestion_id"]))
 
 
-def _send(
-    settings: Settings, metric: MetricContract, address: TopicAddress, waiting: Sequence[dict[str, Any]], seconds: float
-) -> int:
+def _send(lake: Lake, metric: MetricContract, address: TopicAddress, waiting: Sequence[dict[str, Any]], seconds: float) -> int:
     """:raises StreamProblem: if the brokers do not accept the rows."""
-    begun, sent, writer = monotonic(), 0, TopicWriter(settings, address, _KEY)
+    begun, sent, writer = monotonic(), 0, TopicWriter(lake, address, _KEY)
     for step in _steps(waiting):
         if monotonic() - begun >= seconds:
             break
-        rows = _side_output(settings, metric, step)
+        rows = _side_output(lake, metric, step)
         writer.write((row["record_key"], _id_of(metric, row), _message(metric, row)) for row in rows)
         counts = dict.fromkeys((delivery["ingestion_id"] for delivery in step), 0)
         for row in rows:
             counts[row["ingestion_id"]] += 1
-        now = settings.clock()
-        log(settings).append(
+        now = lake.now()
+        log(lake).append(
             LateOutput(metric.name, of["ingestion_id"], of["watermark"], of["terms"], counts[of["ingestion_id"]], now)
             for of in step
         )
@@ -131,7 +129,7 @@ def _steps(waiting: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
         yield step
 
 
-def _side_output(settings: Settings, metric: MetricContract, step: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _side_output(lake: Lake, metric: MetricContract, step: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows of deliveries that are listed for manual handling, in the order of arrival."""
     where: table_io.Where = {
         "metric": [metric.name],
@@ -139,7 +137,7 @@ def _side_output(settings: Settings, metric: MetricContract, step: Sequence[dict
         "ingestion_id": [delivery["ingestion_id"] for delivery in step],
         "action": [LateAction.SIDE_OUTPUT.value],
     }
-    rows = late_rows.read(settings, metric.source, where)
+    rows = late_rows.read(lake, metric.source, where)
     return list(rows.sort_by([(name, "ascending") for name in ("arrival_ts", "ingestion_id", "line_number")]).to_pylist())
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _TIME = pa.timestamp("us", "UTC")
 #: The identity of a row. The table is partitioned by the first column, so that old notices are not read to send new ones.
@@ -79,34 +79,34 @@ class NoticeEntry:
         return f"{self.published_at:%Y-%m}"
 
 
-def log(settings: Settings) -> LogTable[NoticeEntry]:
+def log(lake: Lake) -> LogTable[NoticeEntry]:
     """The table of notices. The JSON of a notice keeps its order, so that a repeated message has the same text."""
-    return LogTable(NoticeEntry, settings, locations.notices(settings), partition_by="month", sort_keys=False)
+    return LogTable(NoticeEntry, lake, locations.notices(lake), partition_by="month", sort_keys=False)
 
 
-def has_begun(settings: Settings) -> bool:
+def has_begun(lake: Lake) -> bool:
     """Whether publications have ever been scanned for notices."""
-    return table_io.open_table(locations.notices(settings), settings.storage_options) is not None
+    return table_io.open_table(locations.notices(lake), lake.storage_options) is not None
 
 
-def scanned_version(settings: Settings, series: str) -> int | None:
+def scanned_version(lake: Lake, series: str) -> int | None:
     """The version of a series' table up to which publications were scanned for notices; None if none were."""
-    table = table_io.open_table(locations.notices(settings), settings.storage_options)
+    table = table_io.open_table(locations.notices(lake), lake.storage_options)
     version: int | None = None if table is None else table.transaction_version(_app_id(series))
     return version
 
 
-def add(settings: Settings, series: str, entries: Iterable[NoticeEntry], gold_version: int, since: int | None) -> bool:
+def add(lake: Lake, series: str, entries: Iterable[NoticeEntry], gold_version: int, since: int | None) -> bool:
     """Append the notices of a series' publications up to a version, in one commit with that version.
 
     :param since: the :func:`scanned_version` before; if another process has scanned further in the meantime, nothing is written.
     :returns: whether the notices were written.
     """
-    return log(settings).append(entries, app_id=_app_id(series), app_version=gold_version, since=-1 if since is None else since)
+    return log(lake).append(entries, app_id=_app_id(series), app_version=gold_version, since=-1 if since is None else since)
 
 
 def of(
-    settings: Settings,
+    lake: Lake,
     series: Collection[str] | None = None,
     since: datetime | None = None,
     statuses: Collection[NoticeStatus] = tuple(NoticeStatus),
@@ -115,42 +115,42 @@ def of(
 
     :param since: include only publications at this time or later; older months are not read.
     """
-    table = table_io.open_table(locations.notices(settings), settings.storage_options)
+    table = table_io.open_table(locations.notices(lake), lake.storage_options)
     if table is None:
         return []
     oldest = "" if since is None else f"{since.astimezone(timezone.utc):%Y-%m}"
     where = {"month": {values["month"] for values in table.partitions() if values["month"] >= oldest}}
-    rows = log(settings).select(None, where)
+    rows = log(lake).select(None, where)
     rows = rows.filter(pc.is_in(rows["status"], pa.array([status.value for status in statuses])))
     if series is not None:
         rows = rows.filter(pc.is_in(rows["series"], pa.array([*series], pa.string())))
     if since is not None:
         rows = rows.filter(pc.greater_equal(rows["published_at"], pa.scalar(since, _TIME)))
-    entries = map(_with_ranges, log(settings).entries(rows))
+    entries = map(_with_ranges, log(lake).entries(rows))
     return sorted(entries, key=lambda entry: (entry.published_at, entry.series, entry.gold_version, entry.consumer, entry.target))
 
 
-def within_bounds(settings: Settings, series: str, months: Collection[str]) -> list[NoticeEntry]:
+def within_bounds(lake: Lake, series: str, months: Collection[str]) -> list[NoticeEntry]:
     """The notices of ``series`` in ``months`` (``2024-11``) that were not sent, because they lay within the consumers' bounds."""
     where = {"month": months, "series": [series], "status": [NoticeStatus.WITHIN_BOUNDS.value]}
-    return [*map(_with_ranges, log(settings).entries(log(settings).select(None, where)))]
+    return [*map(_with_ranges, log(lake).entries(log(lake).select(None, where)))]
 
 
-def delivered(settings: Settings, entry: NoticeEntry, now: datetime) -> None:
+def delivered(lake: Lake, entry: NoticeEntry, now: datetime) -> None:
     """Record that a target received a notice. Repeating it only changes the time of delivery."""
-    _update(settings, [entry], NoticeStatus.DELIVERED, {"delivered_at": pa.array([now], _TIME)})
+    _update(lake, [entry], NoticeStatus.DELIVERED, {"delivered_at": pa.array([now], _TIME)})
 
 
-def audited(settings: Settings, entries: Collection[NoticeEntry]) -> None:
+def audited(lake: Lake, entries: Collection[NoticeEntry]) -> None:
     """Record in one commit that ``entries`` are marked in the audit of silver."""
     if entries:
-        _update(settings, entries, NoticeStatus.AUDITED, {})
+        _update(lake, entries, NoticeStatus.AUDITED, {})
 
 
-def _update(settings: Settings, entries: Collection[NoticeEntry], status: NoticeStatus, more: Mapping[str, pa.Array]) -> None:
+def _update(lake: Lake, entries: Collection[NoticeEntry], status: NoticeStatus, more: Mapping[str, pa.Array]) -> None:
     columns = {name: pa.array([getattr(entry, name) for entry in entries], pa.string()) for name in _KEYS}
     rows = pa.table({**columns, "status": pa.array([status.value] * len(entries), pa.string()), **more})
-    row_writer.upsert(locations.notices(settings), rows, _KEYS, options=settings.storage_options, partition_by=_KEYS[0])
+    row_writer.upsert(locations.notices(lake), rows, _KEYS, options=lake.storage_options, partition_by=_KEYS[0])
 
 
 def _with_ranges(entry: NoticeEntry) -> NoticeEntry:

@@ -90,7 +90,7 @@ def _recalled(
     times = [version.published_at for entry in publications for version in reader.earlier(entry).values()]
     months = {f"{time + apart:%Y-%m}" for time in times for apart in (-_APART, _APART)}
     heard: dict[str, dict[str, LastHeard]] = {consumer: {} for consumer in consumers}
-    for entry in notice_log.within_bounds(reader.settings, reader.series.name, months) if months else ():
+    for entry in notice_log.within_bounds(reader.lake, reader.series.name, months) if months else ():
         for name, version in entry.unheard.items() if entry.consumer in heard else ():
             parsed = parse_version_name(name)
             after, _ = entry.answers.get(parsed.period if parsed else "", (None, None))

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.series import Series
+    from lakehouse.lake import Lake
     from lakehouse.ledger.publications import Publication
     from lakehouse.operations.delivery import TargetsOf
     from lakehouse.operations.notices.materiality import JudgedNotice
-    from lakehouse.settings import Settings
 
 #: The number of publications of a series that are read at once.
 _AT_ONCE = 100
@@ -53,7 +53,7 @@ class Audience:
         return list(dict.fromkeys(self.daily.metric.consumers))
 
 
-def audiences(settings: Settings, catalog: Catalog) -> tuple[list[Audience], list[str]]:
+def audiences(lake: Lake, catalog: Catalog) -> tuple[list[Audience], list[str]]:
     """The metrics whose contract names consumers, and messages about metrics whose served version is unknown.
 
     A dataset version that is still being filled is left out, because it has no readers until it is promoted.
@@ -63,21 +63,21 @@ def audiences(settings: Settings, catalog: Catalog) -> tuple[list[Audience], lis
         if metric.name != metric.metric:
             continue
         try:
-            daily = served_version.daily(settings, catalog, metric)
+            daily = served_version.daily(lake, catalog, metric)
         except served_version.UnservedVersionError as problem:
             complaints.append(f"{problem}")
             continue
         if daily.metric.consumers:
-            result.append(Audience(daily, served_version.followed_version(settings, daily)))
+            result.append(Audience(daily, served_version.followed_version(lake, daily)))
     return result, complaints
 
 
-def waiting(settings: Settings) -> list[NoticeEntry]:
+def waiting(lake: Lake) -> list[NoticeEntry]:
     """The notices that are still to be sent, oldest first."""
-    return notice_log.of(settings, since=_since(settings), statuses=[NoticeStatus.WAITING])
+    return notice_log.of(lake, since=_since(lake), statuses=[NoticeStatus.WAITING])
 
 
-def add_notices(settings: Settings, every: Iterable[Audience], targets_of: TargetsOf) -> int:
+def add_notices(lake: Lake, every: Iterable[Audience], targets_of: TargetsOf) -> int:
     """Add a notice for each publication with restatements since the last run, one per consumer and target.
 
     Changes within the bounds of a consumer are recorded and not sent.
@@ -86,13 +86,13 @@ def add_notices(settings: Settings, every: Iterable[Audience], targets_of: Targe
     :returns: the number of notices to send.
     """
     return sum(
-        _add_notices(settings, series, audience, targets_of)
+        _add_notices(lake, series, audience, targets_of)
         for audience in every
         for series in (audience.daily, *audience.daily.rollups)
     )
 
 
-def follow_in_audit(settings: Settings, catalog: Catalog, every: Sequence[Audience]) -> int:
+def follow_in_audit(lake: Lake, catalog: Catalog, every: Sequence[Audience]) -> int:
     """Record the notification of the audit rows whose impacted metrics have all been notified.
 
     That is: a restated day contains the change, all its notices are delivered, and every other metric with consumers that the
@@ -103,9 +103,7 @@ def follow_in_audit(settings: Settings, catalog: Catalog, every: Sequence[Audien
     :returns: the number of recorded rows.
     """
     # A notice that is too old to be sent stays waiting: its consumer was never notified.
-    recent = notice_log.of(
-        settings, since=_since(settings) - NOTIFY_WITHIN, statuses=[NoticeStatus.WAITING, NoticeStatus.DELIVERED]
-    )
+    recent = notice_log.of(lake, since=_since(lake) - NOTIFY_WITHIN, statuses=[NoticeStatus.WAITING, NoticeStatus.DELIVERED])
     open_ = [entry for entry in recent if entry.status is NoticeStatus.WAITING]
     unfinished = {entry.publication_id for entry in open_}
     sent: dict[str, dict[str, list[NoticeEntry]]] = defaultdict(lambda: defaultdict(list))
@@ -119,34 +117,34 @@ def follow_in_audit(settings: Settings, catalog: Catalog, every: Sequence[Audien
         waits = False
         if series in audience_of:
             source = audience_of[series].daily.metric.source
-            silver_audit.follow(settings, catalog.sources[source], catalog.metrics_of(source))
-            count, waits = _mark(settings, audience_of, series, [*by_publication.values()], open_)
+            silver_audit.follow(lake, catalog.sources[source], catalog.metrics_of(source))
+            count, waits = _mark(lake, audience_of, series, [*by_publication.values()], open_)
             marked += count
         done += [] if waits else [entry for entries in by_publication.values() for entry in entries]
-    notice_log.audited(settings, done)
+    notice_log.audited(lake, done)
     return marked
 
 
-def _add_notices(settings: Settings, series: Series, audience: Audience, targets_of: TargetsOf) -> int:
-    version = max(table_io.version(locations.gold(settings, series), settings.storage_options), 0)
-    scanned = notice_log.scanned_version(settings, series.name)
+def _add_notices(lake: Lake, series: Series, audience: Audience, targets_of: TargetsOf) -> int:
+    version = max(table_io.version(locations.gold(lake, series), lake.storage_options), 0)
+    scanned = notice_log.scanned_version(lake, series.name)
     if scanned is not None and scanned >= version:
         return 0
     new: list[Publication] = []
     if scanned is not None:
-        publications.follow(settings, series.name, locations.gold(settings, series))
-        new = [entry for entry in publications.of(settings, series.name) if scanned < entry.gold_version <= version]
+        publications.follow(lake, series.name, locations.gold(lake, series))
+        new = [entry for entry in publications.of(lake, series.name) if scanned < entry.gold_version <= version]
         version = new[_AT_ONCE - 1].gold_version if len(new) > _AT_ONCE else version
-        new = [entry for entry in new[:_AT_ONCE] if entry.recorded_at >= _since(settings)]
-    reader = restated_numbers.read(settings, audience.daily, series, new)
+        new = [entry for entry in new[:_AT_ONCE] if entry.recorded_at >= _since(lake)]
+    reader = restated_numbers.read(lake, audience.daily, series, new)
     consumers = [consumer for consumer in audience.consumers if targets_of(consumer)]
     judged = materiality.judged(reader, new, consumers, series.metric.materiality) if consumers else ()
-    entries = [entry for notice in judged for entry in _entries(settings, notice, targets_of(notice.consumer))]
+    entries = [entry for notice in judged for entry in _entries(lake, notice, targets_of(notice.consumer))]
     waiting = sum(entry.status is NoticeStatus.WAITING for entry in entries)
-    return waiting if notice_log.add(settings, series.name, entries, version, scanned) else 0
+    return waiting if notice_log.add(lake, series.name, entries, version, scanned) else 0
 
 
-def _entries(settings: Settings, judged: JudgedNotice, targets: Collection[str]) -> list[NoticeEntry]:
+def _entries(lake: Lake, judged: JudgedNotice, targets: Collection[str]) -> list[NoticeEntry]:
     """A notice per target, or a single unsent notice if the changes are within the consumer's bounds."""
     notice, is_told = judged.notice, judged.unheard is None
     entry = NoticeEntry(
@@ -161,7 +159,7 @@ def _entries(settings: Settings, judged: JudgedNotice, targets: Collection[str])
         data={**notice.data, "consumer": judged.consumer},
         answers=judged.answers,
         published_at=notice.published_at,
-        found_at=settings.clock(),
+        found_at=lake.now(),
         status=NoticeStatus.WAITING if is_told else NoticeStatus.WITHIN_BOUNDS,
         unheard=judged.unheard or {},
     )
@@ -178,7 +176,7 @@ def _all_answers(entries: Sequence[NoticeEntry]) -> dict[str, tuple[int, int]]:
 
 
 def _mark(
-    settings: Settings,
+    lake: Lake,
     audience_of: Mapping[str, Audience],
     series: str,
     sent: Sequence[Sequence[NoticeEntry]],
@@ -192,7 +190,7 @@ def _mark(
     answers = [(_all_answers(entries), [entry.message_id for entry in entries]) for entries in sent]
     versions = {number for days, _ in answers for after, through in days.values() for number in range(after + 1, through + 1)}
     source = audience_of[series].daily.metric.source
-    unmarked = audit_log.untold(settings, source, versions)
+    unmarked = audit_log.untold(lake, source, versions)
     kinds = ["silver_version", "impacted_kpis"]
     marked, waits = [], False
     for kind in unmarked.group_by(kinds).aggregate([]).select(kinds).to_pylist():
@@ -214,7 +212,7 @@ def _mark(
             marked.append({**kind, "notices": notices})
     schema = pa.schema([*(unmarked.schema.field(name) for name in kinds), pa.field("notices", pa.string())])
     answered = unmarked.join(pa.Table.from_pylist(marked, schema=schema), kinds, join_type="inner")
-    return audit_notifications.record(settings, source, answered), waits
+    return audit_notifications.record(lake, source, answered), waits
 
 
 def _answers(answers: Mapping[str, tuple[int, int]], version: int, periods: Collection[str]) -> bool:
@@ -230,5 +228,5 @@ def _by_series(impacted: str | None) -> dict[str, list[str]]:
     return periods
 
 
-def _since(settings: Settings) -> datetime:
-    return settings.clock() - NOTIFY_WITHIN
+def _since(lake: Lake) -> datetime:
+    return lake.now() - NOTIFY_WITHIN

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import Measure
     from lakehouse.contracts.series import Series
+    from lakehouse.lake import Lake
     from lakehouse.operations.delivery import TargetsOf
     from lakehouse.operations.notices.pending import Audience
-    from lakehouse.settings import Settings
 
 #: Measures whose value over given rows is known without Spark.
 _SUM = re.compile(r"\s*(?:sum\(\s*(\w+)\s*\)|coalesce\(\s*sum\(\s*(\w+)\s*\)\s*,\s*0\s*\))\s*", re.IGNORECASE)
@@ -49,7 +49,7 @@ class SourceOwner:
     targets: Sequence[str]
 
 
-def add_notices(settings: Settings, every: Sequence[Audience], targets_of: TargetsOf, owners: Mapping[str, SourceOwner]) -> int:
+def add_notices(lake: Lake, every: Sequence[Audience], targets_of: TargetsOf, owners: Mapping[str, SourceOwner]) -> int:
     """Add a notice for each rejection of rows that waited: for the owner of the source, and one per metric, consumer and target.
 
     :param targets_of: the names of the targets at which a consumer is reached.
@@ -59,23 +59,19 @@ def add_notices(settings: Settings, every: Sequence[Audience], targets_of: Targe
     by_source: dict[str, list[Audience]] = {source: [] for source in owners}
     for audience in every:
         by_source.setdefault(audience.daily.metric.source, []).append(audience)
-    return sum(
-        _add_notices(settings, source, audiences, targets_of, owners.get(source)) for source, audiences in by_source.items()
-    )
+    return sum(_add_notices(lake, source, audiences, targets_of, owners.get(source)) for source, audiences in by_source.items())
 
 
-def _add_notices(
-    settings: Settings, source: str, audiences: Sequence[Audience], targets_of: TargetsOf, owner: SourceOwner | None
-) -> int:
-    commits = table_io.version(locations.decisions(settings, source), settings.storage_options) + 1
-    scanned = notice_log.scanned_version(settings, _log_of(source))
+def _add_notices(lake: Lake, source: str, audiences: Sequence[Audience], targets_of: TargetsOf, owner: SourceOwner | None) -> int:
+    commits = table_io.version(locations.decisions(lake, source), lake.storage_options) + 1
+    scanned = notice_log.scanned_version(lake, _log_of(source))
     is_reached = any(targets_of(consumer) for audience in audiences for consumer in audience.consumers)
     is_reached = is_reached or (owner is not None and bool(owner.targets))
     if not commits or not is_reached or (scanned or 0) >= commits:
         return 0
-    since = settings.clock() - NOTIFY_WITHIN
-    rejected = _rejected(settings, source, since, [audience.daily for audience in audiences])
-    known = {(entry.series, entry.publication_id) for entry in notice_log.of(settings, since=since)} if len(rejected) else set()
+    since = lake.now() - NOTIFY_WITHIN
+    rejected = _rejected(lake, source, since, [audience.daily for audience in audiences])
+    known = {(entry.series, entry.publication_id) for entry in notice_log.of(lake, since=since)} if len(rejected) else set()
     addressed: list[tuple[Rejection | RejectionOfSource, str, str]] = []
     if owner is not None:
         of_source = [*_of_source(rejected, source)]
@@ -100,29 +96,29 @@ def _add_notices(
             data={**rejection.data, "consumer": consumer},
             answers={},
             published_at=rejection.decided_at,
-            found_at=settings.clock(),
+            found_at=lake.now(),
         )
         for rejection, consumer, target in addressed
         if (rejection.series, rejection.decision_id) not in known
     ]
-    return len(entries) if notice_log.add(settings, _log_of(source), entries, commits, scanned) else 0
+    return len(entries) if notice_log.add(lake, _log_of(source), entries, commits, scanned) else 0
 
 
-def _rejected(settings: Settings, source: str, since: datetime, every: Sequence[Series]) -> pa.Table:
+def _rejected(lake: Lake, source: str, since: datetime, every: Sequence[Series]) -> pa.Table:
     """The rows that stewards rejected while they waited, with the columns that measures add up, and the decision.
 
     Only the first decision about a row is one about a row that waits, and only rows that waited are in the quarantine.
     """
     columns = [*_ROW, "decision_id", "number", "verdict", "by", "reason", "decided_at"]
-    decided = decisions.log(settings, source).select(columns, {"verdict": [StewardVerdict.REJECT.value]})
+    decided = decisions.log(lake, source).select(columns, {"verdict": [StewardVerdict.REJECT.value]})
     is_first = pc.equal(pc.fill_null(decided["number"], 1), 1)
     is_new = pc.greater_equal(decided["decided_at"], pa.scalar(since, decided["decided_at"].type))
     decided = decided.filter(pc.and_(is_first, is_new)).drop_columns(["number", "verdict"])
     where = {"ingestion_id": pc.unique(decided["ingestion_id"]).to_pylist()}
     summed = [_summed(measure) for series in every for measure in series.metric.measures]
     names = dict.fromkeys([*_ROW, *_ABOUT_ROW, *(name for name in summed if name)])
-    path = locations.quarantine(settings, source)
-    waited = table_io.read(path, [*names], where, settings.storage_options) if len(decided) else None
+    path = locations.quarantine(lake, source)
+    waited = table_io.read(path, [*names], where, lake.storage_options) if len(decided) else None
     if waited is None:
         return decided.slice(0, 0)
     waited = waited.set_column(0, _ROW[0], waited[_ROW[0]].cast(pa.string()))  # delta-rs writes string views

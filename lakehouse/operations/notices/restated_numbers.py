@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.comparison import MeasureDelta, Number
     from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.lake import Lake
     from lakehouse.ledger.publications import Publication
     from lakehouse.ledger.restatements import Restatement
-    from lakehouse.settings import Settings
 
 #: Per restated day, the silver versions whose changes its number contains and the previous number did not: those after the first,
 #: through the second.
@@ -52,7 +52,7 @@ class RestatedNumber:
 class PublicationReader:
     """The restatements of publications of a series; created by :func:`read`."""
 
-    settings: Settings
+    lake: Lake
     daily: Series
     series: Series
     history: Mapping[date, Sequence[PublishedVersion]]
@@ -73,7 +73,7 @@ class PublicationReader:
             if answers and last_heard and last_heard.followed is not None:
                 answers = (min(last_heard.followed, answers[0]), answers[1])
             first = place - 1 if first is None else first
-            restated = _restated(self.settings, self.daily, self.series, versions, first, place)
+            restated = _restated(self.lake, self.daily, self.series, versions, first, place)
             numbers.append(RestatedNumber(restated, answers))
         return numbers
 
@@ -100,15 +100,15 @@ class PublicationReader:
         return _notice(self.series, entry, [number.period for number in numbers]), answers
 
 
-def read(settings: Settings, daily: Series, series: Series, entries: Sequence[Publication]) -> PublicationReader:
+def read(lake: Lake, daily: Series, series: Series, entries: Sequence[Publication]) -> PublicationReader:
     """Read the history of the periods in ``entries``, publications of a series.
 
     :param daily: the daily series: the series itself, or the series from which it is computed.
     """
     starts = {start for entry in entries for start in _later_versions(entry)}
-    history = numbers_history.history(settings, series, starts) if starts else {}
-    followed = served_version.runs(settings, series) if series.kind is Kind.DAY and starts else []
-    return PublicationReader(settings, daily, series, history, followed)
+    history = numbers_history.history(lake, series, starts) if starts else {}
+    followed = served_version.runs(lake, series) if series.kind is Kind.DAY and starts else []
+    return PublicationReader(lake, daily, series, history, followed)
 
 
 def _place(versions: Sequence[PublishedVersion], name: str) -> int | None:
@@ -137,12 +137,12 @@ def _later_versions(entry: Publication) -> dict[date, str]:
 
 
 def _restated(
-    settings: Settings, daily: Series, series: Series, versions: Sequence[PublishedVersion], first: int, place: int
+    lake: Lake, daily: Series, series: Series, versions: Sequence[PublishedVersion], first: int, place: int
 ) -> RestatedPeriod:
     """The version at position ``place`` of a period's history, compared with the version at position ``first``."""
     before, after = versions[first], versions[place]
     steps = [step for step in range(first + 1, place + 1) if restates(versions[step].reason)]
-    rows = [_rows_of_step(settings, daily, series, versions[step - 1], versions[step]) for step in steps]
+    rows = [_rows_of_step(lake, daily, series, versions[step - 1], versions[step]) for step in steps]
     counts = [count for count in rows if count is not None]
     return RestatedPeriod(
         period=after.period,
@@ -158,12 +158,10 @@ def _restated(
     )
 
 
-def _rows_of_step(
-    settings: Settings, daily: Series, series: Series, before: PublishedVersion, after: PublishedVersion
-) -> int | None:
+def _rows_of_step(lake: Lake, daily: Series, series: Series, before: PublishedVersion, after: PublishedVersion) -> int | None:
     """The number of changed silver rows between consecutive versions; None if unknown."""
     count: int | None = after.row["changed_rows"]
-    return count if series.kind is Kind.DAY else _changed_rows(settings, daily, before, after)
+    return count if series.kind is Kind.DAY else _changed_rows(lake, daily, before, after)
 
 
 def _changes(
@@ -187,11 +185,11 @@ def _changes(
     ]
 
 
-def _changed_rows(settings: Settings, daily: Series, before: PublishedVersion, after: PublishedVersion) -> int | None:
+def _changed_rows(lake: Lake, daily: Series, before: PublishedVersion, after: PublishedVersion) -> int | None:
     """The number of silver rows changed on the days for which a longer period was recomputed."""
     days = after.made_from.changed_since(before.made_from)
     counts = []
-    for day, versions in numbers_history.history(settings, daily, days).items() if days else ():
+    for day, versions in numbers_history.history(lake, daily, days).items() if days else ():
         first, last = map(_revision, days[day])
         passed = [version for version in versions if version.adjustment is None and first < version.revision <= last]
         restated = [version for version in passed if version.revision == 1 or restates(version.reason)]

@@ -11,17 +11,17 @@ from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.restatement import reconciliation as restatement_checks
+from lakehouse.lake import Lake
 from lakehouse.live import closing as live_closing
 from lakehouse.orchestration.assets import score_checks
 from lakehouse.orchestration.assets.source_assets import keys as source_keys
 from lakehouse.orchestration.common import run_events
 from lakehouse.orchestration.common.resources import LakeSpark, LakeTables
 from lakehouse.quality.check_result import CheckResult
-from lakehouse.settings import Settings
 from lakehouse.silver import checks as silver_checks
 
 #: Evaluates the requested checks for given days, reading through the given settings; it may evaluate others as well.
-Judge = Callable[[Settings, Collection[date], Collection[str], LakeSpark], list[CheckResult]]
+Judge = Callable[[Lake, Collection[date], Collection[str], LakeSpark], list[CheckResult]]
 
 _NEWEST_WITHOUT_PARTITION = 31
 
@@ -42,39 +42,37 @@ def check_names(catalog: Catalog) -> dict[dg.AssetKey, list[str]]:
 
 
 def source_checks(
-    settings: Settings, contract: SourceContract, bronze: dg.AssetsDefinition, silver: dg.AssetsDefinition
+    lake: Lake, contract: SourceContract, bronze: dg.AssetsDefinition, silver: dg.AssetsDefinition
 ) -> list[dg.AssetChecksDefinition]:
     """The checks of a source: of bronze and silver per partition, and of all its arrivals."""
 
-    def judge_bronze(settings: Settings, days: Collection[date], _names: Collection[str], _spark: LakeSpark) -> list[CheckResult]:
-        return bronze_checks.check_bronze(settings, contract, days)
+    def judge_bronze(lake: Lake, days: Collection[date], _names: Collection[str], _spark: LakeSpark) -> list[CheckResult]:
+        return bronze_checks.check_bronze(lake, contract, days)
 
-    def judge_silver(settings: Settings, days: Collection[date], _names: Collection[str], _spark: LakeSpark) -> list[CheckResult]:
-        return silver_checks.check_silver(settings, contract, days)
+    def judge_silver(lake: Lake, days: Collection[date], _names: Collection[str], _spark: LakeSpark) -> list[CheckResult]:
+        return silver_checks.check_silver(lake, contract, days)
 
     return [
-        _checks_of(settings, bronze, bronze_checks.bronze_check_names(contract), judge_bronze),
-        _checks_of(settings, silver, silver_checks.silver_check_names(contract), judge_silver),
-        _checks_of_source(settings, contract),
+        _checks_of(lake, bronze, bronze_checks.bronze_check_names(contract), judge_bronze),
+        _checks_of(lake, silver, silver_checks.silver_check_names(contract), judge_silver),
+        _checks_of_source(lake, contract),
     ]
 
 
-def metric_checks(
-    settings: Settings, catalog: Catalog, metric: MetricContract, gold: dg.AssetsDefinition
-) -> dg.AssetChecksDefinition:
+def metric_checks(lake: Lake, catalog: Catalog, metric: MetricContract, gold: dg.AssetsDefinition) -> dg.AssetChecksDefinition:
     """The checks of a metric's days: of the number that would be published now, and of its visibility to readers."""
 
-    def judge(settings: Settings, days: Collection[date], names: Collection[str], spark: LakeSpark) -> list[CheckResult]:
-        one = served_version.daily(settings, catalog, metric)
-        outcomes = restatement_checks.check_published(settings, one, days)
+    def judge(lake: Lake, days: Collection[date], names: Collection[str], spark: LakeSpark) -> list[CheckResult]:
+        one = served_version.daily(lake, catalog, metric)
+        outcomes = restatement_checks.check_published(lake, one, days)
         of_live = live_closing.check_names(metric)
         if not restatement_checks.PUBLISHED.keys() | of_live >= set(names):  # only these need no new computation of the number
-            outcomes += restatement_checks.check_gold(settings, one, spark.session, days)
+            outcomes += restatement_checks.check_gold(lake, one, spark.session, days)
         if of_live.keys() & set(names):
-            outcomes += live_closing.check_reconciled(spark.session, settings, metric, catalog.sources[metric.source], days)
+            outcomes += live_closing.check_reconciled(spark.session, lake, metric, catalog.sources[metric.source], days)
         return outcomes
 
-    return _checks_of(settings, gold, _day_check_names(metric), judge)
+    return _checks_of(lake, gold, _day_check_names(metric), judge)
 
 
 def _day_check_names(metric: MetricContract) -> dict[str, str]:
@@ -83,16 +81,16 @@ def _day_check_names(metric: MetricContract) -> dict[str, str]:
 
 
 def rollup_checks(
-    settings: Settings, catalog: Catalog, metric: MetricContract, rollup: Series, gold: dg.AssetsDefinition
+    lake: Lake, catalog: Catalog, metric: MetricContract, rollup: Series, gold: dg.AssetsDefinition
 ) -> dg.AssetChecksDefinition:
     """The checks of a longer period's numbers."""
 
-    def judge(settings: Settings, starts: Collection[date], _names: Collection[str], spark: LakeSpark) -> list[CheckResult]:
-        daily = served_version.daily(settings, catalog, metric)
+    def judge(lake: Lake, starts: Collection[date], _names: Collection[str], spark: LakeSpark) -> list[CheckResult]:
+        daily = served_version.daily(lake, catalog, metric)
         one = Series(daily.metric, rollup.kind, daily.called)
-        return restatement_checks.check_rollup(settings, catalog.sources[metric.source], daily, one, spark.session, starts)
+        return restatement_checks.check_rollup(lake, catalog.sources[metric.source], daily, one, spark.session, starts)
 
-    return _checks_of(settings, gold, _rollup_check_names(rollup), judge)
+    return _checks_of(lake, gold, _rollup_check_names(rollup), judge)
 
 
 def _rollup_check_names(rollup: Series) -> dict[str, str]:
@@ -102,20 +100,16 @@ def _rollup_check_names(rollup: Series) -> dict[str, str]:
     return names
 
 
-def checks_of_scores(
-    settings: Settings, catalog: Catalog, model: ModelContract, scores: dg.AssetsDefinition
-) -> dg.AssetChecksDefinition:
+def checks_of_scores(lake: Lake, catalog: Catalog, model: ModelContract, scores: dg.AssetsDefinition) -> dg.AssetChecksDefinition:
     """The checks of the scores of a model per event day."""
 
-    def judge(settings: Settings, days: Collection[date], _names: Collection[str], spark: LakeSpark) -> list[CheckResult]:
-        return score_checks.judge(settings, catalog, model, spark.session, days)
+    def judge(lake: Lake, days: Collection[date], _names: Collection[str], spark: LakeSpark) -> list[CheckResult]:
+        return score_checks.judge(lake, catalog, model, spark.session, days)
 
-    return _checks_of(settings, scores, score_checks.NAMES, judge)
+    return _checks_of(lake, scores, score_checks.NAMES, judge)
 
 
-def _checks_of(
-    settings: Settings, asset: dg.AssetsDefinition, names: Mapping[str, str], judge: Judge
-) -> dg.AssetChecksDefinition:
+def _checks_of(lake: Lake, asset: dg.AssetsDefinition, names: Mapping[str, str], judge: Judge) -> dg.AssetChecksDefinition:
     key = asset.key
     specs = [
         dg.AssetCheckSpec(name, asset=key, description=description, partitions_def=asset.partitions_def)
@@ -132,7 +126,7 @@ def _checks_of(
             known = sorted(context.instance.get_materialized_partitions(key))
             days = [date.fromisoformat(partition) for partition in known[-_NEWEST_WITHOUT_PARTITION:]]
         wanted = {check_key.name for check_key in context.selected_asset_check_keys}
-        judged = judge(tables.reading(settings), days, wanted, spark) if days else []
+        judged = judge(tables.reading(lake), days, wanted, spark) if days else []
         outcomes = [outcome for outcome in publication_checks.with_deprecated_names(judged) if outcome.check in wanted]
         if not one_day:  # the results yielded below refer to no partition then
             run_events.checked(context, key, outcomes)
@@ -154,7 +148,7 @@ def _checks_of(
     return check
 
 
-def _checks_of_source(settings: Settings, contract: SourceContract) -> dg.AssetChecksDefinition:
+def _checks_of_source(lake: Lake, contract: SourceContract) -> dg.AssetChecksDefinition:
     """The checks of a source's current state, which belong to no partition."""
     key = source_keys(contract.dataset)[1]
     specs = [
@@ -165,7 +159,7 @@ def _checks_of_source(settings: Settings, contract: SourceContract) -> dg.AssetC
     @dg.multi_asset_check(name=f"{'_'.join(key.path)}_checks", specs=specs, can_subset=True)
     def check(context: dg.AssetCheckExecutionContext, tables: LakeTables) -> Iterator[dg.AssetCheckResult]:
         wanted = {check_key.name for check_key in context.selected_asset_check_keys}
-        for outcome in bronze_checks.check_source(tables.reading(settings), contract):
+        for outcome in bronze_checks.check_source(tables.reading(lake), contract):
             if outcome.check in wanted:
                 yield dg.AssetCheckResult(
                     passed=outcome.passed,

@@ -10,7 +10,6 @@ from lakehouse import locations
 from lakehouse.contracts import Catalog, MetricContract, SourceContract
 from lakehouse.contracts.series import Series
 from lakehouse.contracts.windows import WINDOW_START
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.derived import restate as derived
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import served_version, window_history
@@ -24,6 +23,7 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.gold.restatement.closing import End
 from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.lake import Lake
 from lakehouse.late_events import counters
 from lakehouse.ledger import contracts_in_use
 from lakehouse.live import closing as live_closing
@@ -31,7 +31,6 @@ from lakehouse.orchestration.common import plan_runs, run_events
 from lakehouse.orchestration.common.dagster_internals import BACKFILL_ID_TAG, USER_TAG
 from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse.orchestration.common.run_events import days_of_run, event_days, periods
-from lakehouse.settings import Settings
 
 #: Set on runs that follow changes of the layer below: the version of that layer that the numbers will include.
 FOLLOWS_TAG = "lakehouse/follows_silver"
@@ -46,7 +45,7 @@ def gold_key(name: str) -> dg.AssetKey:
     return dg.AssetKey(["gold", name])
 
 
-def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> dg.AssetsDefinition:
+def gold_asset(deployment: Lake, catalog: Catalog, metric: MetricContract) -> dg.AssetsDefinition:
     """Gold by event day. A day with unchanged number and state gets no revision."""
     key = gold_key(metric.name)
     contract = catalog.sources[metric.source]
@@ -61,10 +60,10 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
         group_name=metric.source,
         kinds={"pyspark", "deltalake", "gold"},
         description=metric.description or f"{metric.name} per event day.",
-        metadata={"dagster/uri": locations.gold(settings, Series(metric))},
+        metadata={"dagster/uri": locations.gold(deployment, Series(metric))},
     )
     def gold_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
-        lake = with_table_cache(settings)
+        lake = deployment.cached()
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
         gold_repair.restore(lake, catalog, Series(metric), spark.session, context.run.run_id)
@@ -89,7 +88,7 @@ def gold_asset(settings: Settings, catalog: Catalog, metric: MetricContract) -> 
     return gold_of_metric
 
 
-def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, rollup: Series) -> dg.AssetsDefinition:
+def rollup_asset(deployment: Lake, catalog: Catalog, metric: MetricContract, rollup: Series) -> dg.AssetsDefinition:
     """The numbers of a longer period; partitions are named by their first day."""
     key = gold_key(rollup.name)
     contract = catalog.sources[metric.source]
@@ -105,10 +104,10 @@ def rollup_asset(settings: Settings, catalog: Catalog, metric: MetricContract, r
         group_name=metric.source,
         kinds={"deltalake", "gold"},
         description=f"{metric.name} per {rollup.kind.value.replace('_', ' ')}, from {_origin(metric)}.",
-        metadata={"dagster/uri": locations.gold(settings, rollup)},
+        metadata={"dagster/uri": locations.gold(deployment, rollup)},
     )
     def rollup_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
-        lake = with_table_cache(settings)
+        lake = deployment.cached()
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
         gold_repair.restore(lake, catalog, rollup, spark.session, context.run.run_id)
         daily = served_version.daily(lake, catalog, metric)
@@ -158,7 +157,7 @@ def _covered_days() -> dg.TimeWindowPartitionMapping:
     return dg.TimeWindowPartitionMapping(allow_nonexistent_upstream_partitions=True)
 
 
-def _remember(context: dg.AssetExecutionContext, lake: Settings, metric: MetricContract, contract: SourceContract) -> None:
+def _remember(context: dg.AssetExecutionContext, lake: Lake, metric: MetricContract, contract: SourceContract) -> None:
     """Record the contracts under which numbers are published.
 
     Runs of a stage or a planned backfill are not checked for changed meaning, because people have seen their effect.
@@ -179,13 +178,13 @@ def _run(context: dg.AssetExecutionContext) -> Run:
     return Run(context.run.run_id, context.job_name, reason, by, why, planned, plan_runs.sign_off(tags))
 
 
-def _waits_for(lake: Settings, contract: SourceContract, series: Series, done: PublishResult) -> dict[date, list[str]]:
+def _waits_for(lake: Lake, contract: SourceContract, series: Series, done: PublishResult) -> dict[date, list[str]]:
     """The conditions that published numbers still wait for before they become final."""
     unfinished = [series.period(revision.start) for revision in done.revisions if revision.state is not State.FINAL]
     return {start: list(limit.waits_for) for start, limit in closing.limits(lake, contract, series, unfinished).items()}
 
 
-def late_metadata(lake: Settings, metric: MetricContract, days: Collection[date]) -> dict[date, dict[str, object]]:
+def late_metadata(lake: Lake, metric: MetricContract, days: Collection[date]) -> dict[date, dict[str, object]]:
     """The metadata about late rows that Dagster shows for each day of a metric: the day's counts, and the metric's rates."""
     if metric.late_events is None:
         return {}
@@ -196,9 +195,7 @@ def late_metadata(lake: Settings, metric: MetricContract, days: Collection[date]
     return {day: {"late_accepted": of.late_accepted, "late_dropped": of.late_dropped, **shown} for day, of in rows.items()}
 
 
-def window_metadata(
-    lake: Settings, contract: SourceContract, daily: Series, days: Collection[date]
-) -> dict[date, dict[str, object]]:
+def window_metadata(lake: Lake, contract: SourceContract, daily: Series, days: Collection[date]) -> dict[date, dict[str, object]]:
     """The metadata about the windows of each day of a metric: what each was restated by, not what its day was.
 
     :param days: days that have just been published.

@@ -12,12 +12,12 @@ from pydantic import Field
 
 from lakehouse.contracts import Catalog, ModelContract, TrainingSetContract
 from lakehouse.errors import LakehouseError
+from lakehouse.lake import Lake
 from lakehouse.orchestration.assets import score_checks
 from lakehouse.orchestration.common import run_events
 from lakehouse.orchestration.common.dagster_internals import USER_TAG
 from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse.orchestration.common.run_events import days_of_run, event_days
-from lakehouse.settings import Settings
 from lakehouse.training_sets import addresses, build, releases
 from lakehouse.training_sets.releases import Release, ReleaseKind
 
@@ -66,7 +66,7 @@ def model_versions(name: str) -> dg.DynamicPartitionsDefinition:
     return dg.DynamicPartitionsDefinition(name=f"model_versions_{name}")
 
 
-def set_asset(settings: Settings, catalog: Catalog, contract: TrainingSetContract) -> dg.AssetsDefinition:
+def set_asset(lake: Lake, catalog: Catalog, contract: TrainingSetContract) -> dg.AssetsDefinition:
     """A training set by version."""
 
     @dg.asset(
@@ -81,18 +81,18 @@ def set_asset(settings: Settings, catalog: Catalog, contract: TrainingSetContrac
     def version_of_set(context: dg.AssetExecutionContext, config: SetVersion, spark: LakeSpark) -> dg.MaterializeResult[None]:
         with run_events.progress(context):
             release = build.build(
-                *(spark.session(), settings, catalog, contract, context.partition_key),
+                *(spark.session(), lake, catalog, contract, context.partition_key),
                 by=person(context),
                 notes=config.notes,
                 labels_version=config.labels,
                 known_at=_moment(config.known_at),
             )
-        return dg.MaterializeResult(metadata=set_metadata(settings, release))
+        return dg.MaterializeResult(metadata=set_metadata(lake, release))
 
     return version_of_set
 
 
-def model_asset(settings: Settings, catalog: Catalog, contract: ModelContract) -> dg.AssetsDefinition:
+def model_asset(lake: Lake, catalog: Catalog, contract: ModelContract) -> dg.AssetsDefinition:
     """A model by version."""
     of_set = catalog.training_sets[contract.training_set]
 
@@ -108,13 +108,13 @@ def model_asset(settings: Settings, catalog: Catalog, contract: ModelContract) -
     def version_of_model(context: dg.AssetExecutionContext, config: ModelVersion) -> dg.MaterializeResult[None]:
         from lakehouse.models import training  # noqa: PLC0415 (NumPy and pandas are not needed to load the definitions)
 
-        newest = releases.newest(settings, ReleaseKind.TRAINING_SET, of_set.name)
+        newest = releases.newest(lake, ReleaseKind.TRAINING_SET, of_set.name)
         version = config.training_set or (newest.version if newest else None)
         if version is None:
             msg = f"no version of {of_set.name} is released; materialize datasets/{of_set.name} first"
             raise LakehouseError(msg)
         release = training.train(
-            *(settings, catalog, contract, context.partition_key, version),
+            *(lake, catalog, contract, context.partition_key, version),
             by=person(context),
             notes=config.notes,
             parameters=config.parameters,
@@ -124,7 +124,7 @@ def model_asset(settings: Settings, catalog: Catalog, contract: ModelContract) -
     return version_of_model
 
 
-def scores_asset(settings: Settings, catalog: Catalog, contract: ModelContract) -> dg.AssetsDefinition:
+def scores_asset(lake: Lake, catalog: Catalog, contract: ModelContract) -> dg.AssetsDefinition:
     """The scores of a model by event day."""
     key = scores_key(contract.name)
     of_set = catalog.training_sets[contract.training_set]
@@ -142,18 +142,16 @@ def scores_asset(settings: Settings, catalog: Catalog, contract: ModelContract) 
         group_name=entity,
         kinds={"pyspark", "deltalake", "mlflow"},
         description=f"The scores of the events of a day by the champion of {contract.name}, and by the challenger of a canary.",
-        metadata={"dagster/uri": addresses.scores(settings, contract.name)},
+        metadata={"dagster/uri": addresses.scores(lake, contract.name)},
     )
     def scores_of_model(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         from lakehouse.models import score  # noqa: PLC0415 (scikit-learn loads in seconds)
 
         days = days_of_run(context)
         with run_events.progress(context):
-            scored = score.score(
-                *(spark.session(), settings, catalog, contract, days), run_id=context.run.run_id, by=person(context)
-            )
+            scored = score.score(*(spark.session(), lake, catalog, contract, days), run_id=context.run.run_id, by=person(context))
             judged = days if run_events.reports_checks(context) else []  # a check step that follows computes the rows itself
-            outcomes = score_checks.judge(settings, catalog, contract, spark.session, judged)
+            outcomes = score_checks.judge(lake, catalog, contract, spark.session, judged)
         about: dict[date, Mapping[str, Any]] = {
             entry.day: {
                 "dagster/row_count": entry.events,
@@ -172,14 +170,14 @@ def person(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> str:
     return context.run.tags.get(USER_TAG) or context.run.tags.get("dagster/user") or _NOBODY
 
 
-def set_metadata(settings: Settings, release: Release) -> dict[str, Any]:
+def set_metadata(lake: Lake, release: Release) -> dict[str, Any]:
     """The metadata that Dagster shows for a version of a training set."""
     about = release.about
     return {
         "version": release.full_name,
         "labels": f"{about['labels']['source']}_{about['labels']['version']}",
         "dagster/row_count": about["rows"],
-        "dagster/uri": addresses.training_set(settings, release.name, release.version),
+        "dagster/uri": addresses.training_set(lake, release.name, release.version),
         "known_at": f"{release.known_at:%Y-%m-%d %H:%M:%S}" if release.known_at else "",
         "time": dg.MetadataValue.json(about["time"]),
         "content_hash": about["content_hash"],

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import Catalog, ModelContract
+    from lakehouse.lake import Lake
     from lakehouse.quality.check_result import CheckResult
-    from lakehouse.settings import Settings
 
 #: The checks of each day of scores, with their descriptions.
 NAMES = {
@@ -29,7 +29,7 @@ NAMES = {
 
 
 def judge(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     contract: ModelContract,
     session: Callable[[], SparkSession],
@@ -46,16 +46,16 @@ def judge(
 
     if not days:
         return []
-    champion = model_scores.load(settings, catalog, contract, score.champion_of(settings, contract))
+    champion = model_scores.load(lake, catalog, contract, score.champion_of(lake, contract))
     learned, reference = (
-        score_checks.set_of(settings, contract, champion.version),
-        score_checks.reference_scores(settings, contract, champion),
+        score_checks.set_of(lake, contract, champion.version),
+        score_checks.reference_scores(lake, contract, champion),
     )
-    of_set, now = catalog.training_sets[contract.training_set], settings.clock()
+    of_set, now = catalog.training_sets[contract.training_set], lake.now()
     first, until = min(days), max(days) + timedelta(days=1)
-    events = set_events.unlabelled(session(), settings, catalog, of_set, days)
-    labelled = set_events.keys_with_label(session(), settings, catalog, of_set, first, until)
-    scores = model_scores.read(settings, contract.name, {"event_date": sorted(days)})
+    events = set_events.unlabelled(session(), lake, catalog, of_set, days)
+    labelled = set_events.keys_with_label(session(), lake, catalog, of_set, first, until)
+    scores = model_scores.read(lake, contract.name, {"event_date": sorted(days)})
     results = []
     for day in sorted(days):
         ours, rows = (table.filter(pc.equal(table["event_date"], day)) for table in (scores, events))

@@ -12,14 +12,13 @@ from lakehouse import locations
 from lakehouse.bronze import checks as bronze_checks
 from lakehouse.bronze.ingest import DayReport, Ingest
 from lakehouse.contracts import Catalog, SourceContract
-from lakehouse.delta.table_cache import with_table_cache
+from lakehouse.lake import Lake
 from lakehouse.ledger import applied_inputs, failed_checks, ingestions
 from lakehouse.orchestration.assets import stream_runs
 from lakehouse.orchestration.common import plan_runs, run_events
 from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse.orchestration.common.run_events import arrival_days, days_of_run, event_days
 from lakehouse.quality.check_result import CheckResult
-from lakehouse.settings import Settings
 from lakehouse.silver import checks as silver_checks
 from lakehouse.silver import replaced_days
 from lakehouse.silver.update import SilverUpdate, update
@@ -58,7 +57,7 @@ def arrivals_spec(contract: SourceContract) -> dg.AssetSpec:
     )
 
 
-def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract) -> dg.AssetsDefinition:
+def bronze_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -> dg.AssetsDefinition:
     """Bronze by arrival day."""
     source = contract.dataset
     key, arrivals_key, _ = keys(source)
@@ -72,12 +71,12 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
         group_name=source,
         kinds={"pyspark", "deltalake", "bronze"},
         description=f"Every record of every file of {source} as it arrived, once. {contract.description or ''}",
-        metadata={"dagster/uri": locations.bronze(settings, source)},
+        metadata={"dagster/uri": locations.bronze(deployment, source)},
     )
     def bronze_of_source(
         context: dg.AssetExecutionContext, config: SettledFiles, spark: LakeSpark
     ) -> Iterator[dg.MaterializeResult[None]]:
-        lake = with_table_cache(settings)
+        lake = deployment.cached()
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
         kafka = contract.source.kafka
@@ -113,7 +112,7 @@ def bronze_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
     return bronze_of_source
 
 
-def silver_asset(settings: Settings, catalog: Catalog, contract: SourceContract) -> dg.AssetsDefinition:
+def silver_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -> dg.AssetsDefinition:
     """Silver by event day."""
     source = contract.dataset
     _, arrivals_key, key = keys(source)
@@ -129,10 +128,10 @@ def silver_asset(settings: Settings, catalog: Catalog, contract: SourceContract)
         group_name=source,
         kinds={"pyspark", "deltalake", "silver"},
         description=_described(contract),
-        metadata={"dagster/uri": locations.silver(settings, source)} | _uri_of_intervals(settings, contract),
+        metadata={"dagster/uri": locations.silver(deployment, source)} | _uri_of_intervals(deployment, contract),
     )
     def silver_of_source(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
-        lake = with_table_cache(settings)
+        lake = deployment.cached()
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
         if not spark.long_lived:  # a long-lived session is prepared for any size
@@ -158,8 +157,8 @@ def _described(contract: SourceContract) -> str:
     return f"The current row of each key of {contract.dataset}, on its own event day."
 
 
-def _uri_of_intervals(settings: Settings, contract: SourceContract) -> dict[str, str]:
-    return {"intervals": locations.intervals(settings, contract.dataset)} if contract.is_dimension else {}
+def _uri_of_intervals(lake: Lake, contract: SourceContract) -> dict[str, str]:
+    return {"intervals": locations.intervals(lake, contract.dataset)} if contract.is_dimension else {}
 
 
 def _bronze_metadata(report: DayReport, absent: Collection[date] = ()) -> dict[str, Any]:
@@ -175,23 +174,23 @@ def _bronze_metadata(report: DayReport, absent: Collection[date] = ()) -> dict[s
     }
 
 
-def _bronze_outcomes(settings: Settings, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
+def _bronze_outcomes(lake: Lake, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
     """The checks of arrival days; a failed check holds the numbers of the event days that the day's files touch."""
-    outcomes = bronze_checks.check_bronze(settings, contract, days)
+    outcomes = bronze_checks.check_bronze(lake, contract, days)
     source = contract.dataset
-    failed_checks.record(settings, source, "bronze", outcomes, lambda day: _event_days(settings, source, day))
+    failed_checks.record(lake, source, "bronze", outcomes, lambda day: _event_days(lake, source, day))
     return outcomes
 
 
-def _event_days(settings: Settings, source: str, arrival: date) -> set[date]:
+def _event_days(lake: Lake, source: str, arrival: date) -> set[date]:
     """The event days that the files of an arrival day touch."""
-    entries = (entry for entry in ingestions.all_of(settings, source) if entry.arrival_date == arrival)
+    entries = (entry for entry in ingestions.all_of(lake, source) if entry.arrival_date == arrival)
     return {day for entry in entries for day in entry.touched_days}
 
 
-def _touched(settings: Settings, source: str, arrival: set[date]) -> dict[date, dict[str, Any]]:
+def _touched(lake: Lake, source: str, arrival: set[date]) -> dict[date, dict[str, Any]]:
     """For each event day that waits for silver because of these arrival days, the numbers of rows and files."""
-    waiting = applied_inputs.pending_entries(settings, source)
+    waiting = applied_inputs.pending_entries(lake, source)
     return {
         day: {
             "rows": sum(entry.rows_by_day.get(day, 0) for entry in entries),
@@ -203,9 +202,9 @@ def _touched(settings: Settings, source: str, arrival: set[date]) -> dict[date, 
     }
 
 
-def _waiting_bytes(settings: Settings, source: str, days: Collection[date]) -> int:
+def _waiting_bytes(lake: Lake, source: str, days: Collection[date]) -> int:
     """The bytes of the files that wait for silver on the event days ``days``."""
-    waiting = applied_inputs.pending_entries(settings, source)
+    waiting = applied_inputs.pending_entries(lake, source)
     files = {entry.ingestion_id: entry.bytes for day in days for entry in waiting.get(day, ())}
     return sum(files.values())
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.inputs import KafkaTopic
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 def taken(
     context: dg.AssetExecutionContext,
-    settings: Settings,
+    lake: Lake,
     contract: SourceContract,
     kafka: KafkaTopic,
     session: Callable[[], SparkSession],
@@ -35,7 +35,7 @@ def taken(
     """
     reports: dict[date, DayReport] = {}
     gaps: dict[str, None] = {}
-    for batch in service.take(settings, contract, kafka, session, context.run.run_id):
+    for batch in service.take(lake, contract, kafka, session, context.run.run_id):
         for entry in batch.recorded:
             reports.setdefault(entry.arrival_date, DayReport()).ingested.append(entry)
         gaps |= dict.fromkeys(entry.text for entry in batch.gaps)

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from lakehouse.contracts import Catalog
+    from lakehouse.lake import Lake
     from lakehouse.operations.alerts.alert import Alert
     from lakehouse.orchestration.common.dagster_internals import AssetCheckExecutionRecord
-    from lakehouse.settings import Settings
 
 
 _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
@@ -267,22 +267,22 @@ class AlertCursor:
         return json.dumps({name: f"{value}" for name, value in vars(self).items() if value is not None})
 
 
-def alerts_sensor(settings: Settings, catalog: Catalog) -> dg.SensorDefinition:
+def alerts_sensor(lake: Lake, catalog: Catalog) -> dg.SensorDefinition:
     """Notifies the targets of ``LAKEHOUSE_ALERT_TARGETS`` when an alert opens and when it is resolved; starts no run."""
 
     @dg.sensor(
         name="alerts",
-        minimum_interval_seconds=settings.alert_seconds,
+        minimum_interval_seconds=lake.settings.alert_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Owners are notified of what is late, missing, held, overdue or beyond its bounds, and of what failed.",
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.SkipReason:
-        before, reading = AlertCursor.read(context.cursor), tables.reading(settings)
+        before, reading = AlertCursor.read(context.cursor), tables.reading(lake)
         state = signals.state_of(reading, catalog, newest_end(context.instance))
-        if state == before.state and (before.due_at is None or reading.clock() < before.due_at):
+        if state == before.state and (before.due_at is None or reading.now() < before.due_at):
             return dg.SkipReason("nothing has changed since the last look")
         look = RunLook(context.instance, catalog, before.runs_through)
-        result = dispatch_alerts(reading, catalog, directory(settings, context.log), look.outcomes)
+        result = dispatch_alerts(reading, catalog, directory(lake, context.log), look.outcomes)
         if result.unread:
             raise UnreadError("; ".join(result.unread))
         is_idle = look.is_complete and not result.undelivered

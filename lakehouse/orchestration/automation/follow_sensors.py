@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: Set on runs that follow decisions and redactions: the source, and a hash of these.
 DECIDED_TAG = "lakehouse/decided"
@@ -51,100 +51,100 @@ class _Waiting:
     tag: dict[str, str]
 
 
-def steward_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDefinition:
+def steward_sensor(lake: Lake, contract: SourceContract) -> dg.SensorDefinition:
     """Runs silver for exactly the days affected by a decision or a redaction."""
     source = contract.dataset
 
-    def look(settings: Settings) -> _Waiting:
-        waiting = applied_inputs.pending_manual_inputs(settings, source)
+    def look(lake: Lake) -> _Waiting:
+        waiting = applied_inputs.pending_manual_inputs(lake, source)
         return _Waiting(waiting, {DECIDED_TAG: f"{source}:{short_hash('|'.join(sorted(set().union(*waiting.values()))))}"})
 
-    read = [locations.decisions(settings, source), locations.redactions(settings, source)]
-    read += [locations.rebuild_requests(settings), locations.applied_inputs(settings)]
+    read = [locations.decisions(lake, source), locations.redactions(lake, source)]
+    read += [locations.rebuild_requests(lake), locations.applied_inputs(lake)]
     return _sensor_of_one_run(
-        settings,
+        lake,
         [source],
         f"stewards_{source}",
         dg.AssetKey(["silver", source]),
         f"Decisions and redactions start silver/{source} for the days that they affect.",
         look,
-        lambda settings: state_of(settings, read, [contract]),
+        lambda lake: state_of(lake, read, [contract]),
         nothing="no decision waits for silver",
         subject="decisions",
     )
 
 
-def restatement_sensor(settings: Settings, catalog: Catalog, metric: MetricContract) -> dg.SensorDefinition:
+def restatement_sensor(lake: Lake, catalog: Catalog, metric: MetricContract) -> dg.SensorDefinition:
     """Runs gold for exactly the days affected by silver's changes; scattered days share one run."""
 
-    def look(settings: Settings) -> _Waiting:
-        pending = find_pending(settings, served_version.daily(settings, catalog, metric))
+    def look(lake: Lake) -> _Waiting:
+        pending = find_pending(lake, served_version.daily(lake, catalog, metric))
         return _Waiting(pending.starts, {FOLLOWS_TAG: f"{metric.name}:{pending.cause}"})
 
-    below = _inputs(settings, Series(metric)) if metric.is_derived else [*locations.every_silver_read(settings, metric).values()]
-    below += [locations.intervals(settings, dimension) for dimension in metric.dimensions]
-    read = [*below, locations.gold(settings, Series(metric)), locations.restatements(settings), locations.reverts(settings)]
+    below = _inputs(lake, Series(metric)) if metric.is_derived else [*locations.every_silver_read(lake, metric).values()]
+    below += [locations.intervals(lake, dimension) for dimension in metric.dimensions]
+    read = [*below, locations.gold(lake, Series(metric)), locations.restatements(lake), locations.reverts(lake)]
     upstream = ", ".join(metric.derived_from or [f"silver/{entry.silver}" for entry in metric.read])
     changes = " and ".join([f"days of {upstream}", *(f"attributes of {name}" for name in metric.dimensions)])
     return _sensor_of_one_run(
-        settings,
+        lake,
         [contract.dataset for contract in catalog.sources_of(metric)],
         f"restate_{metric.name}",
         gold_key(metric.name),
         f"Changed {changes} start gold/{metric.name} for the days that they affect.",
         look,
-        lambda settings: state_of(settings, read, list(catalog.metrics.values())),
+        lambda lake: state_of(lake, read, list(catalog.metrics.values())),
         nothing=f"{metric.name} follows its inputs" if metric.is_derived else "gold follows silver",
         subject="days",
     )
 
 
-def rollup_sensor(settings: Settings, catalog: Catalog, metric: MetricContract, rollup: Series) -> dg.SensorDefinition:
+def rollup_sensor(lake: Lake, catalog: Catalog, metric: MetricContract, rollup: Series) -> dg.SensorDefinition:
     """Runs a roll-up for exactly the periods whose days have been restated."""
 
-    def look(settings: Settings) -> _Waiting:
-        pending = find_pending(settings, rollup)
+    def look(lake: Lake) -> _Waiting:
+        pending = find_pending(lake, rollup)
         return _Waiting(pending.starts, {FOLLOWS_TAG: f"{rollup.name}:{pending.cause}"})
 
-    read = [*_inputs(settings, rollup), locations.gold(settings, Series(metric)), locations.restatements(settings)]
+    read = [*_inputs(lake, rollup), locations.gold(lake, Series(metric)), locations.restatements(lake)]
     upstream = ", ".join(f"{one.metric}{rollup.kind.suffix}" for one in metric.inputs) or metric.name
     return _sensor_of_one_run(
-        settings,
+        lake,
         [contract.dataset for contract in catalog.sources_of(metric)],
         f"restate_{rollup.name}",
         gold_key(rollup.name),
         f"Published numbers of gold/{upstream} start gold/{rollup.name} for their periods.",
         look,
-        lambda settings: state_of(settings, read, list(catalog.metrics.values())),
+        lambda lake: state_of(lake, read, list(catalog.metrics.values())),
         nothing=f"{rollup.name} follows its days",
         subject="periods",
     )
 
 
-def _inputs(settings: Settings, series: Series) -> list[str]:
+def _inputs(lake: Lake, series: Series) -> list[str]:
     """The input tables of a derived series."""
-    return [locations.gold_of(settings, one.metric, series.kind) for one in series.metric.inputs]
+    return [locations.gold_of(lake, one.metric, series.kind) for one in series.metric.inputs]
 
 
-def automation(settings: Settings, catalog: Catalog) -> dg.AutomationConditionSensorDefinition:
+def automation(lake: Lake, catalog: Catalog) -> dg.AutomationConditionSensorDefinition:
     """Evaluates the automation conditions of silver, which follow arrivals."""
     targets = [dg.AssetKey(["silver", source]) for source in catalog.sources]
     return dg.AutomationConditionSensorDefinition(
         "late_partitions",
         target=dg.AssetSelection.assets(*targets),
         default_status=dg.DefaultSensorStatus.RUNNING,
-        minimum_interval_seconds=settings.sensor_seconds,
+        minimum_interval_seconds=lake.settings.sensor_seconds,
     )
 
 
 def _sensor_of_one_run(
-    settings: Settings,
+    lake: Lake,
     sources: Collection[str],
     name: str,
     key: dg.AssetKey,
     description: str,
-    look: Callable[[Settings], _Waiting],
-    state: Callable[[Settings], str],
+    look: Callable[[Lake], _Waiting],
+    state: Callable[[Lake], str],
     *,
     nothing: str,
     subject: str,
@@ -162,14 +162,14 @@ def _sensor_of_one_run(
     @dg.sensor(
         name=name,
         target=dg.AssetSelection.assets(key),
-        minimum_interval_seconds=settings.sensor_seconds,
+        minimum_interval_seconds=lake.settings.sensor_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=description,
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.RunRequest | dg.SkipReason:
-        if any(is_backfill_running(settings, source) for source in sources):
+        if any(is_backfill_running(lake, source) for source in sources):
             return dg.SkipReason(BACKFILL_RUNNING)
-        reading = tables.reading(settings)
+        reading = tables.reading(lake)
         now = state(reading)  # before the look: a write in between changes the state, so that the next tick looks again
         waiting = None if Cursor.read(context.cursor).idle_state == now else look(reading)
         if waiting is None or not waiting.starts:

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
 
 _SHOWN = 5
 #: Set on runs for new files: the source, arrival day and the files' state.
@@ -50,7 +50,7 @@ LANDS_TAG = "lakehouse/lands"
 RECONCILES_TAG = "lakehouse/reconciles"
 
 
-def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDefinition:
+def landing_sensor(lake: Lake, contract: SourceContract) -> dg.SensorDefinition:
     """Runs bronze for each arrival day with a new or changed file that is stable and may be ingested."""
     source = contract.dataset
     key = dg.AssetKey(["bronze", source])
@@ -58,21 +58,21 @@ def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
     @dg.sensor(
         name=f"landing_{source}",
         target=dg.AssetSelection.assets(key),
-        minimum_interval_seconds=settings.sensor_seconds,
+        minimum_interval_seconds=lake.settings.sensor_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"New or changed files of {source} start bronze for their arrival days.",
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> Iterator[dg.RunRequest | dg.SkipReason]:
-        if is_backfill_running(settings, source):
+        if is_backfill_running(lake, source):
             yield dg.SkipReason(BACKFILL_RUNNING)
             return
         before, now = Cursor.read(context.cursor), datetime.now(timezone.utc)
-        infos, reading = bronze_landing.list_landing(settings, contract), tables.reading(settings)
-        state = state_of(reading, [locations.ingestions(settings)], [contract], bronze_landing.state_of(infos))
+        infos, reading = bronze_landing.list_landing(lake, contract), tables.reading(lake)
+        state = state_of(reading, [locations.ingestions(lake)], [contract], bronze_landing.state_of(infos))
         if before.idle_state == state:
             yield dg.SkipReason(before.skip_reason)
             return
-        scan = pending_files.scan_landing(reading, contract, bronze_landing.listing(settings, contract, infos), before.seen, now)
+        scan = pending_files.scan_landing(reading, contract, bronze_landing.listing(lake, contract, infos), before.seen, now)
         missing_inputs.record(reading, source, "unfinished_day", scan.unfinished)
         reasons = list(scan.remarks)
         if scan.unsettled:
@@ -99,7 +99,7 @@ def landing_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDef
     return sense
 
 
-def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.SensorDefinition:
+def reconciling_sensor(lake: Lake, contract: SourceContract) -> dg.SensorDefinition:
     """Reruns bronze for arrival days whose event days wait for silver without a run in progress.
 
     Bronze then announces these days again, so a run killed between its commit and its events loses nothing (R11).
@@ -110,25 +110,25 @@ def reconciling_sensor(settings: Settings, contract: SourceContract) -> dg.Senso
     @dg.sensor(
         name=f"reconcile_{source}",
         target=dg.AssetSelection.assets(bronze_key),
-        minimum_interval_seconds=max(60, settings.sensor_seconds),
+        minimum_interval_seconds=max(60, lake.settings.sensor_seconds),
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Announces event days of {source} again that wait for silver with no run in progress.",
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> Iterator[dg.RunRequest | dg.SkipReason]:
-        reading = tables.reading(settings)
-        state = state_of(reading, [locations.ingestions(settings), locations.applied_inputs(settings)], [contract])
+        reading = tables.reading(lake)
+        state = state_of(reading, [locations.ingestions(lake), locations.applied_inputs(lake)], [contract])
         waiting = {} if Cursor.read(context.cursor).idle_state == state else applied_inputs.pending_entries(reading, source)
         if not waiting:
             context.update_cursor(f"{Cursor(state)}")
             yield dg.SkipReason("nothing waits for silver")
             return
-        if is_backfill_running(settings, source):
+        if is_backfill_running(lake, source):
             yield dg.SkipReason(BACKFILL_RUNNING)
             return
         if _is_run_active(context.instance, {bronze_key, silver_key}):
             yield dg.SkipReason(f"{len(waiting)} days wait for silver, and a run is in progress")
             return
-        left_behind = _left_behind(context.instance, arrivals_key, waiting, timedelta(seconds=settings.reconcile_seconds))
+        left_behind = _left_behind(context.instance, arrivals_key, waiting, timedelta(seconds=lake.settings.reconcile_seconds))
         first = contract.source.start_date
         causes = {f"{source}:{day}:{short_hash('|'.join(ids))}": day for day, ids in left_behind.items() if day >= first}
         planned = plan_run_requests(context.instance, RECONCILES_TAG, list(causes))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import MetricContract, SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: Set on the runs of streams: the metric. The alert ``live_stopped`` reports their failures and ends with the next start.
 LIVE_TAG = "lakehouse/live"
@@ -38,7 +38,7 @@ _RUNS = 8
 _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 
 
-def job(settings: Settings, metric: MetricContract, contract: SourceContract) -> dg.JobDefinition:
+def job(lake: Lake, metric: MetricContract, contract: SourceContract) -> dg.JobDefinition:
     """Runs the stream of a metric until it is stopped."""
     name = _name(metric)
 
@@ -48,14 +48,14 @@ def job(settings: Settings, metric: MetricContract, contract: SourceContract) ->
         with _interrupts() as interrupts:
 
             def session() -> SparkSession:
-                if settings.spark_remote is not None:
+                if lake.settings.spark_remote is not None:
                     msg = "the stream runs in a Spark of its own, not in the Connect server of LAKEHOUSE_SPARK_REMOTE; unset it"
                     raise dg.Failure(msg)
                 started: SparkSession = context.resources.spark.spark_session
                 interrupts.take_over()  # PySpark installs its own handler
                 return started
 
-            last = run.run(session, settings, metric, contract, is_stopped=interrupts.received.is_set)
+            last = run.run(session, lake, metric, contract, is_stopped=interrupts.received.is_set)
         context.add_output_metadata({"batch": last.batch, "watermark": f"{last.watermark}", "late_rows": last.dropped})
         if interrupts.received.is_set():
             msg = "the run was terminated; the stream has stopped behind a batch"
@@ -70,25 +70,25 @@ def job(settings: Settings, metric: MetricContract, contract: SourceContract) ->
     return stream_job
 
 
-def sensor(settings: Settings, metric: MetricContract, contract: SourceContract) -> dg.SensorDefinition:
+def sensor(lake: Lake, metric: MetricContract, contract: SourceContract) -> dg.SensorDefinition:
     """Starts the job of :func:`job` if the stream is not running and nobody has stopped it."""
     name = _name(metric)
 
     @dg.sensor(
         name=name,
-        job=job(settings, metric, contract),
+        job=job(lake, metric, contract),
         minimum_interval_seconds=_LOOK_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Keeps the stream of {metric.name} running.",
     )
     def sense(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        if "://" in settings.root:
+        if "://" in lake.root:
             return dg.SkipReason("the speed layer needs a lake in a folder")
         if context.instance.get_runs_count(dg.RunsFilter(job_name=name, statuses=RUNNING)):
             return dg.SkipReason("a run of the stream is in progress")
-        if status.is_running(settings, metric.name):
+        if status.is_running(lake, metric.name):
             return dg.SkipReason("a process outside Dagster runs the stream")
-        if status.is_to_stop(settings, metric.name):
+        if status.is_to_stop(lake, metric.name):
             return dg.SkipReason(f"somebody has stopped it; start the job {name}, or 'lakehouse live start {metric.name}'")
         pause = _pause(context.instance, name)
         if pause > 0:

@@ -15,19 +15,19 @@ from lakehouse.orchestration.common.run_requests import RUNNING
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
+    from lakehouse.lake import Lake
     from lakehouse.operations.maintenance.maintain import Upkeep
-    from lakehouse.settings import Settings
 
 NAME = "maintenance"
 
 
-def schedule(settings: Settings, catalog: Catalog) -> dg.ScheduleDefinition:
+def schedule(lake: Lake, catalog: Catalog) -> dg.ScheduleDefinition:
     """Starts the job ``maintenance``, unless a run of it is in progress."""
 
     @dg.schedule(
         name=NAME,
-        job=job(settings, catalog),
-        cron_schedule=settings.maintenance_cron,
+        job=job(lake, catalog),
+        cron_schedule=lake.settings.maintenance_cron,
         execution_timezone="UTC",
         default_status=dg.DefaultScheduleStatus.RUNNING,
         description="Compacts tables, and deletes files and log entries that are no longer needed.",
@@ -40,14 +40,14 @@ def schedule(settings: Settings, catalog: Catalog) -> dg.ScheduleDefinition:
     return look
 
 
-def job(settings: Settings, catalog: Catalog) -> dg.JobDefinition:
+def job(lake: Lake, catalog: Catalog) -> dg.JobDefinition:
     """Maintains every table."""
 
     @dg.op(name="maintain_tables", pool=NAME, description="Compacts every table, and deletes what is no longer needed.")
     def maintain_tables() -> None:
         context = dg.OpExecutionContext.get()
         done = []
-        for upkeep in maintain.maintain(settings, catalog):
+        for upkeep in maintain.maintain(lake, catalog):
             done.append(upkeep)
             for sentence in upkeep.kept:
                 context.log.info("%s: %s", upkeep.table, sentence)

@@ -27,25 +27,25 @@ from lakehouse.training_sets.releases import ReleaseKind
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog, ModelContract
+    from lakehouse.lake import Lake
     from lakehouse.models.retraining import PossibleRetraining, Retraining
-    from lakehouse.settings import Settings
     from lakehouse.training_sets.releases import Release
 
 
 _NOTHING_MISSING = "every released version is a partition"
 
 
-def release_sensor(settings: Settings, catalog: Catalog) -> dg.SensorDefinition:
+def release_sensor(lake: Lake, catalog: Catalog) -> dg.SensorDefinition:
     """Adds missing partitions, each with the materialization that represents its release."""
 
     @dg.sensor(
         name="released_versions",
-        minimum_interval_seconds=settings.sensor_seconds,
+        minimum_interval_seconds=lake.settings.sensor_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Versions that were made on the command line become partitions of datasets/* and models/*.",
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.SensorResult:
-        reading = tables.reading(settings)
+        reading = tables.reading(lake)
         names = sorted([*catalog.training_sets, *catalog.models])
         now = state_of(reading, [addresses.releases(reading)], [], *names)  # before the look: a later release is seen next time
         if Cursor.read(context.cursor).idle_state == now:
@@ -71,38 +71,38 @@ def partitions_of(release: Release) -> dg.DynamicPartitionsDefinition:
     return model_assets.set_versions(release.name) if of_set else model_assets.model_versions(release.name)
 
 
-def materialization(settings: Settings, release: Release) -> dg.AssetMaterialization:
+def materialization(lake: Lake, release: Release) -> dg.AssetMaterialization:
     """The materialization that represents a release in Dagster."""
     if release.kind is ReleaseKind.TRAINING_SET:
-        key, metadata = model_assets.set_key(release.name), model_assets.set_metadata(settings, release)
+        key, metadata = model_assets.set_key(release.name), model_assets.set_metadata(lake, release)
     else:
         key, metadata = model_assets.model_key(release.name), model_assets.model_metadata(release)
     return dg.AssetMaterialization(key, partition=release.version, metadata=metadata)
 
 
-def _released(settings: Settings, catalog: Catalog) -> list[Release]:
+def _released(lake: Lake, catalog: Catalog) -> list[Release]:
     """The versions of the sets and models that have a contract."""
-    of_sets = [release for name in catalog.training_sets for release in releases.all_of(settings, ReleaseKind.TRAINING_SET, name)]
-    return of_sets + [release for name in catalog.models for release in releases.all_of(settings, ReleaseKind.MODEL, name)]
+    of_sets = [release for name in catalog.training_sets for release in releases.all_of(lake, ReleaseKind.TRAINING_SET, name)]
+    return of_sets + [release for name in catalog.models for release in releases.all_of(lake, ReleaseKind.MODEL, name)]
 
 
 #: Set on runs that may retrain a model: the model and the cause.
 RETRAINING_TAG = "lakehouse/retraining"
 
 
-def retraining_sensor(settings: Settings, catalog: Catalog, contract: ModelContract) -> dg.SensorDefinition:
+def retraining_sensor(lake: Lake, catalog: Catalog, contract: ModelContract) -> dg.SensorDefinition:
     """Requests one run of the job for each cause."""
     name = f"retrain_{contract.name}"
 
     @dg.sensor(
         name=name,
-        job=job(settings, catalog, contract),
-        minimum_interval_seconds=settings.sensor_seconds,
+        job=job(lake, catalog, contract),
+        minimum_interval_seconds=lake.settings.sensor_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Corrections of what {contract.name} has learned from start its retraining, which promotes nothing.",
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.RunRequest | dg.SkipReason:
-        reading = tables.reading(settings)
+        reading = tables.reading(lake)
         now = _state(reading, catalog, contract)  # before the look: a write in between makes the next tick look again
         cursor = Cursor.read(context.cursor)
         if cursor.idle_state == now:
@@ -118,22 +118,20 @@ def retraining_sensor(settings: Settings, catalog: Catalog, contract: ModelContr
     return sense
 
 
-def job(settings: Settings, catalog: Catalog, contract: ModelContract) -> dg.JobDefinition:
+def job(lake: Lake, catalog: Catalog, contract: ModelContract) -> dg.JobDefinition:
     """Retrains a model if its policy requires it."""
     name = f"retrain_{contract.name}"
 
     @dg.op(name=f"{name}_if_due", pool=name, description="Labels, set, model and backtest, each in a new version.")
     def retrain_if_due(spark: LakeSpark) -> None:
         context = dg.OpExecutionContext.get()
-        wanted = retraining.due(spark.session, settings, catalog, contract)
+        wanted = retraining.due(spark.session, lake, catalog, contract)
         if wanted is None:
             context.log.info("no correction reaches the policy of %s", contract.name)
             context.add_output_metadata({"retrained": False})
             return
-        done = retraining.carry_out(
-            spark.session, settings, catalog, contract, wanted, by=f"{model_assets.person(context)} ({name})"
-        )
-        _announce(context, settings, done)
+        done = retraining.carry_out(spark.session, lake, catalog, contract, wanted, by=f"{model_assets.person(context)} ({name})")
+        _announce(context, lake, done)
         context.add_output_metadata(_metadata(done))
 
     @dg.job(name=name, executor_def=dg.in_process_executor, description=f"Retrains {contract.name} after a correction.")
@@ -164,26 +162,26 @@ def _idle(context: dg.SensorEvaluationContext, state: str, reason: str) -> dg.Sk
     return dg.SkipReason(reason)
 
 
-def _state(settings: Settings, catalog: Catalog, contract: ModelContract) -> str:
+def _state(lake: Lake, catalog: Catalog, contract: ModelContract) -> str:
     """The fingerprint of everything that the sensor's look depends on."""
     of_set = catalog.training_sets[contract.training_set]
-    tables = [locations.ingestions(settings), locations.rebuild_requests(settings)]
-    tables += [of_source(settings, name) for name in of_set.sources for of_source in (locations.decisions, locations.redactions)]
-    tables += [addresses.releases(settings), addresses.model_promotions(settings), addresses.retrainings(settings)]
+    tables = [locations.ingestions(lake), locations.rebuild_requests(lake)]
+    tables += [of_source(lake, name) for name in of_set.sources for of_source in (locations.decisions, locations.redactions)]
+    tables += [addresses.releases(lake), addresses.model_promotions(lake), addresses.retrainings(lake)]
     sources = [catalog.sources[name] for name in of_set.sources]
-    return state_of(settings, tables, sources, provenance.of_definition(contract))
+    return state_of(lake, tables, sources, provenance.of_definition(contract))
 
 
-def _announce(context: dg.OpExecutionContext, settings: Settings, done: Retraining) -> None:
+def _announce(context: dg.OpExecutionContext, lake: Lake, done: Retraining) -> None:
     """Show the new versions as partitions of the assets."""
     made = (
         (ReleaseKind.TRAINING_SET, done.training_set, done.new_set),
         (ReleaseKind.MODEL, done.model, done.new_version),
     )
     for kind, name, version in made:
-        release = releases.find(settings, kind, name, version)
+        release = releases.find(lake, kind, name, version)
         context.instance.add_dynamic_partitions(f"{partitions_of(release).name}", [version])
-        context.log_event(materialization(settings, release))
+        context.log_event(materialization(lake, release))
 
 
 def _metadata(done: Retraining) -> dict[str, Any]:

@@ -22,17 +22,17 @@ from lakehouse.orchestration.common.dagster_internals import ASSET_PARTITION_RAN
 if TYPE_CHECKING:
     from lakehouse.contracts import SourceContract
     from lakehouse.contracts.publication import RollingBackfill
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
-def of_source(settings: Settings, contract: SourceContract) -> list[dg.ScheduleDefinition]:
+def of_source(lake: Lake, contract: SourceContract) -> list[dg.ScheduleDefinition]:
     """The schedules of a source: the rolling backfill and tuning only if the contract requests them."""
     terms, watermark = contract.rolling_backfill, tunable(contract)
-    schedules = [_freshness(settings, contract), *([_rolling(settings, contract, terms)] if terms else [])]
-    return [*schedules, *([_tuning(settings, contract)] if watermark and watermark.tuning.auto else [])]
+    schedules = [_freshness(lake, contract), *([_rolling(lake, contract, terms)] if terms else [])]
+    return [*schedules, *([_tuning(lake, contract)] if watermark and watermark.tuning.auto else [])]
 
 
-def _freshness(settings: Settings, contract: SourceContract) -> dg.ScheduleDefinition:
+def _freshness(lake: Lake, contract: SourceContract) -> dg.ScheduleDefinition:
     """Evaluates checks whose result changes with time alone: the age of the newest arrival, and overdue reviews."""
     source = contract.dataset
     key = keys(source)[1]
@@ -40,14 +40,14 @@ def _freshness(settings: Settings, contract: SourceContract) -> dg.ScheduleDefin
 
     @dg.schedule(
         name=f"freshness_{source}",
-        cron_schedule=settings.freshness_cron,
+        cron_schedule=lake.settings.freshness_cron,
         execution_timezone="UTC",
         target=dg.AssetSelection.checks(*checks.values()),
         default_status=dg.DefaultScheduleStatus.RUNNING,
         description=f"Checks whether {source} is still sending, and whether rows wait too long for a steward.",
     )
     def look() -> dg.RunRequest | dg.SkipReason:
-        names = bronze_checks.time_dependent_checks(settings, contract)
+        names = bronze_checks.time_dependent_checks(lake, contract)
         if not names:
             return dg.SkipReason(f"the contract of {source} requires no freshness, and no row has ever waited for a steward")
         return dg.RunRequest(asset_selection=[], asset_check_keys=[checks[name] for name in names])
@@ -55,25 +55,25 @@ def _freshness(settings: Settings, contract: SourceContract) -> dg.ScheduleDefin
     return look
 
 
-def _tuning(settings: Settings, contract: SourceContract) -> dg.ScheduleDefinition:
+def _tuning(lake: Lake, contract: SourceContract) -> dg.ScheduleDefinition:
     """Takes the daily tuning step in the tick itself, without a run, because it writes only one decision."""
     source = contract.dataset
 
     @dg.schedule(
         name=f"tune_watermark_{source}",
-        cron_schedule=settings.tuning_cron,
+        cron_schedule=lake.settings.tuning_cron,
         execution_timezone="UTC",
         target=dg.AssetSelection.assets(keys(source)[0]),
         default_status=dg.DefaultScheduleStatus.RUNNING,
         description=f"Lets the event-time watermark of {source} follow its rows: by at most one band a day, within bounds.",
     )
     def tune_watermark() -> dg.SkipReason:
-        return dg.SkipReason(tuning.apply_daily(settings, contract))
+        return dg.SkipReason(tuning.apply_daily(lake, contract))
 
     return tune_watermark
 
 
-def _rolling(settings: Settings, contract: SourceContract, terms: RollingBackfill) -> dg.ScheduleDefinition:
+def _rolling(lake: Lake, contract: SourceContract, terms: RollingBackfill) -> dg.ScheduleDefinition:
     """Materializes the days of the window in one run: pending inputs are applied, the other days are rebuilt from Bronze.
 
     New files are left to the landing sensor. Unchanged days are not written and start nothing downstream.
@@ -90,11 +90,11 @@ def _rolling(settings: Settings, contract: SourceContract, terms: RollingBackfil
         description=f"Rebuilds {terms.days} event days of silver/{source} from Bronze, the last one {terms.delay} days ago.",
     )
     def roll(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        now = settings.now or context.scheduled_execution_time
+        now = lake.settings.now or context.scheduled_execution_time
         days = rolling(now.astimezone(ZoneInfo(contract.clocks.timezone)).date(), terms.days, terms.delay)
         window = f"{days[0]} to {days[-1]}"
         days = [day for day in days if day >= contract.first_event_day]
-        known = ingestions.ingested(ingestions.all_of(settings, source)).values()
+        known = ingestions.ingested(ingestions.all_of(lake, source)).values()
         if {day for entry in known for day in entry.touched_days}.isdisjoint(days):
             return dg.SkipReason(f"nothing of {source} has arrived for {window}")
         tags = {ASSET_PARTITION_RANGE_START_TAG: f"{days[0]}", ASSET_PARTITION_RANGE_END_TAG: f"{days[-1]}"}

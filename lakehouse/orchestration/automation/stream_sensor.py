@@ -19,14 +19,14 @@ from lakehouse.streams.client import StreamProblem
 if TYPE_CHECKING:
     from lakehouse.contracts import SourceContract
     from lakehouse.contracts.inputs import KafkaTopic
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse.streams.status import TopicStatus
 
 #: Set on runs for waiting messages: the source and the offsets from which they wait.
 WAITS_TAG = "lakehouse/waits"
 
 
-def stream_sensor(settings: Settings, contract: SourceContract, kafka: KafkaTopic) -> dg.SensorDefinition:
+def stream_sensor(lake: Lake, contract: SourceContract, kafka: KafkaTopic) -> dg.SensorDefinition:
     """Runs bronze when messages wait in the topic; one run ingests all of them."""
     source = contract.dataset
     key = dg.AssetKey(["bronze", source])
@@ -34,21 +34,21 @@ def stream_sensor(settings: Settings, contract: SourceContract, kafka: KafkaTopi
     @dg.sensor(
         name=f"landing_{source}",
         target=dg.AssetSelection.assets(key),
-        minimum_interval_seconds=settings.sensor_seconds,
+        minimum_interval_seconds=lake.settings.sensor_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"New messages of {kafka.topic} start bronze.",
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> Iterator[dg.RunRequest | dg.SkipReason]:
-        if is_backfill_running(settings, source):
+        if is_backfill_running(lake, source):
             yield dg.SkipReason(BACKFILL_RUNNING)
             return
-        reading = tables.reading(settings)
+        reading = tables.reading(lake)
         try:
             known = status.of_topic(reading, contract, kafka)
         except StreamProblem as problem:
             yield dg.SkipReason(f"{problem}")
             return
-        today = business_day_of(settings.clock(), ZoneInfo(contract.clocks.timezone))
+        today = business_day_of(lake.now(), ZoneInfo(contract.clocks.timezone))
         cause = _cause(reading, source, known)
         planned = plan_run_requests(context.instance, WAITS_TAG, [cause] if cause else [])
         given_up = {today: f"{ATTEMPTS} runs failed to take messages of {kafka.topic}"} if planned.given_up else {}
@@ -67,9 +67,9 @@ def stream_sensor(settings: Settings, contract: SourceContract, kafka: KafkaTopi
     return sense
 
 
-def _cause(settings: Settings, source: str, known: TopicStatus) -> str:
+def _cause(lake: Lake, source: str, known: TopicStatus) -> str:
     """The cause of a run: readable messages, or an unrecorded gap; empty without one."""
-    recorded = {entry.text for entry in gap_log.open_gaps(settings, source)}
+    recorded = {entry.text for entry in gap_log.open_gaps(lake, source)}
     waiting = [entry for entry in known.partitions if (entry.gap not in recorded if entry.gap else entry.lag)]
     if not waiting:
         return ""

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lakehouse.contracts import Catalog
+    from lakehouse.lake import Lake
     from lakehouse.operations.backfills.plan import BackfillPlan
-    from lakehouse.settings import Settings
 
 
 PLAN_TAG = "lakehouse/backfill"
@@ -115,12 +115,12 @@ class BackfillRunningError(LakehouseError):
 
 
 @contextmanager
-def backfill_lock(settings: Settings, source: str) -> Iterator[None]:
+def backfill_lock(lake: Lake, source: str) -> Iterator[None]:
     """Hold the lock of a source.
 
     :raises BackfillRunningError: if another backfill holds it.
     """
-    lock = _lock(settings, source)
+    lock = _lock(lake, source)
     try:
         with lock.acquire(timeout=_PATIENCE_SECONDS):
             yield
@@ -129,9 +129,9 @@ def backfill_lock(settings: Settings, source: str) -> Iterator[None]:
         raise BackfillRunningError(msg) from None
 
 
-def is_backfill_running(settings: Settings, source: str) -> bool:
+def is_backfill_running(lake: Lake, source: str) -> bool:
     """Whether a backfill holds the lock of a source, on this machine."""
-    lock = _lock(settings, source)
+    lock = _lock(lake, source)
     if not Path(lock.lock_file).is_file():
         return False
     try:
@@ -141,8 +141,8 @@ def is_backfill_running(settings: Settings, source: str) -> bool:
         return True
 
 
-def _lock(settings: Settings, source: str) -> FileLock:
-    name = hashlib.sha256(f"{settings.root}\n{source}".encode()).hexdigest()[:16]
+def _lock(lake: Lake, source: str) -> FileLock:
+    name = hashlib.sha256(f"{lake.root}\n{source}".encode()).hexdigest()[:16]
     return FileLock(_folder() / f"backfill-{name}.lock")
 
 

@@ -17,8 +17,8 @@ from deltalake.exceptions import TableNotFoundError
 from pydantic import Field, PrivateAttr
 from pyspark.sql import SparkSession
 
-from lakehouse.delta.table_cache import TableCache, with_table_cache
-from lakehouse.settings import Settings
+from lakehouse.lake import Lake
+from lakehouse.lake.table_cache import TableCache
 from lakehouse.spark.jvm_output import without_usual_lines
 from lakehouse.spark.session import spark_options
 
@@ -56,10 +56,10 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
         return self._session
 
     def _options(self) -> dict[str, Any]:
-        settings = Settings()
+        lake = Lake.open()
         if self.long_lived or self._is_large:
-            settings = settings.model_copy(update={"spark_long_lived": True})
-        return spark_options(settings) | self.spark_config
+            lake = lake.with_settings(spark_long_lived=True)
+        return spark_options(lake) | self.spark_config
 
     def expect(self, size: int) -> None:
         """Announce how many bytes of landing files will be read.
@@ -76,24 +76,24 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
 class LakeTables(dg.ConfigurableResource["LakeTables"]):
     """The tables that a check or a sensor's tick reads, each opened once through dagster-deltalake's resource."""
 
-    def reading(self, settings: Settings) -> Settings:
+    def reading(self, lake: Lake) -> Lake:
         """Settings that read tables through this resource, and keep them open while the settings are used.
 
         Tables in an object store are opened with the deployment's ``storage_options`` instead: dagster-deltalake accepts a fixed
         set of options, delta-rs accepts more.
         """
-        return with_table_cache(settings) if _is_remote(settings) else with_table_cache(settings, TableCache(_open))
+        return lake.cached() if _is_remote(lake) else lake.cached(TableCache(_open))
 
 
-def readers(settings: Settings, tables: Iterable[tuple[str, str]]) -> dict[str, DeltaTableResource]:
+def readers(lake: Lake, tables: Iterable[tuple[str, str]]) -> dict[str, DeltaTableResource]:
     """A resource per table, named ``<layer>_<table>``, for user-defined assets; local roots only."""
-    if _is_remote(settings):
+    if _is_remote(lake):
         return {}
-    return {f"{layer}_{name}": _resource(settings.table(layer, name)) for layer, name in tables}
+    return {f"{layer}_{name}": _resource(lake.address(layer, name)) for layer, name in tables}
 
 
-def _is_remote(settings: Settings) -> bool:
-    return "://" in settings.root
+def _is_remote(lake: Lake) -> bool:
+    return "://" in lake.root
 
 
 @cache

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from lakehouse.contracts import MetricContract, SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class Cursor:
         return json.dumps({name: value for name, value in fields.items() if value})
 
 
-def state_of(settings: Settings, tables: Iterable[str], contracts: Iterable[SourceContract | MetricContract], *more: str) -> str:
+def state_of(lake: Lake, tables: Iterable[str], contracts: Iterable[SourceContract | MetricContract], *more: str) -> str:
     """The fingerprint of everything that determines a sensor's result: tables, contracts, the code, and ``more`` texts."""
-    return commit_log.state_of(settings, tables, provenance.code(), *map(provenance.of_contract, contracts), *more)
+    return commit_log.state_of(lake, tables, provenance.code(), *map(provenance.of_contract, contracts), *more)
 
 
 def short_hash(text: str) -> str:

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.series import Series
+    from lakehouse.lake import Lake
     from lakehouse.operations.backfills.plan import Wave
     from lakehouse.operations.backfills.verification import BackfillVerification
-    from lakehouse.settings import Settings
     from lakehouse.silver.rebuild import PlannedRebuild
 
 
@@ -77,10 +77,8 @@ class Waves:
     :param wave_done: called after each wave with its layer, its table and the number of its partitions.
     """
 
-    def __init__(
-        self, settings: Settings, plan: BackfillPlan, layers: Layers, wave_done: Callable[[Layer, str, int], None]
-    ) -> None:
-        self._settings = settings
+    def __init__(self, lake: Lake, plan: BackfillPlan, layers: Layers, wave_done: Callable[[Layer, str, int], None]) -> None:
+        self._lake = lake
         self._plan = plan
         self._layers = layers
         self._told = wave_done
@@ -160,7 +158,7 @@ class Waves:
     def _failed_attempt(self, name: str, details: Mapping[str, Any], problem: RunFailedError) -> None:
         """Record a failed attempt; numbering continues after an earlier, stopped run of the plan."""
         begins = f"attempt:{name}:"
-        events = backfill_log.events(self._settings, self._plan.plan_id)
+        events = backfill_log.events(self._lake, self._plan.plan_id)
         number = sum(entry.event.startswith(begins) for entry in events) + 1
         about = {"attempt": number, "problem": f"{problem}", "may_pass": problem.may_pass}
         self.record(f"{begins}{number}", "attempt", {**details, **about})
@@ -173,12 +171,12 @@ class Waves:
 
     def has(self, event: str) -> bool:
         """Whether an event of the plan is recorded."""
-        return any(entry.event == event for entry in backfill_log.events(self._settings, self._plan.plan_id))
+        return any(entry.event == event for entry in backfill_log.events(self._lake, self._plan.plan_id))
 
     def record(self, event: str, kind: str, details: Mapping[str, Any]) -> None:
         """Record an event of the plan once."""
         entry = BackfillEvent(self._plan.plan_id, event, kind, datetime.now(timezone.utc), said=details)
-        backfill_log.record(self._settings, entry)
+        backfill_log.record(self._lake, entry)
 
 
 def name_of(layer: Layer, key: dg.AssetKey, partitions: Collection[date]) -> str:
@@ -195,18 +193,18 @@ class Backfill:
 
     def __init__(
         self,
-        settings: Settings,
+        lake: Lake,
         catalog: Catalog,
         plan: BackfillPlan,
         layers: Layers,
         session: Callable[[], SparkSession],
         wave_done: Callable[[Layer, str, int], None] = lambda _layer, _table, _count: None,
     ) -> None:
-        self._settings = settings
+        self._lake = lake
         self._catalog = catalog
         self._plan = plan
         self._session = session
-        self._waves = Waves(settings, plan, layers, wave_done)
+        self._waves = Waves(lake, plan, layers, wave_done)
 
     def run(self) -> BackfillVerification | None:
         """Do the remaining work, then verify every partition.
@@ -219,15 +217,15 @@ class Backfill:
         :raises CancelledError: if the backfill was cancelled.
         """
         plan = self._plan
-        with backfill_lock(self._settings, plan.source):
-            events = backfill_log.events(self._settings, plan.plan_id)
+        with backfill_lock(self._lake, plan.source):
+            events = backfill_log.events(self._lake, plan.plan_id)
             status = backfill_log.status(events)
             if status is BackfillStatus.FINISHED:
                 return None
             if status is BackfillStatus.CANCELLED:
                 msg = f"{plan.plan_id} was cancelled; make a new plan"
                 raise PlanProblemError(msg)
-            planner.still_as_planned(self._settings, self._catalog, plan)
+            planner.still_as_planned(self._lake, self._catalog, plan)
             attempt = sum(entry.kind == "started" for entry in events) + 1
             self._waves.record(f"started:{attempt}", "started", {"runner": plan.runner_id})
             try:
@@ -236,9 +234,9 @@ class Backfill:
                 self._waves.stop_if_cancelled()  # its runs end like failed ones
                 self._waves.record(f"failed:{attempt}", "failed", {"problem": f"{problem}"})
                 raise
-            verdict = backfill_verification.verify(self._settings, self._catalog, plan)
+            verdict = backfill_verification.verify(self._lake, self._catalog, plan)
             kind = "failed" if verdict.problems else "finished"
-            summary = backfill_verification.summary(self._settings, self._catalog, plan)
+            summary = backfill_verification.summary(self._lake, self._catalog, plan)
             name = f"failed:{attempt}" if verdict.problems else "finished"
             self._waves.record(name, kind, {"verdict": verdict.as_json(), "summary": summary})
             return verdict
@@ -265,12 +263,12 @@ class Backfill:
         """Record that the runner admits the rows of the plan's files, before Bronze assesses them."""
         plan = self._plan
         ids = {file.ingestion_id for file in plan.files}
-        history_admissions.record(self._settings, plan.source, plan.plan_id, ids, plan.runner_id, plan.reason)
+        history_admissions.record(self._lake, plan.source, plan.plan_id, ids, plan.runner_id, plan.reason)
 
     def _judge_history_again(self) -> None:
         """Request a reassessment of the rows of the plan's files that Bronze already had, and that the watermark has held."""
-        settings, plan = self._settings, self._plan
-        held = held_history.of_files(settings, plan.source, {file.ingestion_id for file in plan.files})
+        lake, plan = self._lake, self._plan
+        held = held_history.of_files(lake, plan.source, {file.ingestion_id for file in plan.files})
         days = pc.unique(held["event_date"].drop_null()).to_pylist()
         if days:
             self._waves.stop_if_cancelled()
@@ -288,14 +286,14 @@ class Backfill:
         self._waves.of_table(Layer.BRONZE, ingest, parts)
 
     def _silver(self) -> None:
-        settings, plan = self._settings, self._plan
+        lake, plan = self._lake, self._plan
         _, _, silver_key = keys_of(plan.source)
         if plan.write_mode == "overwrite" and not self._waves.has("asked"):
             self._waves.stop_if_cancelled()
             contract, keys = self._catalog.sources[plan.source], None
             if plan.where is not None:
                 wanted = entity_scope.parse(contract, plan.where)
-                keys = entity_scope.of_source(settings, contract, wanted, plan.first_day, plan.last_day).keys
+                keys = entity_scope.of_source(lake, contract, wanted, plan.first_day, plan.last_day).keys
             made_again = self._rebuild(plan.first_day, plan.last_day, keys)
             self._waves.record(
                 "asked", "asked", {"days": len(made_again.days), "judged_otherwise": made_again.rows_judged_otherwise}
@@ -308,7 +306,7 @@ class Backfill:
     def _rebuild(self, first: date, last: date, keys: pa.Array | None) -> PlannedRebuild:
         """Request a rebuild of event days, for the plan's reason; see ``silver.rebuild.plan_rebuild``."""
         return silver_rebuild.plan_rebuild(
-            self._settings,
+            self._lake,
             self._catalog.sources[self._plan.source],
             self._session,
             first,
@@ -327,39 +325,37 @@ class Backfill:
     def _pending_in_silver(self) -> set[date]:
         """The event days that wait for silver; for an entity, only those named in its rebuild request."""
         source = self._plan.source
-        waiting = set(applied_inputs.pending(self._settings, source))
+        waiting = set(applied_inputs.pending(self._lake, source))
         if self._plan.where is None:
             return waiting
-        requests = [entry for entry in rebuild_requests.all_of(self._settings, source) if entry.reason == self._request_reason]
+        requests = [entry for entry in rebuild_requests.all_of(self._lake, source) if entry.reason == self._request_reason]
         return waiting & set().union(*(entry.touched_days for entry in requests))
 
     def _gold_behind_silver(self) -> None:
         def follow(daily: Series) -> None:
-            pending = find_pending(self._settings, daily)
+            pending = find_pending(self._lake, daily)
             self._follow(Layer.GOLD, gold_key(daily.name), pending.starts, pending.upstream_version)
 
-        self._waves.of_tables(follow, backfill_verification.series_of(self._settings, self._catalog, self._plan))
+        self._waves.of_tables(follow, backfill_verification.series_of(self._lake, self._catalog, self._plan))
 
     def _gold_of_the_range(self) -> None:
-        [daily] = backfill_verification.series_of(self._settings, self._catalog, self._plan)
+        [daily] = backfill_verification.series_of(self._lake, self._catalog, self._plan)
 
         def compute(wave: Wave) -> None:
             key = dg.AssetKey(wave.table.split("/"))
             done = self._waves.has(name_of(wave.layer, key, wave.partitions))
-            pending = find_pending(self._settings, daily).starts if done else set(wave.partitions)
+            pending = find_pending(self._lake, daily).starts if done else set(wave.partitions)
             self._waves.run(wave.layer, key, wave.partitions, [day for day in wave.partitions if day in pending])
 
         self._waves.of_table(Layer.GOLD, compute, [wave for wave in self._plan.waves if wave.layer is Layer.GOLD])
 
     def _rollups(self) -> None:
         rollups = [
-            rollup
-            for daily in backfill_verification.series_of(self._settings, self._catalog, self._plan)
-            for rollup in daily.rollups
+            rollup for daily in backfill_verification.series_of(self._lake, self._catalog, self._plan) for rollup in daily.rollups
         ]
 
         def follow(rollup: Series) -> None:
-            pending = find_pending(self._settings, rollup)
+            pending = find_pending(self._lake, rollup)
             self._follow(Layer.ROLLUPS, gold_key(rollup.name), pending.starts, pending.upstream_version)
 
         self._waves.of_tables(follow, rollups)
@@ -379,7 +375,7 @@ class Backfill:
         New partitions are recorded before they are materialized, so that a resumed run has the same waves and adds new ones.
         """
         table = key.to_user_string()
-        events = backfill_log.events(self._settings, self._plan.plan_id)
+        events = backfill_log.events(self._lake, self._plan.plan_id)
         finds = [entry.said["partitions"] for entry in events if entry.kind == "asked" and entry.said.get("table") == table]
         new = sorted({f"{day}" for day in waiting}.difference(*finds))
         if new:
@@ -388,16 +384,16 @@ class Backfill:
         return [[date.fromisoformat(day) for day in find] for find in finds]
 
     def _ingested(self) -> Collection[ingestions.Ingestion]:
-        return ingestions.ingested(ingestions.all_of(self._settings, self._plan.source)).values()
+        return ingestions.ingested(ingestions.all_of(self._lake, self._plan.source)).values()
 
 
-def cancel(settings: Settings, plan: BackfillPlan, by: str) -> bool:
+def cancel(lake: Lake, plan: BackfillPlan, by: str) -> bool:
     """Record that a backfill is cancelled: it stops before its next wave and never starts again.
 
     :returns: False if the backfill had already ended.
     """
-    if backfill_log.status(backfill_log.events(settings, plan.plan_id)) in {BackfillStatus.FINISHED, BackfillStatus.CANCELLED}:
+    if backfill_log.status(backfill_log.events(lake, plan.plan_id)) in {BackfillStatus.FINISHED, BackfillStatus.CANCELLED}:
         return False
     return backfill_log.record(
-        settings, BackfillEvent(plan.plan_id, "cancelled", "cancelled", datetime.now(timezone.utc), said={"by": by})
+        lake, BackfillEvent(plan.plan_id, "cancelled", "cancelled", datetime.now(timezone.utc), said={"by": by})
     )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts import Catalog, SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 _SHOWN = 5
@@ -45,7 +45,7 @@ class CatchUpResult:
     causes: dict[str, dict[str, int]]
 
 
-def catch_up(settings: Settings, catalog: Catalog, source: str, layers: InProcess) -> CatchUpResult:
+def catch_up(lake: Lake, catalog: Catalog, source: str, layers: InProcess) -> CatchUpResult:
     """Update silver on all waiting days, then gold on exactly the affected days, then roll-ups, then derived metrics; publish
     numbers whose next state is due.
 
@@ -53,8 +53,8 @@ def catch_up(settings: Settings, catalog: Catalog, source: str, layers: InProces
     :raises RunFailedError: if a run fails; completed work is kept, and the next call continues from there. A metric, or one of
         its longer periods, that cannot be published does not stop others.
     """
-    _restore_lost_rows(settings, catalog.sources[source], layers)
-    silver_days = sorted(applied_inputs.pending(settings, source))
+    _restore_lost_rows(lake, catalog.sources[source], layers)
+    silver_days = sorted(applied_inputs.pending(lake, source))
     if silver_days:
         layers.run(dg.AssetKey(["silver", source]), silver_days)
     restated: dict[str, list[date]] = {}
@@ -62,16 +62,16 @@ def catch_up(settings: Settings, catalog: Catalog, source: str, layers: InProces
     failed: list[RunFailedError] = []
     for metric in catalog.metrics_following(source):
         with _noted(failed, metric.name):
-            daily = served_version.daily(settings, catalog, metric)
-            pending = find_pending(settings, daily)
+            daily = served_version.daily(lake, catalog, metric)
+            pending = find_pending(lake, daily)
             causes |= {day.isoformat(): dict(counts) for day, counts in pending.causes.items()}
-            days = sorted({*pending.starts, *find_due(settings, catalog.sources[metric.source], daily)})
+            days = sorted({*pending.starts, *find_due(lake, catalog.sources[metric.source], daily)})
             if days:
                 tag = {FOLLOWS_TAG: f"{metric.name}:{pending.cause}"}
                 with _noted(failed, metric.name):
                     restated[metric.name] = layers.run(gold_key(metric.name), days, tag)
-            _update_rollups(settings, catalog.sources[metric.source], daily, layers, failed)
-    _end(settings, catalog, source, layers, failed, list(restated))
+            _update_rollups(lake, catalog.sources[metric.source], daily, layers, failed)
+    _end(lake, catalog, source, layers, failed, list(restated))
     return CatchUpResult(silver_days, restated, causes)
 
 
@@ -92,7 +92,7 @@ def _noted(failed: list[RunFailedError], name: str) -> Iterator[None]:
 
 
 def _end(
-    settings: Settings,
+    lake: Lake,
     catalog: Catalog,
     source: str,
     layers: InProcess,
@@ -106,24 +106,24 @@ def _end(
     for metric in catalog.metrics_following(source):
         daily = Series(metric)
         for series in (daily, *daily.rollups):
-            layers.note_failing(series.name, failed_numbers.failing(settings, series.name))
+            layers.note_failing(series.name, failed_numbers.failing(lake, series.name))
     if failed:
         went_on = f" {join_limited(others, _SHOWN, ' metrics')} went on." if others else ""
         all_of_them = together(failed)
         raise RunFailedError(f"{all_of_them}.{went_on}", may_pass=all_of_them.may_pass) from failed[0]
 
 
-def _restore_lost_rows(settings: Settings, contract: SourceContract, layers: InProcess) -> None:
+def _restore_lost_rows(lake: Lake, contract: SourceContract, layers: InProcess) -> None:
     """Run Bronze for arrival days of which it, the key log or the ledger has lost something: the run makes up for it."""
     source = contract.dataset
-    lost = [] if contract.source.kafka else lost_rows.lost_deliveries(settings, source)
-    lost = lost or lost_rows.lost_claims(settings, source)
-    days = {entry.arrival_date for entry in lost} or {*lost_records.lost_files(settings, source).values()}
+    lost = [] if contract.source.kafka else lost_rows.lost_deliveries(lake, source)
+    lost = lost or lost_rows.lost_claims(lake, source)
+    days = {entry.arrival_date for entry in lost} or {*lost_records.lost_files(lake, source).values()}
     if days:
         layers.run(dg.AssetKey(["bronze", source]), sorted(days))
 
 
-def close_due(settings: Settings, catalog: Catalog, source: str, layers: InProcess) -> None:
+def close_due(lake: Lake, catalog: Catalog, source: str, layers: InProcess) -> None:
     """Publish a source's numbers that are due to become preliminary or final; silver does not change.
 
     :param layers: as in :func:`catch_up`.
@@ -133,26 +133,24 @@ def close_due(settings: Settings, catalog: Catalog, source: str, layers: InProce
     closed: list[str] = []
     for metric in catalog.metrics_following(source):
         with _noted(failed, metric.name):
-            daily = served_version.daily(settings, catalog, metric)
-            if due := find_due(settings, catalog.sources[metric.source], daily):
+            daily = served_version.daily(lake, catalog, metric)
+            if due := find_due(lake, catalog.sources[metric.source], daily):
                 with _noted(failed, metric.name):
                     layers.run(gold_key(metric.name), due)
                     closed.append(metric.name)
-            _update_rollups(settings, catalog.sources[metric.source], daily, layers, failed)
-    _end(settings, catalog, source, layers, failed, closed)
+            _update_rollups(lake, catalog.sources[metric.source], daily, layers, failed)
+    _end(lake, catalog, source, layers, failed, closed)
 
 
-def _update_rollups(
-    settings: Settings, contract: SourceContract, daily: Series, layers: InProcess, failed: list[RunFailedError]
-) -> None:
+def _update_rollups(lake: Lake, contract: SourceContract, daily: Series, layers: InProcess, failed: list[RunFailedError]) -> None:
     for rollup in daily.rollups:
         with _noted(failed, rollup.name):
-            _update_rollup(settings, contract, rollup, layers)
+            _update_rollup(lake, contract, rollup, layers)
 
 
-def _update_rollup(settings: Settings, contract: SourceContract, rollup: Series, layers: InProcess) -> None:
+def _update_rollup(lake: Lake, contract: SourceContract, rollup: Series, layers: InProcess) -> None:
     """Update a roll-up from its published days, and publish its numbers whose next state is due."""
-    pending = find_pending(settings, rollup)
-    starts = {*pending.starts, *find_due(settings, contract, rollup)}
+    pending = find_pending(lake, rollup)
+    starts = {*pending.starts, *find_due(lake, contract, rollup)}
     if starts:
         layers.run(gold_key(rollup.name), sorted(starts), {FOLLOWS_TAG: f"{rollup.name}:{pending.cause}"})

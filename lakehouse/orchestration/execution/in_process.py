@@ -16,7 +16,7 @@ import dagster as dg
 from lakehouse.errors import LakehouseError
 from lakehouse.ledger.failed_numbers import COMPUTED
 from lakehouse.orchestration.assets.metric_assets import gold_key
-from lakehouse.orchestration.build import build_definitions
+from lakehouse.orchestration.build import definitions_of
 from lakehouse.orchestration.common.dagster_internals import InstanceRef, NoOpComputeLogManager
 from lakehouse.orchestration.common.run_events import tags_for
 from lakehouse.orchestration.event_storage import ephemeral_instance
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from dagster_shared.error import SerializableErrorInfo
 
     from lakehouse.contracts import Catalog
+    from lakehouse.lake import Lake
     from lakehouse.ledger.failed_numbers import FailedNumber
-    from lakehouse.settings import Settings
 
 #: Dagster does not record the asset that a run in this process materializes.
 TABLE_TAG = "lakehouse/table"
@@ -67,8 +67,8 @@ class InProcess:
 
     in_parallel = False
 
-    def __init__(self, settings: Settings, catalog: Catalog, instance: dg.DagsterInstance) -> None:
-        self._job = build_definitions(settings, catalog).resolve_implicit_global_asset_job_def()
+    def __init__(self, lake: Lake, catalog: Catalog, instance: dg.DagsterInstance) -> None:
+        self._job = definitions_of(lake, catalog).resolve_implicit_global_asset_job_def()
         self._job_of_asset = cache(self._of_asset)
         self._instance = instance
         self._one_at_a_time = Lock()

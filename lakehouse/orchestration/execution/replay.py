@@ -16,11 +16,11 @@ import dagster as dg
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import pending_files
 from lakehouse.calendar.days import replay_clock, span
-from lakehouse.delta.table_cache import TableCache, with_table_cache
+from lakehouse.lake import SimulatedClock
+from lakehouse.lake.table_cache import TableCache
 from lakehouse.ledger import ingestions, unread_rows
 from lakehouse.orchestration.execution.catch_up import catch_up, close_due
 from lakehouse.orchestration.execution.in_process import InProcess
-from lakehouse.settings import SimulatedClock
 from lakehouse.silver import replaced_days
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts import Catalog, SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,15 @@ class Replay:
     :param instance: the Dagster instance that stores the runs; see :func:`local_instance`.
     """
 
-    def __init__(self, settings: Settings, catalog: Catalog, source: str, instance: dg.DagsterInstance) -> None:
-        self._clock = SimulatedClock(settings.clock())
+    def __init__(self, lake: Lake, catalog: Catalog, source: str, instance: dg.DagsterInstance) -> None:
+        self._clock = SimulatedClock(lake.now())
         self._tables = TableCache()
-        long_lived = settings.model_copy(update={"spark_long_lived": True})
-        self._settings = with_table_cache(long_lived.with_clock(self._clock), self._tables)
+        long_lived = lake.with_settings(spark_long_lived=True)
+        self._lake = long_lived.at(self._clock).cached(self._tables)
         self._source = source
         self._catalog = catalog
         self._contract: SourceContract = catalog.sources[source]
-        self._layers = InProcess(self._settings, catalog, instance)
+        self._layers = InProcess(self._lake, catalog, instance)
 
     @property
     def failed_checks(self) -> Collection[str]:
@@ -81,7 +81,7 @@ class Replay:
 
     def arrival_days(self, first: date | None = None, last: date | None = None) -> tuple[list[date], list[str]]:
         """The arrival days with files, in order, and complaints about files whose day is not a partition."""
-        files, complaints = bronze_landing.landing_files(self._settings, self._contract)
+        files, complaints = bronze_landing.landing_files(self._lake, self._contract)
         days = {file.arrival_date for file in files}
         wanted = [day for day in sorted(days) if (first is None or day >= first) and (last is None or day <= last)]
         return wanted, complaints
@@ -110,11 +110,11 @@ class Replay:
     def _take(self, day: date) -> DayResult:
         """Process one arrival day through the layers."""
         start = perf_counter()
-        held = replaced_days.rows_by_day(self._settings, self._contract)
-        before = ingestions.inputs(ingestions.all_of(self._settings, self._source)).keys() if held else ()
+        held = replaced_days.rows_by_day(self._lake, self._contract)
+        before = ingestions.inputs(ingestions.all_of(self._lake, self._source)).keys() if held else ()
         if self._has_unseen_files(day):
             self._layers.run(dg.AssetKey(["bronze", self._source]), [day])
-        after = catch_up(self._settings, self._catalog, self._source, self._layers)
+        after = catch_up(self._lake, self._catalog, self._source, self._layers)
         return replace(
             self._recorded(day),
             absent=self._absent(day, before, held),
@@ -131,14 +131,14 @@ class Replay:
         """
         if not held:
             return []
-        known = ingestions.inputs(ingestions.all_of(self._settings, self._source))
+        known = ingestions.inputs(ingestions.all_of(self._lake, self._source))
         entries = [entry for name, entry in known.items() if name not in before and entry.arrival_date == day]
         replaced = replaced_days.replaced_by(self._contract, entries, held, held)
         return [] if replaced is None else [*replaced.absent]
 
     def _recorded(self, day: date) -> DayResult:
         """The ingestions of an arrival day, from the ledger."""
-        entries = [entry for entry in ingestions.all_of(self._settings, self._source) if entry.arrival_date == day]
+        entries = [entry for entry in ingestions.all_of(self._lake, self._source) if entry.arrival_date == day]
         done = [entry for entry in entries if entry.status == "ingested"]
         held = [entry.message or entry.source_file for entry in ingestions.still_held(entries)]
         return DayResult(
@@ -146,28 +146,28 @@ class Replay:
             rows=sum(entry.rows for entry in done),
             malformed=sum(entry.malformed for entry in done),
             files=len(done),
-            held=held + pending_files.waiting_files(self._settings, self._contract, day),
+            held=held + pending_files.waiting_files(self._lake, self._contract, day),
             touched=[],
             unread_reason=unread_rows.first_reason(
-                self._settings, self._source, [entry.ingestion_id for entry in done if entry.malformed]
+                self._lake, self._source, [entry.ingestion_id for entry in done if entry.malformed]
             ),
         )
 
     def _lived_through(self) -> date | None:
         """The newest arrival day of files ingested by a replay."""
-        known = ingestions.ingested(ingestions.all_of(self._settings, self._source)).values()
+        known = ingestions.ingested(ingestions.all_of(self._lake, self._source)).values()
         return max((entry.arrival_date for entry in known if entry.recorded_at == replay_clock(entry.arrival_date)), default=None)
 
     def _close_between(self, before: date, day: date) -> None:
         """Process the days without arrivals in between, on which numbers also become preliminary and final."""
         for quiet in list(span(before, day))[1:-1]:
             self._begin(quiet)
-            close_due(self._settings, self._catalog, self._source, self._layers)
+            close_due(self._lake, self._catalog, self._source, self._layers)
 
     def _has_unseen_files(self, day: date) -> bool:
-        files = bronze_landing.listing_of_days(self._settings, self._contract, [day]).files
+        files = bronze_landing.listing_of_days(self._lake, self._contract, [day]).files
         of_day = (file for file in files if file.arrival_date == day)
-        return bool(pending_files.unseen_files(of_day, ingestions.all_of(self._settings, self._source)))
+        return bool(pending_files.unseen_files(of_day, ingestions.all_of(self._lake, self._source)))
 
 
 def total_causes(results: Collection[DayResult]) -> Counter[str]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.dispositions import claims
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.gold.numbers import history, served_version
@@ -32,9 +31,9 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.ledger.row_states import AdmissionStatus
-    from lakehouse.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -72,37 +71,37 @@ class SingleRun:
     failed_checks: Sequence[str] = ()
 
 
-def run_files(settings: Settings, catalog: Catalog, source: str, files: Sequence[Path]) -> SingleRun:
+def run_files(lake: Lake, catalog: Catalog, source: str, files: Sequence[Path]) -> SingleRun:
     """Copy files to the landing folder as one delivery of today, and update all numbers; see :func:`ingest`.
 
     :raises UndeliveredFileError: if a file cannot be copied there.
     """
-    today = settings.clock().date()
-    delivered = delivery.deliver(settings, catalog.sources[source], files, today)
-    settings = with_table_cache(settings.model_copy(update={"spark_long_lived": True}))
+    today = lake.now().date()
+    delivered = delivery.deliver(lake, catalog.sources[source], files, today)
+    lake = lake.with_settings(spark_long_lived=True).cached()
     with local_instance() as instance:
-        return ingest(settings, catalog, source, today, delivered, InProcess(settings, catalog, instance))
+        return ingest(lake, catalog, source, today, delivered, InProcess(lake, catalog, instance))
 
 
-def ingest(settings: Settings, catalog: Catalog, source: str, day: date, files: Sequence[Path], layers: InProcess) -> SingleRun:
+def ingest(lake: Lake, catalog: Catalog, source: str, day: date, files: Sequence[Path], layers: InProcess) -> SingleRun:
     """Ingest the files of an arrival day, and update silver and gold.
 
     :param files: the files in the landing folder to report on.
     :raises RunFailedError: if a run fails; completed work is kept, and the next call continues from there.
     """
-    before = ingestions.inputs(ingestions.all_of(settings, source)).keys()
-    held_before = replaced_days.rows_by_day(settings, catalog.sources[source])
+    before = ingestions.inputs(ingestions.all_of(lake, source)).keys()
+    held_before = replaced_days.rows_by_day(lake, catalog.sources[source])
     layers.run(dg.AssetKey(["bronze", source]), [day])
-    after = catch_up(settings, catalog, source, layers)
-    entries = [entry for entry in ingestions.all_of(settings, source) if entry.arrival_date == day]
+    after = catch_up(lake, catalog, source, layers)
+    entries = [entry for entry in ingestions.all_of(lake, source) if entry.arrival_date == day]
     new = [entry for entry in entries if entry.status == "ingested" and entry.ingestion_id not in before]
     again = [entry for entry in entries if entry.counts_again and entry.input_id not in before]
     ids = [entry.ingestion_id for entry in new]
-    held, landing = ingestions.still_held(entries), settings.landing_of(source)
+    held, landing = ingestions.still_held(entries), lake.landing_of(source)
     names = {f"{file}".removeprefix(f"{landing}/") for file in files}
     recorded = {entry.source_file for entry in entries if entry.status != "held"} & names
     held_names = {entry.source_file for entry in held} & names
-    small = _too_small(settings, catalog.sources[source], entries)
+    small = _too_small(lake, catalog.sources[source], entries)
     counting = [entry for entry in [*new, *again] if entry.ingestion_id not in {row["ingestion_id"] for row in small}]
     return SingleRun(
         rows=sum(entry.rows for entry in new),
@@ -112,23 +111,23 @@ def ingest(settings: Settings, catalog: Catalog, source: str, day: date, files: 
         left=len(names - recorded - held_names),
         again=len({entry.source_file for entry in again} & names),
         replaced=replaced_days.replaced_by(
-            catalog.sources[source], counting, held_before, replaced_days.rows_by_day(settings, catalog.sources[source])
+            catalog.sources[source], counting, held_before, replaced_days.rows_by_day(lake, catalog.sources[source])
         ),
-        changes=[change for metric, days in after.restated.items() for change in _changes(settings, catalog, metric, days)],
+        changes=[change for metric, days in after.restated.items() for change in _changes(lake, catalog, metric, days)],
         failed_checks=[*layers.failed_checks.values()],
-        not_admitted=claims.not_admitted(settings, source, {"arrival_date": [day], "ingestion_id": ids}) if ids else {},
-        unread_reason=unread_rows.first_reason(settings, source, [entry.ingestion_id for entry in new if entry.malformed]),
+        not_admitted=claims.not_admitted(lake, source, {"arrival_date": [day], "ingestion_id": ids}) if ids else {},
+        unread_reason=unread_rows.first_reason(lake, source, [entry.ingestion_id for entry in new if entry.malformed]),
     )
 
 
-def _too_small(settings: Settings, contract: SourceContract, entries: Sequence[Ingestion]) -> list[dict[str, Any]]:
+def _too_small(lake: Lake, contract: SourceContract, entries: Sequence[Ingestion]) -> list[dict[str, Any]]:
     """The rows of these files that wait because their delivery would remove too many rows from a day or the table."""
     if not policy_of(contract).chooses_deliveries:
         return []
     columns = [*quarantine.KEY_COLUMNS, "quarantine_detail"]
     selected = quarantine.QuarantineFilter(cause=QuarantineReason.SHRUNKEN_PARTITION)
     ids = {entry.ingestion_id for entry in entries}
-    return [row for row in quarantine.entries(settings, contract, selected, columns) if row["ingestion_id"] in ids]
+    return [row for row in quarantine.entries(lake, contract, selected, columns) if row["ingestion_id"] in ids]
 
 
 def _why_small(source: str, entries: Sequence[Ingestion], rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -139,7 +138,7 @@ def _why_small(source: str, entries: Sequence[Ingestion], rows: Sequence[Mapping
     return [f"{file}: {why} ({counted} of its rows wait; {how})" for (file, why), counted in sorted(counts.items())]
 
 
-def _changes(settings: Settings, catalog: Catalog, metric: str, days: Sequence[date]) -> list[NumberChange]:
-    series = served_version.daily(settings, catalog, catalog.metrics[metric])
-    known = history.history(settings, series, days)
+def _changes(lake: Lake, catalog: Catalog, metric: str, days: Sequence[date]) -> list[NumberChange]:
+    series = served_version.daily(lake, catalog, catalog.metrics[metric])
+    known = history.history(lake, series, days)
     return [NumberChange(metric, known[day][-1], history.moved(series, known[day])[-1]) for day in sorted(days) if known.get(day)]

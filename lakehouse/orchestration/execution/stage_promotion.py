@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.series import Series
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse.stages.stage_log import Stage
 
 
@@ -52,10 +52,8 @@ class StagePromotion:
     :param session: returns a Spark session; called only if the stage must be recomputed.
     """
 
-    def __init__(
-        self, settings: Settings, catalog: Catalog, instance: dg.DagsterInstance, session: Callable[[], SparkSession]
-    ) -> None:
-        self._settings, self._catalog, self._instance, self._session = settings, catalog, instance, session
+    def __init__(self, lake: Lake, catalog: Catalog, instance: dg.DagsterInstance, session: Callable[[], SparkSession]) -> None:
+        self._lake, self._catalog, self._instance, self._session = lake, catalog, instance, session
 
     def promote(self, name: str, by: str, reason: str, sign_off: str | None = None) -> PromotedStage:
         """Make a stage visible to readers.
@@ -65,52 +63,52 @@ class StagePromotion:
         :raises BackfillRunningError: if another promotion or a backfill of the source is running.
         :raises RunFailedError: if a run fails; the same command continues.
         """
-        settings, catalog = self._settings, self._catalog
-        source = stage_log.find(settings, name).source
-        with backfill_lock(settings, source):
-            stage = stage_log.find(settings, name)
-            if stage.state is StageEventKind.CREATED and promotion_rules.is_outdated(settings, stage):
-                stage = staging.refresh(settings, catalog, self._session, name, by, f"stage:{name}")
+        lake, catalog = self._lake, self._catalog
+        source = stage_log.find(lake, name).source
+        with backfill_lock(lake, source):
+            stage = stage_log.find(lake, name)
+            if stage.state is StageEventKind.CREATED and promotion_rules.is_outdated(lake, stage):
+                stage = staging.refresh(lake, catalog, self._session, name, by, f"stage:{name}")
             promotion_rules.check(catalog, stage, by, sign_off)
             if stage.state is StageEventKind.CREATED:
-                begin = staging.next_event(settings, stage, StageEventKind.PROMOTING, by, reason, sign_off=sign_off)
-                stage_log.record(settings, begin)
-                stage = stage_log.find(settings, name)
+                begin = staging.next_event(lake, stage, StageEventKind.PROMOTING, by, reason, sign_off=sign_off)
+                stage_log.record(lake, begin)
+                stage = stage_log.find(lake, name)
             begun = stage.events[-1]
             tags = plan_runs.tags_of_stage(name, stage.run_name, begun.by, begun.reason, begun.sign_off)
             self._take_input(stage, tags)
             done = self._through_the_layers(stage, tags)
-            end = staging.next_event(settings, stage, StageEventKind.PROMOTED, begun.by, begun.reason, sign_off=begun.sign_off)
-            stage_log.record(settings, end)
+            end = staging.next_event(lake, stage, StageEventKind.PROMOTED, begun.by, begun.reason, sign_off=begun.sign_off)
+            stage_log.record(lake, end)
             for layer in staging.TABLES:  # the stage's files stay
-                object_store.remove_folder(settings, f"{settings.stage(name).root}/{layer}")
-            return PromotedStage(stage_log.find(settings, name), done.silver_days, done.restated)
+                object_store.remove_folder(lake, f"{lake.stage(name).root}/{layer}")
+            return PromotedStage(stage_log.find(lake, name), done.silver_days, done.restated)
 
     def _take_input(self, stage: Stage, tags: dict[str, str]) -> None:
         """Apply the staged input to the tables that readers see."""
         if stage.created.kind is StageKind.FILES:
-            lake, contract = self._settings.stage(stage.name), self._catalog.sources[stage.source]
+            lake, contract = self._lake.stage(stage.name), self._catalog.sources[stage.source]
             days = staged_files.arrival_days(lake, contract)
-            with_its_files = self._settings.model_copy(update={"landing": lake.landing_of(stage.source)})
+            with_its_files = self._lake.with_settings(landing=lake.landing_of(stage.source))
             InProcess(with_its_files, self._catalog, self._instance).run(dg.AssetKey(["bronze", stage.source]), days, tags)
         elif stage.changed_metric is None:
             begun, contract = stage.events[-1], self._catalog.sources[stage.source]
-            lake = self._settings.stage(stage.name)
+            lake = self._lake.stage(stage.name)
             is_whole = {stage.created.about.get(bound) for bound in ("first", "last")} == {None}
-            reading.apply(self._settings, contract, self._session, lake, by=begun.by, reason=begun.reason, whole=is_whole)
+            reading.apply(self._lake, contract, self._session, lake, by=begun.by, reason=begun.reason, whole=is_whole)
 
     def _through_the_layers(self, stage: Stage, tags: dict[str, str]) -> PromotedStage:
-        settings, catalog, source = self._settings, self._catalog, stage.source
-        layers = InProcess(settings, catalog, self._instance)
-        silver_days = sorted(applied_inputs.pending(settings, source))
+        lake, catalog, source = self._lake, self._catalog, stage.source
+        layers = InProcess(lake, catalog, self._instance)
+        silver_days = sorted(applied_inputs.pending(lake, source))
         if silver_days:
             layers.run(dg.AssetKey(["silver", source]), silver_days, tags)
-        dailies = [(metric.name, served_version.daily(settings, catalog, metric)) for metric in catalog.metrics_of(source)]
+        dailies = [(metric.name, served_version.daily(lake, catalog, metric)) for metric in catalog.metrics_of(source)]
         # The days of all metrics come before any longer period.
         every = [*dailies, *((rollup.name, rollup) for _, daily in dailies for rollup in daily.rollups)]
         restated, failed = {}, []
         for asset, series in every:
-            anew = published_table.known_days(settings, series) if asset == stage.changed_metric else set()
+            anew = published_table.known_days(lake, series) if asset == stage.changed_metric else set()
             try:
                 restated[asset] = self._follow(layers, gold_key(asset), series, anew, tags)
             except RunFailedError as problem:
@@ -123,6 +121,6 @@ class StagePromotion:
         self, layers: InProcess, key: dg.AssetKey, series: Series, anew: Collection[date], tags: dict[str, str]
     ) -> list[date]:
         """Publish the pending periods of a series and the periods ``anew``, which are recomputed, if there are any."""
-        pending = find_pending(self._settings, series)
+        pending = find_pending(self._lake, series)
         starts = sorted({*pending.starts, *anew})
         return layers.run(key, starts, {**tags, FOLLOWS_TAG: f"{series.name}:{pending.cause}"}) if starts else []

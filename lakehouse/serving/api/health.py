@@ -31,6 +31,6 @@ def routes(cache: PublishedCache, *, lists_metrics: bool) -> APIRouter:
             for name, series in zip(sorted(cache.catalog.metrics), published)
         ]
         body = {"status": "ok", "version": metadata.version("lakehouse"), "metrics": metrics if lists_metrics else []}
-        return responses.respond(request, body, {"now": cache.settings.clock()})
+        return responses.respond(request, body, {"now": cache.lake.now()})
 
     return router

@@ -55,7 +55,7 @@ class Authenticator:
 
         :raises Problem: if the token is not valid; after too many such attempts, the address has to wait.
         """
-        token = tokens.holder(await self.cache.tokens(), text, self.cache.settings.clock())
+        token = tokens.holder(await self.cache.tokens(), text, self.cache.lake.now())
         if token is None:
             wait = self._wrong.wait(request.client.host if request.client else "")
             if wait:

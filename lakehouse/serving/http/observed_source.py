@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import SourceContract
     from lakehouse.gold.restatement.closing import SourceState
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class ObservedSource:
         return max((entry.newest_arrival for entry in self.deliveries if entry.newest_arrival is not None), default=None)
 
 
-def read(settings: Settings, contract: SourceContract, _: ObservedSource | None) -> ObservedSource:
+def read(lake: Lake, contract: SourceContract, _: ObservedSource | None) -> ObservedSource:
     """Read the current state of a source.
 
-    :param settings: settings with a table cache, so that a table without new commits is not read again.
+    :param lake: settings with a table cache, so that a table without new commits is not read again.
     """
-    state = closing.read_source(settings, contract)
-    return ObservedSource(state, ingestions.all_of(settings, contract.dataset))
+    state = closing.read_source(lake, contract)
+    return ObservedSource(state, ingestions.all_of(lake, contract.dataset))

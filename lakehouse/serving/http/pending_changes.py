@@ -11,7 +11,6 @@ from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.derived import inputs
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.publication import candidates
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts import Catalog
-    from lakehouse.delta.table_cache import TableCache
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
+    from lakehouse.lake.table_cache import TableCache
 
 
 @dataclass(frozen=True)
@@ -52,29 +51,29 @@ class PendingChanges:
         return series in self.periods and not self.periods[series].starts.isdisjoint(starts)
 
 
-def read(settings: Settings, catalog: Catalog, source: str, tables: TableCache, before: PendingChanges | None) -> PendingChanges:
+def read(lake: Lake, catalog: Catalog, source: str, tables: TableCache, before: PendingChanges | None) -> PendingChanges:
     """The pending changes of a source.
 
     :param tables: keeps the tables open between calls.
     :param before: the previous result, which is returned while no table has changed.
     """
     logs = (locations.ingestions, locations.applied_inputs, locations.rebuild_requests, locations.restatements)
-    paths = [*(log(settings) for log in logs), locations.reverts(settings)]
-    paths += [locations.decisions(settings, source), locations.redactions(settings, source), locations.silver(settings, source)]
-    paths += [locations.gold(settings, Series(metric)) for metric in catalog.metrics_of(source)]
-    paths += [path for metric in catalog.metrics_of(source) for path in locations.every_silver_read(settings, metric).values()]
+    paths = [*(log(lake) for log in logs), locations.reverts(lake)]
+    paths += [locations.decisions(lake, source), locations.redactions(lake, source), locations.silver(lake, source)]
+    paths += [locations.gold(lake, Series(metric)) for metric in catalog.metrics_of(source)]
+    paths += [path for metric in catalog.metrics_of(source) for path in locations.every_silver_read(lake, metric).values()]
     derived = [series for metric in catalog.derived_of(source) for series in (Series(metric), *Series(metric).rollups)]
-    paths += [path for series in derived for path in (*inputs.paths(settings, series).values(), locations.gold(settings, series))]
+    paths += [path for series in derived for path in (*inputs.paths(lake, series).values(), locations.gold(lake, series))]
     joined = {dimension for metric in catalog.metrics_of(source) for dimension in metric.dimensions}
-    paths += [locations.intervals(settings, dimension) for dimension in sorted(joined)]
-    settings = with_table_cache(settings, tables)
-    of_numbers = {path for path in paths if locations.is_gold(settings, path)}
-    versions = {path: (_version if path in of_numbers else table_io.version)(path, settings.storage_options) for path in paths}
+    paths += [locations.intervals(lake, dimension) for dimension in sorted(joined)]
+    lake = lake.cached(tables)
+    of_numbers = {path for path in paths if locations.is_gold(lake, path)}
+    versions = {path: (_version if path in of_numbers else table_io.version)(path, lake.storage_options) for path in paths}
     if before is not None and before.versions == tuple(versions.values()):
         return before
-    days = frozenset(applied_inputs.pending(settings, source))  # read first: a day applied meanwhile is then among the periods
+    days = frozenset(applied_inputs.pending(lake, source))  # read first: a day applied meanwhile is then among the periods
     periods_before = {} if before is None else before.periods
-    followers = [*_followers(settings, catalog, source, versions), *_derived_followers(settings, catalog, source, versions)]
+    followers = [*_followers(lake, catalog, source, versions), *_derived_followers(lake, catalog, source, versions)]
     periods = {}
     for name, read_periods in followers:
         with suppress(table_io.DamagedLogError):  # of its own table: silver's has been opened
@@ -91,56 +90,56 @@ def _version(path: str, options: Mapping[str, str]) -> int:
 
 
 def failing_checks(
-    settings: Settings, series: Series, tables: TableCache, _: Mapping[date, list[str]] | None
+    lake: Lake, series: Series, tables: TableCache, _: Mapping[date, list[str]] | None
 ) -> Mapping[date, list[str]]:
     """The failed checks that hold a newer number, by period."""
-    return candidates.holding(with_table_cache(settings, tables), series)
+    return candidates.holding(lake.cached(tables), series)
 
 
-def uncomputed(settings: Settings, series: Series, tables: TableCache, _: Mapping[date, str] | None) -> Mapping[date, str]:
+def uncomputed(lake: Lake, series: Series, tables: TableCache, _: Mapping[date, str] | None) -> Mapping[date, str]:
     """The reasons for which the newest number cannot be computed, by period."""
-    failing = failed_numbers.failing(with_table_cache(settings, tables), series.name)
+    failing = failed_numbers.failing(lake.cached(tables), series.name)
     return {start: failed.explanation for start, failed in failing.items()}
 
 
 def _followers(
-    settings: Settings, catalog: Catalog, source: str, versions: Mapping[str, int]
+    lake: Lake, catalog: Catalog, source: str, versions: Mapping[str, int]
 ) -> Iterator[tuple[str, Callable[[PendingPeriods | None], PendingPeriods]]]:
     """The series that follow a source, each with a function that reads its pending periods; days before their roll-ups."""
-    followed = restatements.followed_versions(settings)
+    followed = restatements.followed_versions(lake)
     for metric in catalog.metrics_of(source):
         with suppress(served_version.UnservedVersionError, table_io.DamagedLogError):
-            daily = served_version.daily(settings, catalog, metric)
+            daily = served_version.daily(lake, catalog, metric)
             name = served_version.follower(daily)
-            silver = locations.every_silver_read(settings, daily.metric).values()
-            read = *silver, *(versions[path] for path in silver), versions[locations.reverts(settings)]
-            intervals = (versions.get(locations.intervals(settings, dimension)) for dimension in daily.metric.dimensions)
+            silver = locations.every_silver_read(lake, daily.metric).values()
+            read = *silver, *(versions[path] for path in silver), versions[locations.reverts(lake)]
+            intervals = (versions.get(locations.intervals(lake, dimension)) for dimension in daily.metric.dimensions)
             key: tuple[Any, ...] = (*read, *intervals, name, followed.get(name))
-            yield daily.name, partial(_periods, key, partial(_pending_starts, settings, daily))
+            yield daily.name, partial(_periods, key, partial(_pending_starts, lake, daily))
             for kind in metric.publication.rollups:
                 rollup = Series(daily.metric, Kind(kind), daily.called)
-                key = (versions[locations.gold(settings, daily)], rollup.name, followed.get(rollup.name))
-                yield rollup.name, partial(_periods, key, partial(_pending_starts, settings, rollup))
+                key = (versions[locations.gold(lake, daily)], rollup.name, followed.get(rollup.name))
+                yield rollup.name, partial(_periods, key, partial(_pending_starts, lake, rollup))
 
 
 def _derived_followers(
-    settings: Settings, catalog: Catalog, source: str, versions: Mapping[str, int]
+    lake: Lake, catalog: Catalog, source: str, versions: Mapping[str, int]
 ) -> Iterator[tuple[str, Callable[[PendingPeriods | None], PendingPeriods]]]:
     """The same for the metrics derived from the source's metrics."""
-    followed = restatements.followed_versions(settings)
+    followed = restatements.followed_versions(lake)
     for metric in catalog.derived_of(source):
         with suppress(served_version.UnservedVersionError):
-            daily = served_version.daily(settings, catalog, metric)
+            daily = served_version.daily(lake, catalog, metric)
             for series in (daily, *(Series(daily.metric, Kind(kind), daily.called) for kind in metric.publication.rollups)):
-                read = [versions[path] for path in (*inputs.paths(settings, series).values(), locations.reverts(settings))]
-                days, name = versions[locations.gold(settings, daily)], served_version.follower(series)
+                read = [versions[path] for path in (*inputs.paths(lake, series).values(), locations.reverts(lake))]
+                days, name = versions[locations.gold(lake, daily)], served_version.follower(series)
                 key: tuple[Any, ...] = (*read, days, name, followed.get(name))
-                yield series.name, partial(_periods, key, partial(_pending_starts, settings, series))
+                yield series.name, partial(_periods, key, partial(_pending_starts, lake, series))
 
 
 def _periods(as_of: tuple[Any, ...], read_starts: Callable[[], Iterable[date]], before: PendingPeriods | None) -> PendingPeriods:
     return before if before is not None and before.as_of == as_of else PendingPeriods(as_of, frozenset(read_starts()))
 
 
-def _pending_starts(settings: Settings, series: Series) -> Iterable[date]:
-    return find_pending(settings, series).starts
+def _pending_starts(lake: Lake, series: Series) -> Iterable[date]:
+    return find_pending(lake, series).starts

@@ -17,12 +17,12 @@ from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series, source_days
 from lakehouse.delta import table_io
-from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.gold.derived import following as derived_following
 from lakehouse.gold.numbers import served_version, version_selector, window_history
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.numbers.version_selector import SelectBy
 from lakehouse.gold.restatement.closing import Completeness, End, HeldNumber, end_of, held_by, joined_dimensions, with_held
+from lakehouse.lake.table_cache import TableCache
 from lakehouse.lateness import arrival_curve, completeness
 from lakehouse.lateness.completeness import Unknown
 from lakehouse.serving.http import observed_source, pending_changes, snapshot, tokens
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
     from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.lake import Lake
     from lakehouse.lateness.completeness import Arrivals, Estimate
     from lakehouse.serving.http.observed_source import ObservedSource
     from lakehouse.serving.http.pending_changes import PendingChanges
     from lakehouse.serving.http.snapshot import PeriodVersions, Snapshot
     from lakehouse.serving.http.tokens import Token
-    from lakehouse.settings import Settings
 
 T = TypeVar("T")
 #: The seconds after which a value is refreshed, and the age beyond which it is no longer returned.
@@ -109,15 +109,15 @@ class _ArrivalHistory:
 class PublishedCache:
     """The tables of a deployment for requests. An instance belongs to one event loop."""
 
-    def __init__(self, settings: Settings, catalog: Catalog) -> None:
-        self.settings, self.catalog = settings, catalog
+    def __init__(self, lake: Lake, catalog: Catalog) -> None:
+        self.lake, self.catalog = lake, catalog
         self._snapshots: dict[str, RefreshedValue[Snapshot]] = {}
         self._pending: dict[str, RefreshedValue[PendingChanges]] = {}
         self._failing: dict[str, RefreshedValue[Mapping[date, list[str]]]] = {}
         self._uncomputed: dict[str, RefreshedValue[Mapping[date, str]]] = {}
         self._sources: dict[str, RefreshedValue[ObservedSource]] = {}
         self._arrivals: dict[str, RefreshedValue[_ArrivalHistory]] = {}
-        self._tokens = RefreshedValue(lambda _: tokens.all_of(settings), *_TOKENS)
+        self._tokens = RefreshedValue(lambda _: tokens.all_of(lake), *_TOKENS)
 
     def metric(self, name: str) -> MetricContract:
         """The contract of a metric.
@@ -191,14 +191,14 @@ class PublishedCache:
     async def pending_changes(self, source: str) -> PendingChanges:
         """The changes of a source that are not yet in silver or in published numbers."""
         if source not in self._pending:
-            read = partial(pending_changes.read, self.settings, self.catalog, source, TableCache())
+            read = partial(pending_changes.read, self.lake, self.catalog, source, TableCache())
             self._pending[source] = RefreshedValue(read, *_PENDING)
         return await _value_of(self._pending[source], f"silver/{source}")
 
     async def observed(self, source: str) -> ObservedSource:
         """The deliveries of a source, and its known missing data."""
         if source not in self._sources:
-            read = partial(observed_source.read, with_table_cache(self.settings, TableCache()), self.source(source))
+            read = partial(observed_source.read, self.lake.cached(TableCache()), self.source(source))
             self._sources[source] = RefreshedValue(read, *_PENDING)
         return await _value_of(self._sources[source], f"bronze/{source}")
 
@@ -319,7 +319,7 @@ class PublishedCache:
             return Unknown("it is estimated for one source" if metric.sources else "no arrivals of this source are recorded")
         days = source_days(metric, period.days)
         current = version.is_latest and not stale
-        cutoff = min(self.settings.clock() if current else version.published_at, history.arrivals.newest)
+        cutoff = min(self.lake.now() if current else version.published_at, history.arrivals.newest)
         zone = ZoneInfo(self.source(metric.source).clocks.timezone)
         hour = cutoff.replace(minute=0, second=0, microsecond=0)
         return history.estimate(days[0], len(days), hour, zone, metric.publication.final_after)
@@ -337,25 +337,25 @@ class PublishedCache:
     async def uncomputed(self, series: Series) -> Mapping[date, str]:
         """The reasons for which the newest number of a series cannot be computed, by period."""
         if series.name not in self._uncomputed:
-            read = partial(pending_changes.uncomputed, self.settings, series, TableCache())
+            read = partial(pending_changes.uncomputed, self.lake, series, TableCache())
             self._uncomputed[series.name] = RefreshedValue(read, *_PENDING)
         return await _value_of(self._uncomputed[series.name], "ops/failed_numbers")
 
     async def _failing_by_period(self, series: Series) -> Mapping[date, list[str]]:
         if series.name not in self._failing:
-            read = partial(pending_changes.failing_checks, self.settings, series, TableCache())
+            read = partial(pending_changes.failing_checks, self.lake, series, TableCache())
             self._failing[series.name] = RefreshedValue(read, *_PENDING)
         return await _value_of(self._failing[series.name], f"gold/{series.name}_candidates")
 
     async def _snapshot(self, series: Series) -> Snapshot:
         if series.name not in self._snapshots:
-            read = partial(snapshot.read, self.settings, locations.gold(self.settings, series), series.by)
+            read = partial(snapshot.read, self.lake, locations.gold(self.lake, series), series.by)
             self._snapshots[series.name] = RefreshedValue(read, *_NUMBERS)
         return await _value_of(self._snapshots[series.name], f"gold/{series.name}")
 
     async def _arrival_history(self, source: str) -> _ArrivalHistory:
         if source not in self._arrivals:
-            read = partial(_read_arrivals, self.settings, self.source(source))
+            read = partial(_read_arrivals, self.lake, self.source(source))
             self._arrivals[source] = RefreshedValue(read, *_ARRIVALS)
         return await _value_of(self._arrivals[source], f"ops/{source}_keys")
 
@@ -385,11 +385,11 @@ def _reason(error: Exception) -> str:
     return "try again; if it stays so, the server's log has the reason"
 
 
-def _read_arrivals(settings: Settings, contract: SourceContract, before: _ArrivalHistory | None) -> _ArrivalHistory:
-    version = arrival_curve.version(settings, contract.dataset)
+def _read_arrivals(lake: Lake, contract: SourceContract, before: _ArrivalHistory | None) -> _ArrivalHistory:
+    version = arrival_curve.version(lake, contract.dataset)
     if before is not None and before.version == version:
         return before
-    return _ArrivalHistory(version, arrival_curve.read(settings, contract))
+    return _ArrivalHistory(version, arrival_curve.read(lake, contract))
 
 
 def _estimate(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: Seconds after which a table is reopened, because it may have been replaced by a table with other commits of the same numbers.
 _REOPEN = 30.0
@@ -139,7 +139,7 @@ class Snapshot:
         return sorted(self.periods)
 
 
-def read(settings: Settings, path: str, by: str, before: Snapshot | None) -> Snapshot:
+def read(lake: Lake, path: str, by: str, before: Snapshot | None) -> Snapshot:
     """Read the newest version of a table.
 
     :param by: the column with the first days of periods.
@@ -147,7 +147,7 @@ def read(settings: Settings, path: str, by: str, before: Snapshot | None) -> Sna
     """
     before = before or Snapshot()
     if before.table is None or time.monotonic() - before.opened > _REOPEN:
-        table, opened = table_io.open_snapshot(path, settings.storage_options), time.monotonic()
+        table, opened = table_io.open_snapshot(path, lake.storage_options), time.monotonic()
         if table is None:
             return Snapshot()
         if before.table is not None and lost_commits.identity(table) != lost_commits.identity(before.table):

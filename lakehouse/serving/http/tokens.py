@@ -19,7 +19,7 @@ from lakehouse.ledger.log_table import LogTable
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 _PREFIX = "lh"
 
@@ -48,30 +48,30 @@ class Token:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
-def log(settings: Settings) -> LogTable[Token]:
+def log(lake: Lake) -> LogTable[Token]:
     """The table of tokens."""
-    return LogTable(Token, settings, locations.tokens(settings), journaled=True)
+    return LogTable(Token, lake, locations.tokens(lake), journaled=True)
 
 
-def add(settings: Settings, name: str, role: Role, expires_at: datetime | None = None) -> tuple[Token, str]:
+def add(lake: Lake, name: str, role: Role, expires_at: datetime | None = None) -> tuple[Token, str]:
     """Create a token.
 
     :returns: the token as stored, and the text for its holder.
     """
     token_id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
-    token = Token(token_id, name, role, _digest(secret), settings.clock(), expires_at)
-    log(settings).append([token])
+    token = Token(token_id, name, role, _digest(secret), lake.now(), expires_at)
+    log(lake).append([token])
     return token, f"{_PREFIX}_{token_id}_{secret}"
 
 
-def revoke(settings: Settings, token: Token) -> None:
+def revoke(lake: Lake, token: Token) -> None:
     """Revoke a token. Idempotent."""
-    log(settings).append([replace(token, revoked_at=settings.clock())], app_id=f"revoked:{token.token_id}")
+    log(lake).append([replace(token, revoked_at=lake.now())], app_id=f"revoked:{token.token_id}")
 
 
-def all_of(settings: Settings) -> dict[str, Token]:
+def all_of(lake: Lake) -> dict[str, Token]:
     """All tokens, by id, including expired and revoked ones."""
-    tokens = sorted(log(settings).read(), key=lambda token: (token.revoked_at is not None, token.added_at))
+    tokens = sorted(log(lake).read(), key=lambda token: (token.revoked_at is not None, token.added_at))
     return {token.token_id: token for token in tokens}
 
 

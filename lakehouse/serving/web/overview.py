@@ -55,7 +55,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
                 sources.append(_source(await cache.observed(name)))
             except Problem as problem:  # noqa: PERF203
                 unreadable.append({"metric": name, "detail": problem.detail})
-        today = cache.settings.clock().date()
+        today = cache.lake.now().date()
         restated = await run_in_threadpool(restatements, published, today - timedelta(days=_WEEK - 1), today)
         waiting = await run_in_threadpool(_waiting, cache)
         models = await run_in_threadpool(summaries, cache)
@@ -79,7 +79,7 @@ async def _card(cache: PublishedCache, metric: MetricContract, *, with_drawing: 
     newest = numbers["newest"]
     if newest is not None:
         numbers |= await page_views.doubts(cache, published, newest.period, newest.version)
-        numbers["closing"] = page_views.closing(published.series, newest, cache.settings.clock())
+        numbers["closing"] = page_views.closing(published.series, newest, cache.lake.now())
     about = {"name": metric.name, "contract": published.series.metric, "overdue": await _overdue(cache, metric.name)}
     return about | numbers
 
@@ -87,7 +87,7 @@ async def _card(cache: PublishedCache, metric: MetricContract, *, with_drawing: 
 async def _overdue(cache: PublishedCache, name: str) -> OverdueNumbers | None:
     """The overdue numbers of a metric, for every kind of period; None without any."""
     all_published = await cache.all_published([name])
-    due = await run_in_threadpool(_due, all_published, cache.settings.clock())
+    due = await run_in_threadpool(_due, all_published, cache.lake.now())
     if not due:
         return None
     oldest, published = min(due, key=lambda of: (of[0].last, of[0].start))
@@ -152,6 +152,6 @@ def _waiting(cache: PublishedCache) -> list[tuple[str, int, int]]:
         with suppress(Problem):
             rows = routes.listed(cache, name, StatusFilter.OPEN)
             if rows:
-                now = cache.settings.clock()
+                now = cache.lake.now()
                 counts.append((name, len(rows), sum(is_overdue(row, now) for row in rows)))
     return counts

@@ -96,7 +96,7 @@ class Sessions:
             return None
         cache = self._authenticator.cache
         token = (await cache.tokens()).get(current.token.token_id)
-        if token is None or not token.holds(cache.settings.clock()) or monotonic() > current.until:
+        if token is None or not token.holds(cache.lake.now()) or monotonic() > current.until:
             self._open.pop(name, None)
             return None
         return current

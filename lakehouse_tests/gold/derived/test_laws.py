@@ -36,7 +36,7 @@ from lakehouse_tests.support.derived_numbers import (
     sessions,
 )
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
@@ -136,25 +136,25 @@ def _ratio(sums: dict[str, int]) -> Decimal | None:
 class World:
     """The lake, and what the model expects of the derived metric."""
 
-    def __init__(self, lake: DerivedNumbers) -> None:
-        self.lake, self.today = lake, 1
+    def __init__(self, sample: DerivedNumbers) -> None:
+        self.sample, self.today = sample, 1
         self.expected: dict[date, list[tuple[Any, State]]] = {}
-        lake.at(1)
+        sample.at(1)
 
     def do(self, step: Publish | Follow | Wait) -> None:
         if isinstance(step, Wait):
             self.today += 1
-            self.lake.at(self.today)
+            self.sample.at(self.today)
         elif isinstance(step, Publish):
             rows = (revenue if step.input == "revenue" else sessions)(**dict(step.by_store))
-            self.lake.publish(step.input, {day(step.day): rows}, at_most=step.at_most)
+            self.sample.publish(step.input, {day(step.day): rows}, at_most=step.at_most)
         else:
             self.follow()
 
     def follow(self) -> None:
-        settings, series = self.lake.settings, self.lake.series()
-        rows = {name: self.lake.published(name) for name in ("revenue", "sessions")}
-        pending, due = find_pending(settings, series), find_due(settings, contract(), series)
+        lake, series = self.sample.lake, self.sample.series()
+        rows = {name: self.sample.published(name) for name in ("revenue", "sessions")}
+        pending, due = find_pending(lake, series), find_due(lake, contract(), series)
         changed, moved = set(), set()
         for start in map(day, DAYS):
             number, state = number_of(rows, start), self._state(rows, start)
@@ -169,11 +169,11 @@ class World:
                 history.append((number, state))
         assert changed <= pending.starts, "no change of an input is missed"
         assert changed | moved <= pending.starts | set(due)
-        done = self.lake.follow()
+        done = self.sample.follow()
         restated = {one.start for one in done.revisions if one.action is PublishAction.REVISION}
         assert restated == changed, "exactly the days whose number differs are restated"
         assert {one.start for one in done.revisions} == changed | moved
-        assert find_pending(settings, series).starts == frozenset()
+        assert find_pending(lake, series).starts == frozenset()
         self.check()
 
     def _state(self, rows: dict[str, list[dict[str, Any]]], start: date) -> State:
@@ -192,7 +192,7 @@ class World:
 
     def check(self) -> None:
         versions: dict[date, dict[int, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
-        for row in self.lake.published():
+        for row in self.sample.published():
             versions[row["event_date"]][row["revision"]].append(row)
         actual = {
             start: [
@@ -204,10 +204,10 @@ class World:
         assert actual == {start: history for start, history in self.expected.items() if history}
 
     def reproduce(self) -> None:
-        series = self.lake.series()
-        revisions = {row["version_name"]: row for row in self.lake.published()}
+        series = self.sample.series()
+        revisions = {row["version_name"]: row for row in self.sample.published()}
         for row in revisions.values():
-            made = recompute.computed(self.lake.settings, contract(), series, row["event_date"], row, self.lake.session)
+            made = recompute.computed(self.sample.lake, contract(), series, row["event_date"], row, self.sample.session)
             assert digest(made.rows) == row["content"], row["version_name"]
             assert json.loads(row["made_from"]).keys() == {"revenue", "sessions"}
 
@@ -221,7 +221,7 @@ def test_derived_numbers_are_those_of_the_model_after_every_run(
 ) -> None:
     with TemporaryDirectory() as folder:
         known = metrics(CHECKED, adjusting())
-        world = World(DerivedNumbers(lake_settings(Path(folder)), spark, known))
+        world = World(DerivedNumbers(lake_in(Path(folder)), spark, known))
         for step in [*history, Follow()]:
             world.do(step)
         world.reproduce()

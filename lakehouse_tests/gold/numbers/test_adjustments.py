@@ -17,7 +17,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse_tests.support.candidates import AFTER, DIGITS, NEXT
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import (
     ScriptedNumbers,
@@ -47,7 +47,7 @@ def _without_spark() -> Iterator[None]:
 def brought_to(numbers: ScriptedNumbers, number: int) -> dict[Any, list[Any]]:
     """Per row of the grain what the closed number and its adjustments add up to: the measure and the rows behind it."""
     sums: dict[Any, list[Any]] = defaultdict(lambda: [Decimal(0), 0])
-    for row in published_rows(numbers.settings, numbers.series):
+    for row in published_rows(numbers.lake, numbers.series):
         if row["event_date"] == day(number) and (row["is_latest"] or row["adjustment"] is not None):
             sums[row["store"]][0] += row["total"] or 0
             sums[row["store"]][1] += row["row_count"]
@@ -64,7 +64,7 @@ def restated(by_store: dict[str, Any] | None) -> dict[Any, list[Any]]:
 @given(history=st.lists(SAID, min_size=2, max_size=4))
 def test_closed_and_adjustments_are_what_a_restatement_would_say(tmp_path_factory, history: list[Any]) -> None:
     numbers = ScriptedNumbers(
-        lake_settings(tmp_path_factory.mktemp("lake")), metric(grain=["store"], type="decimal(18,2)", publication=ADJUST)
+        lake_in(tmp_path_factory.mktemp("lake")), metric(grain=["store"], type="decimal(18,2)", publication=ADJUST)
     )
     numbers.at(9)
     first = next((by_store for by_store in history if by_store), {"north": Decimal(1)})
@@ -83,8 +83,8 @@ def test_closed_and_adjustments_are_what_a_restatement_would_say(tmp_path_factor
     assert all(row[0] is None or row[0] >= day(10) for row in columns_of_day(numbers, 1, "booked_on"))
 
 
-def test_contents_of_an_adjustment(settings) -> None:
-    numbers = ScriptedNumbers(settings, metric(grain=["store"], type="decimal(18,2)", publication=ADJUST))
+def test_contents_of_an_adjustment(lake) -> None:
+    numbers = ScriptedNumbers(lake, metric(grain=["store"], type="decimal(18,2)", publication=ADJUST))
     numbers.at(9)
     numbers.set(1, {"north": "1.50", "south": "2.00", "west": "3.00"})
     numbers.publish()
@@ -102,9 +102,9 @@ def test_contents_of_an_adjustment(settings) -> None:
     ], "the rows that differ, and only these"
 
 
-def test_a_difference_of_nothing_is_booked_as_zero(settings) -> None:
+def test_a_difference_of_nothing_is_booked_as_zero(lake) -> None:
     """NULL counts as zero: the content is another one, and the books need nothing."""
-    numbers = ScriptedNumbers(settings, metric(grain=["store"], publication=ADJUST))
+    numbers = ScriptedNumbers(lake, metric(grain=["store"], publication=ADJUST))
     numbers.at(9)
     numbers.set(1, {"north": 0})
     numbers.publish()
@@ -114,8 +114,8 @@ def test_a_difference_of_nothing_is_booked_as_zero(settings) -> None:
     assert numbers.publish().revisions == []
 
 
-def test_more_digits_than_pythons_own_decimals_keep(settings) -> None:
-    numbers = ScriptedNumbers(settings, metric(grain=["store"], type="decimal(38,2)", publication=ADJUST))
+def test_more_digits_than_pythons_own_decimals_keep(lake) -> None:
+    numbers = ScriptedNumbers(lake, metric(grain=["store"], type="decimal(38,2)", publication=ADJUST))
     numbers.at(9)
     numbers.set(1, {"north": f"{DIGITS}"})
     numbers.publish()
@@ -125,8 +125,8 @@ def test_more_digits_than_pythons_own_decimals_keep(settings) -> None:
     assert [row[0] for row in columns_of_day(numbers, 1, "total")] == [DIGITS, Decimal("0.01"), Decimal("0.01"), Decimal("-0.02")]
 
 
-def test_before_the_close_it_is_restated(settings) -> None:
-    numbers = ScriptedNumbers(settings, metric(publication=ADJUST))
+def test_before_the_close_it_is_restated(lake) -> None:
+    numbers = ScriptedNumbers(lake, metric(publication=ADJUST))
     for number in (1, 4, 7):
         numbers.at(number)
         numbers.set(1, number)
@@ -148,9 +148,9 @@ def test_before_the_close_it_is_restated(settings) -> None:
 
 
 @pytest.mark.merge
-def test_bookings_are_in_the_open_roll_ups_and_closed_ones_do_not_change(settings) -> None:
+def test_bookings_are_in_the_open_roll_ups_and_closed_ones_do_not_change(lake) -> None:
     """Days 1 to 7 are the first week, 8 to 14 the second; a week closes seven days after its end."""
-    numbers = ScriptedNumbers(settings, metric(publication={**ADJUST, "rollups": ["week", "month"]}))
+    numbers = ScriptedNumbers(lake, metric(publication={**ADJUST, "rollups": ["week", "month"]}))
     week, month = (Series(numbers.metric, kind) for kind in (Kind.WEEK, Kind.MONTH))
     for last in (7, 14, 15):
         numbers.at(last)
@@ -166,9 +166,7 @@ def test_bookings_are_in_the_open_roll_ups_and_closed_ones_do_not_change(setting
         numbers.roll_up(kind)
     assert [numbers.latest_total(number, week) for number in (1, 8, 15)] == [700, 700, 130]
     assert numbers.latest_total(1, month) == 1530
-    made_from = [
-        row["made_from"] for row in published_rows(settings, week) if row["is_latest"] and row["period_start"] == day(15)
-    ]
+    made_from = [row["made_from"] for row in published_rows(lake, week) if row["is_latest"] and row["period_start"] == day(15)]
     assert ".a1" in made_from[0]
     assert numbers.roll_up().revisions == []
     numbers.at(60)
@@ -184,9 +182,9 @@ def test_bookings_are_in_the_open_roll_ups_and_closed_ones_do_not_change(setting
     assert numbers.history(1, month)[-1][1:] == (1530, "final", True), "booked behind its end"
 
 
-def test_a_day_that_comes_after_its_week_was_closed(settings) -> None:
+def test_a_day_that_comes_after_its_week_was_closed(lake) -> None:
     """It is no adjustment of a day, but one of the week: booked to the open week, it is in that one's number."""
-    numbers = ScriptedNumbers(settings, metric(publication={**ADJUST, "rollups": ["week"]}))
+    numbers = ScriptedNumbers(lake, metric(publication={**ADJUST, "rollups": ["week"]}))
     week = Series(numbers.metric, Kind.WEEK)
     numbers.at(1)
     numbers.set(1, 100)
@@ -213,10 +211,8 @@ def test_a_day_that_comes_after_its_week_was_closed(settings) -> None:
     assert numbers.latest_total(20, week) == 21, "what is booked of days and of weeks, published in one go"
 
 
-def test_a_week_closed_on_its_last_day_books_nothing_in_itself(settings) -> None:
-    numbers = ScriptedNumbers(
-        settings, metric(publication={**ADJUST, "preliminary_after": 0, "final_after": 0, "rollups": ["week"]})
-    )
+def test_a_week_closed_on_its_last_day_books_nothing_in_itself(lake) -> None:
+    numbers = ScriptedNumbers(lake, metric(publication={**ADJUST, "preliminary_after": 0, "final_after": 0, "rollups": ["week"]}))
     week = Series(numbers.metric, Kind.WEEK)
     numbers.at(7)
     numbers.set(1, 100)
@@ -229,8 +225,8 @@ def test_a_week_closed_on_its_last_day_books_nothing_in_itself(settings) -> None
     assert numbers.history(1, week) == [("r1", 100, "final", True), ("r1.a1", 3, "final", False)]
 
 
-def test_an_open_week_may_hold_bookings_only(settings) -> None:
-    numbers = ScriptedNumbers(settings, metric(publication={**ADJUST, "rollups": ["week"]}))
+def test_an_open_week_may_hold_bookings_only(lake) -> None:
+    numbers = ScriptedNumbers(lake, metric(publication={**ADJUST, "rollups": ["week"]}))
     week = Series(numbers.metric, Kind.WEEK)
     numbers.at(1)
     numbers.set(1, 100)

@@ -20,7 +20,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.version_selector import SelectBy, UnknownVersionError, parse
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import FIRST, ScriptedNumbers, day, metric, published_rows, without_spark
 
@@ -38,13 +38,11 @@ def _without_spark() -> Iterator[None]:
 
 
 def known(numbers: ScriptedNumbers, number: int) -> list[PublishedVersion]:
-    return numbers_history.history(numbers.settings, numbers.series, [day(number)])[day(number)]
+    return numbers_history.history(numbers.lake, numbers.series, [day(number)])[day(number)]
 
 
 def answer(numbers: ScriptedNumbers, number: int, text: str) -> str:
-    return numbers_history.version(
-        numbers.settings, numbers.series, numbers.series.period(day(number)), parse(text)
-    ).version.label
+    return numbers_history.version(numbers.lake, numbers.series, numbers.series.period(day(number)), parse(text)).version.label
 
 
 MOMENTS = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 2), st.integers(1, 3)), min_size=1, max_size=6)
@@ -57,18 +55,18 @@ MOMENTS = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 2), st.integers(
     closed=st.sampled_from(["restate", "adjust"]),
 )
 def test_as_of_a_time(tmp_path_factory, moments: list[tuple[int, int, int]], asked_hours: list[int], closed: str) -> None:
-    numbers = ScriptedNumbers(lake_settings(tmp_path_factory.mktemp("lake")), metric(publication={"after_close": closed}))
+    numbers = ScriptedNumbers(lake_in(tmp_path_factory.mktemp("lake")), metric(publication={"after_close": closed}))
     shown: list[tuple[Any, Any]] = []  # what readers saw from when on, as it happened: only where the clock went forward
     for number, hour, value in moments:
         numbers.at(number, hour)
         numbers.set(1, value)
         numbers.publish(1)
-        shown.append((numbers.settings.clock(), numbers.latest_total(1)))
+        shown.append((numbers.lake.now(), numbers.latest_total(1)))
     versions = [version for version in known(numbers, 1) if version.adjustment is None]
     start = versions[0].published_at
     labels = []
     for hours in sorted(asked_hours):
-        moment = min(start, numbers.settings.clock()).replace(hour=0) + timedelta(hours=hours)
+        moment = min(start, numbers.lake.now()).replace(hour=0) + timedelta(hours=hours)
         text = moment.isoformat()
         holding = [
             version
@@ -88,9 +86,9 @@ def test_as_of_a_time(tmp_path_factory, moments: list[tuple[int, int, int]], ask
     )
 
 
-def numbers_with_history(settings) -> ScriptedNumbers:
+def numbers_with_history(lake) -> ScriptedNumbers:
     """Day 1: r1 on the 1st, r2 on the 3rd, r3 final on the 8th, adjusted twice on the 9th; day 2: r1 on the 3rd."""
-    numbers = ScriptedNumbers(settings, metric(grain=["store"], publication={"after_close": "adjust", "rollups": ["week"]}))
+    numbers = ScriptedNumbers(lake, metric(grain=["store"], publication={"after_close": "adjust", "rollups": ["week"]}))
     for number, hour, value in ((1, 6, 1), (3, 6, 2), (8, 6, 2), (9, 6, 5), (9, 7, 4)):
         numbers.at(number, hour)
         numbers.set(1, {"s": value, "n": 10})
@@ -100,8 +98,8 @@ def numbers_with_history(settings) -> ScriptedNumbers:
     return numbers
 
 
-def test_versions_by_name(settings) -> None:
-    numbers = numbers_with_history(settings)
+def test_versions_by_name(lake) -> None:
+    numbers = numbers_with_history(lake)
     assert [one.label for one in known(numbers, 1)] == ["r1", "r2", "r3", "r3.a1", "r3.a2"]
     for text, label in [
         *(("latest", "r3"), ("final", "r3"), ("first", "r1"), ("r2", "r2"), ("2", "r2"), ("r3.a2", "r3.a2"), ("v1", "r3")),
@@ -131,56 +129,56 @@ def test_versions_by_name(settings) -> None:
         (2, "2024-01-02", "has no version 2024-01-02 of 2024-01-02: it was first published 2024-01-03 06:00 UTC"),
     ],
 )
-def test_missing_versions_are_reported(settings, number: int, text: str, message: str) -> None:
-    numbers = numbers_with_history(settings)
+def test_missing_versions_are_reported(lake, number: int, text: str, message: str) -> None:
+    numbers = numbers_with_history(lake)
     with pytest.raises(UnknownVersionError, match=message):
         answer(numbers, number, text)
 
 
-def test_a_number_that_is_not_final_says_so(settings) -> None:
-    numbers = ScriptedNumbers(settings)
+def test_a_number_that_is_not_final_says_so(lake) -> None:
+    numbers = ScriptedNumbers(lake)
     numbers.at(2)
     numbers.set(1, 1)
     numbers.publish()
-    found = numbers_history.version(settings, numbers.series, numbers.series.period(day(1)), parse("final"))
+    found = numbers_history.version(lake, numbers.series, numbers.series.period(day(1)), parse("final"))
     assert found.note == "not final: this is the newest number, and it is preliminary; the next state is due on 2024-01-08"
     numbers.at(8)
     numbers.close()
-    assert numbers_history.version(settings, numbers.series, numbers.series.period(day(1)), parse("final")).note is None
+    assert numbers_history.version(lake, numbers.series, numbers.series.period(day(1)), parse("final")).note is None
 
 
-def test_many_periods_as_of_a_time(settings) -> None:
-    numbers = numbers_with_history(settings)
+def test_many_periods_as_of_a_time(lake) -> None:
+    numbers = numbers_with_history(lake)
 
     def labels(text: str, first: date = FIRST) -> dict[int, str]:
-        found = numbers_history.versions(numbers_history.history_between(settings, numbers.series, first, day(5)), parse(text))
+        found = numbers_history.versions(numbers_history.history_between(lake, numbers.series, first, day(5)), parse(text))
         return {one.day: version.label for one, version in found.items()}
 
     assert labels("latest") == {1: "r3", 2: "r2"}
     assert labels("2024-01-02") == {1: "r1"}
     assert labels("2024-01-03") == {1: "r2", 2: "r1"}
     assert labels("first", day(2)) == {2: "r1"}
-    assert {start: one.label for start, one in numbers_history.newest(settings, numbers.series).items()} == {
+    assert {start: one.label for start, one in numbers_history.newest(lake, numbers.series).items()} == {
         day(1): "r3",
         day(2): "r2",
     }
 
 
-def test_a_roll_up_names_what_it_was_made_from(settings) -> None:
-    numbers = numbers_with_history(settings)
+def test_a_roll_up_names_what_it_was_made_from(lake) -> None:
+    numbers = numbers_with_history(lake)
     numbers.roll_up()
     week = Series(numbers.metric, Kind.WEEK)
-    [found] = numbers_history.history(settings, week, [day(1)])[day(1)]
+    [found] = numbers_history.history(lake, week, [day(1)])[day(1)]
     assert found.made_from.as_json() == {"2024-01-01": "r3", "2024-01-02": "r2"}
-    names = {row["version_name"] for row in published_rows(settings, numbers.series)}
+    names = {row["version_name"] for row in published_rows(lake, numbers.series)}
     assert {f"total_v{one}.{label}" for one, label in found.made_from.revisions.items()} <= names
-    [booked] = numbers_history.history(settings, week, [day(8)])[day(8)]
+    [booked] = numbers_history.history(lake, week, [day(8)])[day(8)]
     assert booked.made_from.as_json() == {"adjustments": ["total_v2024-01-01.r3.a1", "total_v2024-01-01.r3.a2"]}
     assert [row["total"] for row in booked.rows] == [2]
 
 
-def test_two_versions_side_by_side(settings) -> None:
-    numbers = numbers_with_history(settings)
+def test_two_versions_side_by_side(lake) -> None:
+    numbers = numbers_with_history(lake)
     first, second, *_ = known(numbers, 1)
     changed = {(one.grain, one.before, one.after) for one in numbers_history.changes(numbers.series, first, second)}
     assert changed == {((("store", "n"),), 10, 10), ((("store", "s"),), 1, 2)}
@@ -196,9 +194,9 @@ def test_two_versions_side_by_side(settings) -> None:
     ], "an adjustment comes on top"
 
 
-def test_a_number_by_a_grain_of_integers_has_its_zero_and_its_nothing(settings) -> None:
-    numbers = numbers_with_history(settings)
-    published = table_io.read(locations.gold(settings, numbers.series))
+def test_a_number_by_a_grain_of_integers_has_its_zero_and_its_nothing(lake) -> None:
+    numbers = numbers_with_history(lake)
+    published = table_io.read(locations.gold(lake, numbers.series))
     assert published is not None
     one = published.slice(0, 1)
     place = one.column_names.index("store")

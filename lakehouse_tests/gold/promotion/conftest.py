@@ -9,10 +9,10 @@ import pytest
 from lakehouse_tests.support.two_dataset_versions import three_days
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @pytest.fixture
-def filled(settings: Settings) -> Settings:
+def filled(lake: Lake) -> Lake:
     """A lake in which both dataset versions have published three days and differ on the second."""
-    return three_days(settings)
+    return three_days(lake)

@@ -36,12 +36,12 @@ from lakehouse_tests.support.two_dataset_versions import (
 )
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 SHOWN_AS_V2 = Series(metric(2), called="total")
 
 
-def test_all_that_differs_is_shown_in_one_commit_with_the_reason(filled: Settings) -> None:
+def test_all_that_differs_is_shown_in_one_commit_with_the_reason(filled: Lake) -> None:
     before = DeltaTable(locations.gold(filled, V1)).version()
     done = promote(filled, catalog())
     assert DeltaTable(locations.gold(filled, V1)).version() == before + 1
@@ -55,7 +55,7 @@ def test_all_that_differs_is_shown_in_one_commit_with_the_reason(filled: Setting
     assert publications.of(filled, "total")[-1].published == {"2024-02-02": "total_v2024-02-02.r2"}
 
 
-def test_there_and_back_and_there_again(filled: Settings) -> None:
+def test_there_and_back_and_there_again(filled: Lake) -> None:
     promote(filled, catalog())
     at(filled, 6)
     publish_totals(filled, SHOWN_AS_V2, {3: 33, 4: 44})
@@ -78,21 +78,21 @@ def test_there_and_back_and_there_again(filled: Settings) -> None:
     ]
 
 
-def test_equal_numbers_are_moved_by_a_commit_of_its_own(settings: Settings) -> None:
-    at(settings, 3)
-    publish_totals(settings, V1, {1: 10})
-    publish_totals(settings, V2, {1: 10})
-    before = DeltaTable(locations.gold(settings, V1)).version()
-    assert promote(settings, catalog()).move.periods == 0
-    assert promotion.shown_version(settings, metric()) == 2
-    assert rollback(settings, catalog()).move.periods == 0
-    assert promotion.shown_version(settings, metric()) == 1
-    assert DeltaTable(locations.gold(settings, V1)).version() == before + 2
-    assert total.revisions(settings, 1) == [(1, None, 10, "initial", 1)]
+def test_equal_numbers_are_moved_by_a_commit_of_its_own(lake: Lake) -> None:
+    at(lake, 3)
+    publish_totals(lake, V1, {1: 10})
+    publish_totals(lake, V2, {1: 10})
+    before = DeltaTable(locations.gold(lake, V1)).version()
+    assert promote(lake, catalog()).move.periods == 0
+    assert promotion.shown_version(lake, metric()) == 2
+    assert rollback(lake, catalog()).move.periods == 0
+    assert promotion.shown_version(lake, metric()) == 1
+    assert DeltaTable(locations.gold(lake, V1)).version() == before + 2
+    assert total.revisions(lake, 1) == [(1, None, 10, "initial", 1)]
 
 
 @pytest.mark.merge
-def test_a_version_in_between_is_found_again(filled: Settings) -> None:
+def test_a_version_in_between_is_found_again(filled: Lake) -> None:
     known = catalog(metric(1), metric(2), metric(3))
     promote(filled, known)
     publish_totals(filled, Series(metric(3)), {1: 11, 2: 23, 3: 33})
@@ -104,9 +104,9 @@ def test_a_version_in_between_is_found_again(filled: Settings) -> None:
     assert latest_totals(filled) == {1: 10, 2: 20, 3: 30}
 
 
-def test_reading_as_of_times_before_and_after_the_promotion(filled: Settings) -> None:
+def test_reading_as_of_times_before_and_after_the_promotion(filled: Lake) -> None:
     promote(filled, catalog())
-    promoted_at = filled.clock()
+    promoted_at = filled.now()
     at(filled, 7)
     rollback(filled, catalog())
     period = V1.period(day(2))
@@ -123,13 +123,13 @@ def test_reading_as_of_times_before_and_after_the_promotion(filled: Settings) ->
     assert found == expected
 
 
-def test_new_numbers_of_the_version_come_along(filled: Settings) -> None:
+def test_new_numbers_of_the_version_come_along(filled: Lake) -> None:
     publish_totals(filled, V2, {4: 40})
     promote(filled, catalog())
     assert total.revisions(filled, 4) == [(1, None, 40, "initial", 2)]
 
 
-def test_a_new_measure_is_added_and_an_ended_one_has_to_be_accepted(filled: Settings) -> None:
+def test_a_new_measure_is_added_and_an_ended_one_has_to_be_accepted(filled: Lake) -> None:
     known = catalog(metric(1), metric(2), metric(3, TOTAL, TOTAL | {"name": "orders"}))
     publish_totals(filled, Series(known.metrics["total_v3"]), {1: 10, 2: 20, 3: 30})
     promote(filled, known, 3)
@@ -142,33 +142,33 @@ def test_a_new_measure_is_added_and_an_ended_one_has_to_be_accepted(filled: Sett
     assert promotion_log.of(filled, "total")[-1].accepted == ["v2 has no orders: it would be NULL from now on"]
 
 
-def test_the_comparison_may_be_of_some_days(filled: Settings) -> None:
+def test_the_comparison_may_be_of_some_days(filled: Lake) -> None:
     found = promotion.compare(filled, catalog(), metric(), 2)
     assert (found.from_version, found.to_version, found.first, found.last) == ("v1", "v2", "2024-02-01", "2024-02-03")
     assert [(one.period, one.before, one.after) for one in found.changed()] == [("2024-02-02", 20, 22)]
     assert promotion.compare(filled, catalog(), metric(), 2, first=day(3)).periods == ("2024-02-03",)
 
 
-def test_roll_ups_follow_the_move(settings: Settings) -> None:
+def test_roll_ups_follow_the_move(lake: Lake) -> None:
     first, second = (metric(number, publication={"rollups": ["week"]}) for number in (1, 2))
     known = catalog(first, second)
-    at(settings, 14)
-    publish_totals(settings, Series(first), {5: 10, 12: 20})
-    publish_totals(settings, Series(second), {5: 10, 12: 22})
+    at(lake, 14)
+    publish_totals(lake, Series(first), {5: 10, 12: 20})
+    publish_totals(lake, Series(second), {5: 10, 12: 22})
 
     def follow() -> list[str]:
-        daily = served_version.daily(settings, known, first)
+        daily = served_version.daily(lake, known, first)
         weekly = Series(daily.metric, Kind.WEEK, daily.called)
-        waiting = find_pending(settings, weekly)
+        waiting = find_pending(lake, weekly)
         rollups.restate(
-            settings, known.sources["events"], daily, weekly, lambda: pytest.fail("no Spark"), waiting.starts, total.ANA, waiting
+            lake, known.sources["events"], daily, weekly, lambda: pytest.fail("no Spark"), waiting.starts, total.ANA, waiting
         )
         return [weekly.period(start).name for start in sorted(waiting.starts)]
 
     assert follow() == ["2024-W06", "2024-W07"]
-    promote(settings, known)
+    promote(lake, known)
     assert follow() == ["2024-W07"]
-    found = table_io.read(settings.table("gold", "total_weekly"), ["total"], {"is_latest": [True]})
+    found = table_io.read(lake.address("gold", "total_weekly"), ["total"], {"is_latest": [True]})
     assert found is not None
     assert sorted(found["total"].to_pylist()) == [10, 22]
 
@@ -180,7 +180,7 @@ def test_a_version_goes_on_following_silver_where_it_stopped() -> None:
     assert served_version.follower(Series(metric(2), Kind.WEEK, "total")) == "total_weekly"
 
 
-def test_numbers_of_another_version_are_not_published(filled: Settings) -> None:
+def test_numbers_of_another_version_are_not_published(filled: Lake) -> None:
     table = table_io.open_snapshot(locations.gold(filled, V1))
     assert served_version.transaction(V1, table) == ("lakehouse:dataset_version", 1)
     assert served_version.transaction(V2, table) is None
@@ -188,7 +188,7 @@ def test_numbers_of_another_version_are_not_published(filled: Settings) -> None:
         served_version.transaction(SHOWN_AS_V2, table)
 
 
-def test_a_number_keeps_the_contract_that_it_was_computed_under(filled: Settings) -> None:
+def test_a_number_keeps_the_contract_that_it_was_computed_under(filled: Lake) -> None:
     computed = provenance.of_contract(metric(2))
     promote(filled, catalog(metric(1), metric(2, TOTAL | {"sql": "sum(net)"})))
     assert latest_totals(filled, column="contract_version")[2] == computed

@@ -36,10 +36,10 @@ from lakehouse_tests.support.two_dataset_versions import (
 )
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
-def test_periods_without_a_number_are_named_with_the_command(filled: Settings) -> None:
+def test_periods_without_a_number_are_named_with_the_command(filled: Lake) -> None:
     at(filled, 6)
     publish_totals(filled, V1, {4: 40, 6: 60})
     message = refusal(lambda: promote(filled, catalog()))
@@ -48,30 +48,30 @@ def test_periods_without_a_number_are_named_with_the_command(filled: Settings) -
     assert promotion.shown_version(filled, metric()) == 1
 
 
-def test_an_emptied_day_needs_no_number(filled: Settings) -> None:
+def test_an_emptied_day_needs_no_number(filled: Lake) -> None:
     publish_totals(filled, V1, {4: None}, rows=0)
     promote(filled, catalog())
     assert latest_totals(filled) == {1: 10, 2: 22, 3: 30, 4: None}
 
 
-def test_an_empty_version_is_refused(settings: Settings) -> None:
-    at(settings, 3)
-    publish_totals(settings, V1, {1: 10})
-    assert "gold/total_v2 has no number; fill it first" in refusal(lambda: promote(settings, catalog()))
+def test_an_empty_version_is_refused(lake: Lake) -> None:
+    at(lake, 3)
+    publish_totals(lake, V1, {1: 10})
+    assert "gold/total_v2 has no number; fill it first" in refusal(lambda: promote(lake, catalog()))
 
 
-def test_numbers_behind_silver_are_not_shown(settings: Settings) -> None:
-    at(settings, 5)
-    first = append_to_silver(settings, ("a", 1, 10), ("b", 2, 20))
-    publish_totals(settings, V1, {1: 10, 2: 20}, silver_version=first)
-    publish_totals(settings, V2, {1: 11, 2: 22}, silver_version=first)
-    second = append_to_silver(settings, ("c", 2, 5))
-    message = refusal(lambda: promote(settings, catalog()))
+def test_numbers_behind_silver_are_not_shown(lake: Lake) -> None:
+    at(lake, 5)
+    first = append_to_silver(lake, ("a", 1, 10), ("b", 2, 20))
+    publish_totals(lake, V1, {1: 10, 2: 20}, silver_version=first)
+    publish_totals(lake, V2, {1: 11, 2: 22}, silver_version=first)
+    second = append_to_silver(lake, ("c", 2, 5))
+    message = refusal(lambda: promote(lake, catalog()))
     assert "silver/events has changed 2024-02-02 since gold/total_v2 was computed; fill it first" in message
     assert "2024-02-01" not in message
-    publish_totals(settings, V2, {2: 27}, rows=2, silver_version=second)
-    promote(settings, catalog())
-    assert latest_totals(settings) == {1: 11, 2: 27}
+    publish_totals(lake, V2, {2: 27}, rows=2, silver_version=second)
+    promote(lake, catalog())
+    assert latest_totals(lake) == {1: 11, 2: 27}
 
 
 @pytest.mark.parametrize(
@@ -84,47 +84,47 @@ def test_numbers_behind_silver_are_not_shown(settings: Settings) -> None:
         (metric(2, sources=[{"source": "events"}, {"source": "others"}]), "sources is ['events', 'others'] in v2 and [] in v1"),
     ],
 )
-def test_what_one_table_cannot_hold(settings: Settings, two: Any, message: str) -> None:
-    at(settings, 3)
-    publish_totals(settings, V1, {1: 10})
+def test_what_one_table_cannot_hold(lake: Lake, two: Any, message: str) -> None:
+    at(lake, 3)
+    publish_totals(lake, V1, {1: 10})
     if not two.grain:
-        publish_totals(settings, Series(two), {1: 10})
-    assert message in refusal(lambda: promote(settings, catalog(metric(1), two)))
+        publish_totals(lake, Series(two), {1: 10})
+    assert message in refusal(lambda: promote(lake, catalog(metric(1), two)))
 
 
-def test_a_promise_about_closed_periods_is_kept(settings: Settings) -> None:
-    at(settings, 3)
+def test_a_promise_about_closed_periods_is_kept(lake: Lake) -> None:
+    at(lake, 3)
     one = metric(1, publication={"after_close": "adjust"})
-    publish_totals(settings, Series(one), {1: 10})
-    publish_totals(settings, V2, {1: 10})
-    assert "v1 promised that closed periods stay" in refusal(lambda: promote(settings, catalog(one, metric(2))))
+    publish_totals(lake, Series(one), {1: 10})
+    publish_totals(lake, V2, {1: 10})
+    assert "v1 promised that closed periods stay" in refusal(lambda: promote(lake, catalog(one, metric(2))))
 
 
 @pytest.mark.merge
-def test_closed_periods_are_adjusted_where_the_contract_says_so(settings: Settings) -> None:
+def test_closed_periods_are_adjusted_where_the_contract_says_so(lake: Lake) -> None:
     one, two = (metric(number, publication={"after_close": "adjust"}) for number in (1, 2))
     known = catalog(one, two)
-    at(settings, 20)
-    publish_totals(settings, Series(one), {1: 10, 19: 100})
-    publish_totals(settings, Series(one), {1: 12})  # closed, and late
-    publish_totals(settings, Series(two), {1: 15, 19: 101})
-    publish_totals(settings, Series(two), {1: 16})
-    promote(settings, known)
+    at(lake, 20)
+    publish_totals(lake, Series(one), {1: 10, 19: 100})
+    publish_totals(lake, Series(one), {1: 12})  # closed, and late
+    publish_totals(lake, Series(two), {1: 15, 19: 101})
+    publish_totals(lake, Series(two), {1: 16})
+    promote(lake, known)
     revisions = [(1, None, 10, "initial", 1), (1, 1, 2, "manual", 1), (1, 2, 4, "manual", 2)]
-    assert total.revisions(settings, 1) == revisions
-    assert latest_totals(settings) == {1: 10, 19: 101}
-    rollback(settings, known)
-    assert total.revisions(settings, 1) == [*revisions, (1, 3, -4, "rollback", 1)]
-    promote(settings, known)
-    assert sum(row[2] for row in total.revisions(settings, 1)) == 16
-    rollback(settings, known)
-    assert sum(row[2] for row in total.revisions(settings, 1)) == 12
+    assert total.revisions(lake, 1) == revisions
+    assert latest_totals(lake) == {1: 10, 19: 101}
+    rollback(lake, known)
+    assert total.revisions(lake, 1) == [*revisions, (1, 3, -4, "rollback", 1)]
+    promote(lake, known)
+    assert sum(row[2] for row in total.revisions(lake, 1)) == 16
+    rollback(lake, known)
+    assert sum(row[2] for row in total.revisions(lake, 1)) == 12
 
 
 @pytest.mark.parametrize("side", [V1, V2])
-def test_what_is_held_is_decided_first(filled: Settings, side: Series) -> None:
+def test_what_is_held_is_decided_first(filled: Lake, side: Series) -> None:
     draft = Draft(day(2), pa.table({"total": [7], "row_count": [1]}), *_like_published())
-    candidates.propose(filled, side, [(draft, 2)], "run", filled.clock())
+    candidates.propose(filled, side, [(draft, 2)], "run", filled.now())
     assert f"gold/{side.name} has held numbers of 2024-02-02" in refusal(lambda: promote(filled, catalog()))
 
 
@@ -132,25 +132,25 @@ def _like_published() -> tuple[Any, ...]:
     return State.LIVE, PublishAction.REVISION, RevisionReason.MANUAL
 
 
-def test_one_failed_check_and_nothing_is_promoted(settings: Settings) -> None:
-    at(settings, 3)
-    publish_totals(settings, V1, {1: 10, 2: 20})
-    publish_totals(settings, V2, {1: 11, 2: None})
-    version = DeltaTable(locations.gold(settings, V1)).version()
+def test_one_failed_check_and_nothing_is_promoted(lake: Lake) -> None:
+    at(lake, 3)
+    publish_totals(lake, V1, {1: 10, 2: 20})
+    publish_totals(lake, V2, {1: 11, 2: None})
+    version = DeltaTable(locations.gold(lake, V1)).version()
     strict = catalog(metric(1), metric(2, checks={"nulls": {"total": 0}, "change": [{"measure": "total", "percent": 1}]}))
-    message = refusal(lambda: promote(settings, strict))
+    message = refusal(lambda: promote(lake, strict))
     assert message.startswith("nulls of 2024-02-02: ")
     assert "held" not in message
-    assert DeltaTable(locations.gold(settings, V1)).version() == version
+    assert DeltaTable(locations.gold(lake, V1)).version() == version
     lenient = catalog(metric(1), metric(2, checks={"nulls": {"total": 1}}))
-    promote(settings, lenient)
-    assert latest_totals(settings) == {1: 11, 2: None}
+    promote(lake, lenient)
+    assert latest_totals(lake) == {1: 11, 2: None}
 
 
 CHANGE = {"change": [{"measure": "total", "percent": 5}]}
 
 
-def test_a_change_is_judged_against_the_number_that_readers_see(filled: Settings) -> None:
+def test_a_change_is_judged_against_the_number_that_readers_see(filled: Lake) -> None:
     version = DeltaTable(locations.gold(filled, V1)).version()
     strict = catalog(metric(1), metric(2, checks=CHANGE))
     message = refusal(lambda: promote(filled, strict))
@@ -163,53 +163,53 @@ def test_a_change_is_judged_against_the_number_that_readers_see(filled: Settings
     assert latest_totals(filled) == {1: 10, 2: 22, 3: 30}
 
 
-def test_a_rule_that_only_warns_and_a_bound_that_is_kept_forbid_nothing(filled: Settings) -> None:
+def test_a_rule_that_only_warns_and_a_bound_that_is_kept_forbid_nothing(filled: Lake) -> None:
     promote(filled, catalog(metric(1), metric(2, checks={"change": [{"measure": "total", "percent": 5, "severity": "warn"}]})))
     rollback(filled, catalog())
     promote(filled, catalog(metric(1), metric(2, checks={"change": [{"measure": "total", "percent": 10}]})))
 
 
-def test_a_rollback_is_not_judged_by_how_far_the_numbers_move_back(filled: Settings) -> None:
+def test_a_rollback_is_not_judged_by_how_far_the_numbers_move_back(filled: Lake) -> None:
     strict = catalog(metric(1, checks=CHANGE), metric(2, checks=CHANGE))
     promote(filled, strict, accepted=True)
     rollback(filled, strict)
     assert latest_totals(filled) == {1: 10, 2: 20, 3: 30}
 
 
-def test_numbers_in_other_proportions_than_the_days_before_are_named(settings: Settings) -> None:
+def test_numbers_in_other_proportions_than_the_days_before_are_named(lake: Lake) -> None:
     """The new version counts ten times as many rows each day: alike among itself, but not for readers."""
-    at(settings, 12)
+    at(lake, 12)
     totals = {number: 100 + number for number in range(1, 11)}
-    publish_totals(settings, V1, totals, rows=3)
-    publish_totals(settings, V2, {number: 10 * total for number, total in totals.items()}, rows=30)
+    publish_totals(lake, V1, totals, rows=3)
+    publish_totals(lake, V2, {number: 10 * total for number, total in totals.items()}, rows=30)
     looks_back = {"days": 9, "needs": 5}
     checks = {"row_count": {"min": 1, "trailing": looks_back}, "drift": [{"measure": "total", "max_score": 4, **looks_back}]}
-    message = refusal(lambda: promote(settings, catalog(metric(1), metric(2, checks=checks))))
+    message = refusal(lambda: promote(lake, catalog(metric(1), metric(2, checks=checks))))
     rows, drift = message.splitlines()
     assert rows.startswith("row_count fails against the numbers that readers see for 5 of 10 numbers: 2024-02-06: expected ")
     assert "times the median of 9 days before, 3 rows; found 30" in rows
     assert drift.startswith("drift fails against the numbers that readers see for 5 of 10 numbers: 2024-02-06: total is 1060")
-    assert latest_totals(settings) == totals
+    assert latest_totals(lake) == totals
 
 
-def test_a_closed_period_is_compared_with_its_adjustments(settings: Settings) -> None:
+def test_a_closed_period_is_compared_with_its_adjustments(lake: Lake) -> None:
     shown, later = (metric(number, publication={"after_close": "adjust"}, checks=CHANGE) for number in (1, 2))
-    at(settings, 20)
-    publish_totals(settings, Series(shown), {1: 10, 19: 100})
-    publish_totals(settings, Series(metric(1, publication={"after_close": "adjust"})), {1: 20})  # closed, and late: 10 + 10
-    publish_totals(settings, Series(later), {1: 21, 19: 104})
-    promote(settings, catalog(shown, later))
-    assert latest_totals(settings) == {1: 10, 19: 104}
+    at(lake, 20)
+    publish_totals(lake, Series(shown), {1: 10, 19: 100})
+    publish_totals(lake, Series(metric(1, publication={"after_close": "adjust"})), {1: 20})  # closed, and late: 10 + 10
+    publish_totals(lake, Series(later), {1: 21, 19: 104})
+    promote(lake, catalog(shown, later))
+    assert latest_totals(lake) == {1: 10, 19: 104}
 
 
-def test_numbers_that_are_not_what_was_computed_are_not_shown(filled: Settings) -> None:
+def test_numbers_that_are_not_what_was_computed_are_not_shown(filled: Lake) -> None:
     table = DeltaTable(locations.gold(filled, V2))
     table.update({"total": "total + 1"}, predicate="event_date = '2024-02-02'")
     assert "gold/total_v2 no longer contains what was computed for 2024-02-02" in refusal(lambda: promote(filled, catalog()))
 
 
 @pytest.mark.merge
-def test_differences_beyond_a_threshold_have_to_be_accepted(filled: Settings) -> None:
+def test_differences_beyond_a_threshold_have_to_be_accepted(filled: Lake) -> None:
     five, ten = ([Threshold("total", Decimal(percent))] for percent in (5, 10))
     message = refusal(lambda: promote(filled, catalog(), thresholds=five))
     assert message == "total of 2024-02-02: 20 -> 22 (+10.00 %) is beyond the threshold"
@@ -221,7 +221,7 @@ def test_differences_beyond_a_threshold_have_to_be_accepted(filled: Settings) ->
     assert promote(filled, catalog(), thresholds=five, accepted=True).move.accepted == [message]
 
 
-def test_versions_that_nobody_can_move_to(filled: Settings) -> None:
+def test_versions_that_nobody_can_move_to(filled: Lake) -> None:
     known = catalog()
     with pytest.raises(UnservedVersionError, match="no contract has 'metric: total' with 'dataset_version: 3'"):
         promote(filled, known, 3)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts.series import Series
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 pytestmark = pytest.mark.spark
 
@@ -28,26 +28,26 @@ def day(number: int) -> date:
 
 
 @pytest.mark.merge
-def test_after_a_promotion_exactly_the_days_are_pending_that_any_source_changes(settings: Settings, spark: Any) -> None:
+def test_after_a_promotion_exactly_the_days_are_pending_that_any_source_changes(lake: Lake, spark: Any) -> None:
     doubled = [{"name": "total", "sql": "2 * sum(amount)", "type": "long", "additive": True}]
     first = metric(TWO_DAYS, window=1)
-    lake = UnitedLake(settings, spark, [first, metric(TWO_DAYS, window=1, measures=doubled, dataset_version=2)])
+    sample = UnitedLake(lake, spark, [first, metric(TWO_DAYS, window=1, measures=doubled, dataset_version=2)])
 
     def promote() -> None:
-        promotion.promote(settings, lake.catalog, first, 2, Run("run", "test", by="ana"), "doubled")
+        promotion.promote(lake, sample.catalog, first, 2, Run("run", "test", by="ana"), "doubled")
 
     def readers() -> Series:
-        return served_version.daily(settings, lake.catalog, lake.metrics[0])
+        return served_version.daily(lake, sample.catalog, sample.metrics[0])
 
-    lake.deliver(Order("web", "a", "1", 1, "north", 0), Order("web", "b", "2", 2, "north", 3))
-    lake.deliver(Order("mobile", "a", "1", 10, "north", 0))
-    lake.update(lake.land([Order("mobile", "b", "2", 20, "north", 3)]))
+    sample.deliver(Order("web", "a", "1", 1, "north", 0), Order("web", "b", "2", 2, "north", 3))
+    sample.deliver(Order("mobile", "a", "1", 10, "north", 0))
+    sample.update(sample.land([Order("mobile", "b", "2", 20, "north", 3)]))
     with pytest.raises(PromotionRefusedError, match="silver/mobile or silver/partner_newest has changed 2024-01-04 since"):
         promote()
-    lake.publish()
-    settings.now = settings.clock() + timedelta(hours=1)
+    sample.publish()
+    lake.settings.now = lake.now() + timedelta(hours=1)
     promote()
-    assert lake.published(readers()) == {day(0): {None: (22, 2)}, day(3): {None: (44, 2)}}
-    assert find_pending(settings, readers()).starts == set()
-    lake.update(lake.land([Order("mobile", "c", "3", 30, "north", 3)]))
-    assert find_pending(settings, readers()).starts == {day(3)}
+    assert sample.published(readers()) == {day(0): {None: (22, 2)}, day(3): {None: (44, 2)}}
+    assert find_pending(lake, readers()).starts == set()
+    sample.update(sample.land([Order("mobile", "c", "3", 30, "north", 3)]))
+    assert find_pending(lake, readers()).starts == {day(3)}

@@ -32,7 +32,7 @@ from lakehouse_tests.support.numbers_without_spark import (
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 #: Processes are forked from one that has imported this module and used nothing of it: threads of delta-rs and Arrow, which a fork
 #: would lose, have not been started there. A new interpreter each would import for longer than it publishes.
@@ -41,18 +41,18 @@ PROCESSES.set_forkserver_preload([__name__])
 METRIC = metric(publication={"rollups": ["month"]})
 
 
-def publisher(settings: Settings, number: int, value: int, start: Barrier) -> None:
+def publisher(lake: Lake, number: int, value: int, start: Barrier) -> None:
     """One process: publishes one number of one day, at the same time as all the others."""
     with without_spark():
-        numbers = ScriptedNumbers(settings, METRIC)
+        numbers = ScriptedNumbers(lake, METRIC)
         numbers.set(number, value)
         start.wait(120)
-        restatement_days.restate(settings, contract(), numbers.series, numbers.session, [day(number)], Run(f"run {value}"))
+        restatement_days.restate(lake, contract(), numbers.series, numbers.session, [day(number)], Run(f"run {value}"))
 
 
-def together(settings: Settings, totals: list[tuple[int, int]]) -> None:
+def together(lake: Lake, totals: list[tuple[int, int]]) -> None:
     start = PROCESSES.Barrier(len(totals))
-    processes = [PROCESSES.Process(target=publisher, args=(settings, *total, start)) for total in totals]
+    processes = [PROCESSES.Process(target=publisher, args=(lake, *total, start)) for total in totals]
     for process in processes:
         process.start()
     for process in processes:
@@ -60,22 +60,22 @@ def together(settings: Settings, totals: list[tuple[int, int]]) -> None:
     assert [process.exitcode for process in processes] == [0] * len(totals)
 
 
-def complete(settings: Settings, series: Series) -> None:
+def complete(lake: Lake, series: Series) -> None:
     """Each commit of numbers is recorded in the ledger once, whichever process recorded it."""
-    publications.follow(settings, series.name, locations.gold(settings, series))
-    entries = publications.of(settings, series.name)
+    publications.follow(lake, series.name, locations.gold(lake, series))
+    entries = publications.of(lake, series.name)
     assert len({entry.gold_version for entry in entries}) == len(entries)
     named = sorted(name for entry in entries for name in entry.published.values())
-    assert named == sorted({row["version_name"] for row in published_rows(settings, series)})
-    assert {entry.publication_id for entry in entries} == {row["publication_id"] for row in published_rows(settings, series)}
+    assert named == sorted({row["version_name"] for row in published_rows(lake, series)})
+    assert {entry.publication_id for entry in entries} == {row["publication_id"] for row in published_rows(lake, series)}
 
 
 @pytest.mark.merge
 @pytest.mark.parametrize(
     "table_exists", [False, pytest.param(True, marks=pytest.mark.proof)], ids=["the first ones", "in a table that is there"]
 )
-def test_different_periods(settings, table_exists: bool) -> None:
-    numbers = ScriptedNumbers(settings, METRIC)
+def test_different_periods(lake, table_exists: bool) -> None:
+    numbers = ScriptedNumbers(lake, METRIC)
     numbers.at(10)
     count = 20 if table_exists else 6
     if table_exists:
@@ -83,42 +83,42 @@ def test_different_periods(settings, table_exists: bool) -> None:
             for number in range(1, count + 1):
                 numbers.set(number, 0)
             numbers.publish()
-    together(settings, [(number, 100 + number) for number in range(1, count + 1)])
+    together(lake, [(number, 100 + number) for number in range(1, count + 1)])
     expected = [(day(number), 100 + number) for number in range(1, count + 1)]
-    assert [(start, value) for start, _, value, _, newest in lawful_versions(settings, numbers.series) if newest] == expected
-    assert len(lawful_versions(settings, numbers.series)) == count * (2 if table_exists else 1)
-    complete(settings, numbers.series)
-    assert len(restatements.of(settings, "total")) == count + table_exists
+    assert [(start, value) for start, _, value, _, newest in lawful_versions(lake, numbers.series) if newest] == expected
+    assert len(lawful_versions(lake, numbers.series)) == count * (2 if table_exists else 1)
+    complete(lake, numbers.series)
+    assert len(restatements.of(lake, "total")) == count + table_exists
     with without_spark():
         numbers.roll_up(Kind.MONTH)
     assert numbers.latest_total(1, Series(METRIC, Kind.MONTH)) == sum(value for _, value in expected)
 
 
 @pytest.mark.merge
-def test_the_same_period(settings) -> None:
-    numbers = ScriptedNumbers(settings, METRIC)
+def test_the_same_period(lake) -> None:
+    numbers = ScriptedNumbers(lake, METRIC)
     numbers.at(1)
-    together(settings, [(1, 100 + number) for number in range(5)])
-    told = lawful_versions(settings, numbers.series)
+    together(lake, [(1, 100 + number) for number in range(5)])
+    told = lawful_versions(lake, numbers.series)
     assert {value for _, _, value, _, _ in told} == {100, 101, 102, 103, 104}
     assert len(told) == 5, "each once"
-    complete(settings, numbers.series)
+    complete(lake, numbers.series)
 
 
 @pytest.mark.merge
-def test_the_same_number_of_the_same_period(settings) -> None:
-    numbers = ScriptedNumbers(settings, METRIC)
+def test_the_same_number_of_the_same_period(lake) -> None:
+    numbers = ScriptedNumbers(lake, METRIC)
     numbers.at(1)
-    together(settings, [(1, 100)] * 4)
-    assert lawful_versions(settings, numbers.series) == [(day(1), "r1", 100, "live", True)]
-    complete(settings, numbers.series)
+    together(lake, [(1, 100)] * 4)
+    assert lawful_versions(lake, numbers.series) == [(day(1), "r1", 100, "live", True)]
+    complete(lake, numbers.series)
 
 
-def test_a_roll_up_that_meets_another_one_is_added_up_again(settings) -> None:
+def test_a_roll_up_that_meets_another_one_is_added_up_again(lake) -> None:
     """A sum of older days is not published after a newer one."""
     month = Series(METRIC, Kind.MONTH)
     with without_spark(), pytest.MonkeyPatch.context() as patched:
-        numbers = ScriptedNumbers(settings, METRIC)
+        numbers = ScriptedNumbers(lake, METRIC)
         numbers.at(3)
         for number in (1, 2):
             numbers.set(number, 10)
@@ -130,7 +130,7 @@ def test_a_roll_up_that_meets_another_one_is_added_up_again(settings) -> None:
                 came.append(True)
                 numbers.set(2, 20)
                 numbers.publish()
-                rollups.restate(settings, contract(), numbers.series, month, numbers.session, [day(1)], Run("other"))
+                rollups.restate(lake, contract(), numbers.series, month, numbers.session, [day(1)], Run("other"))
             return real(*args, **more)
 
         patched.setattr(revisions, "publish", meeting)
@@ -139,13 +139,13 @@ def test_a_roll_up_that_meets_another_one_is_added_up_again(settings) -> None:
         assert [line[1] for line in numbers.history(1, month)] == [30]
         numbers.roll_up(Kind.MONTH)
         assert [line[1] for line in numbers.history(1, month)] == [30]
-    complete(settings, month)
+    complete(lake, month)
 
 
-def test_two_runs_that_update_the_ledger_at_the_same_moment(settings) -> None:
+def test_two_runs_that_update_the_ledger_at_the_same_moment(lake) -> None:
     """The second one has read how far the ledger is before the first one writes, and knows of one commit more."""
     with without_spark(), pytest.MonkeyPatch.context() as patched:
-        numbers = ScriptedNumbers(settings, METRIC)
+        numbers = ScriptedNumbers(lake, METRIC)
         numbers.at(1)
         numbers.set(1, 0)
         numbers.publish()
@@ -159,17 +159,17 @@ def test_two_runs_that_update_the_ledger_at_the_same_moment(settings) -> None:
     def append_late(path: str, *args: Any, **more: Any) -> bool:
         if first:
             first.clear()
-            early = table_io.open_table(locations.gold(settings, numbers.series))
+            early = table_io.open_table(locations.gold(lake, numbers.series))
             assert early is not None
             early.load_as_version(early.version() - 1)
             with pytest.MonkeyPatch.context() as older:
                 opened = table_io.open_table
                 older.setattr(table_io, "open_table", lambda path, *rest: early if path == early_path else opened(path, *rest))
-                assert publications.follow(settings, "total", early_path) == 1
+                assert publications.follow(lake, "total", early_path) == 1
         return real(path, *args, **more)
 
-    early_path = locations.gold(settings, numbers.series)
+    early_path = locations.gold(lake, numbers.series)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(row_writer, "append", append_late)
-        assert publications.follow(settings, "total", early_path) == 1
-    complete(settings, numbers.series)
+        assert publications.follow(lake, "total", early_path) == 1
+    complete(lake, numbers.series)

@@ -16,7 +16,7 @@ from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 WHY = "silver lacks 1 applied rows of the day: materialize silver/events for it"
 
@@ -27,22 +27,22 @@ def _without_spark() -> Iterator[None]:
         yield
 
 
-def check(settings: Settings, number: int, *, passed: bool, warns: bool = False) -> None:
+def check(lake: Lake, number: int, *, passed: bool, warns: bool = False) -> None:
     outcome = CheckResult("equals_bronze", day(number), passed, explanation=None if passed else WHY, warns=warns)
-    failed_checks.record(settings, "events", "silver", [outcome])
+    failed_checks.record(lake, "events", "silver", [outcome])
 
 
-def scripted(settings: Settings, window: int = 1) -> ScriptedNumbers:
-    numbers = ScriptedNumbers(settings, metric(window=window))
+def scripted(lake: Lake, window: int = 1) -> ScriptedNumbers:
+    numbers = ScriptedNumbers(lake, metric(window=window))
     numbers.at(1)
     for number in (1, 2, 3):
         numbers.set(number, 10 * number)
     return numbers
 
 
-def test_the_number_of_its_day_is_held_with_the_reason_and_the_others_are_published(settings: Settings) -> None:
-    numbers = scripted(settings)
-    check(settings, 2, passed=False)
+def test_the_number_of_its_day_is_held_with_the_reason_and_the_others_are_published(lake: Lake) -> None:
+    numbers = scripted(lake)
+    check(lake, 2, passed=False)
     done = numbers.publish()
     assert (done.held, [one.start for one in done.revisions]) == ([day(2)], [day(1), day(3)])
     [outcome] = [one for one in done.outcomes if one.check == "inputs_passed" and not one.passed]
@@ -50,50 +50,50 @@ def test_the_number_of_its_day_is_held_with_the_reason_and_the_others_are_publis
     assert numbers.history(2) == []
 
 
-def test_once_it_passes_the_number_is_published(settings: Settings) -> None:
-    numbers = scripted(settings)
-    check(settings, 2, passed=False)
+def test_once_it_passes_the_number_is_published(lake: Lake) -> None:
+    numbers = scripted(lake)
+    check(lake, 2, passed=False)
     numbers.publish()
-    check(settings, 2, passed=True)
-    assert failed_checks.failing(settings, "events") == []
+    check(lake, 2, passed=True)
+    assert failed_checks.failing(lake, "events") == []
     assert [one.start for one in numbers.publish().revisions] == [day(2)]
     assert numbers.held() == []
 
 
-def test_a_person_may_publish_it_with_a_reason(settings: Settings) -> None:
-    numbers = scripted(settings)
-    check(settings, 2, passed=False)
+def test_a_person_may_publish_it_with_a_reason(lake: Lake) -> None:
+    numbers = scripted(lake)
+    check(lake, 2, passed=False)
     numbers.publish()
     revision = numbers.sign_off(2, 1, "the row was a test")
     assert revision is not None
     assert numbers.history(2) == [("r1", 20, "live", True)]
 
 
-def test_a_published_number_stays_as_it_was(settings: Settings) -> None:
-    numbers = scripted(settings)
+def test_a_published_number_stays_as_it_was(lake: Lake) -> None:
+    numbers = scripted(lake)
     numbers.publish()
-    check(settings, 2, passed=False)
+    check(lake, 2, passed=False)
     numbers.set(2, 15)
     assert numbers.publish().held == [day(2)]
     assert numbers.history(2) == [("r1", 20, "live", True)]
 
 
-def test_a_window_over_the_day_is_held_too(settings: Settings) -> None:
-    numbers = scripted(settings, window=2)
-    check(settings, 2, passed=False)
+def test_a_window_over_the_day_is_held_too(lake: Lake) -> None:
+    numbers = scripted(lake, window=2)
+    check(lake, 2, passed=False)
     assert numbers.publish(1, 2, 3).held == [day(2), day(3)]
 
 
-def test_an_arrival_day_concerns_the_event_days_of_its_files(settings: Settings) -> None:
-    numbers = scripted(settings)
+def test_an_arrival_day_concerns_the_event_days_of_its_files(lake: Lake) -> None:
+    numbers = scripted(lake)
     outcome = CheckResult("row_count", day(9), passed=False, explanation="too few rows")
-    failed_checks.record(settings, "events", "bronze", [outcome], lambda _: {day(1), day(3)})
+    failed_checks.record(lake, "events", "bronze", [outcome], lambda _: {day(1), day(3)})
     assert numbers.publish().held == [day(1), day(3)]
 
 
-def test_a_warning_holds_nothing_and_nothing_is_written(settings: Settings) -> None:
-    numbers = scripted(settings)
-    check(settings, 1, passed=False, warns=True)
-    check(settings, 2, passed=True)
-    assert failed_checks.log(settings).read() == []
+def test_a_warning_holds_nothing_and_nothing_is_written(lake: Lake) -> None:
+    numbers = scripted(lake)
+    check(lake, 1, passed=False, warns=True)
+    check(lake, 2, passed=True)
+    assert failed_checks.log(lake).read() == []
     assert numbers.publish().held == []

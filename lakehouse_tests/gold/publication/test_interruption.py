@@ -18,7 +18,7 @@ from lakehouse.delta import table_io
 from lakehouse.gold.publication import rejected_candidates
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import publications, restatements
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import (
     ScriptedNumbers,
     day,
@@ -32,7 +32,7 @@ from lakehouse_tests.support.stopped_commits import Killed, kill_after, stopped_
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 KINDS = (Kind.DAY, Kind.WEEK)
 PLAIN = metric(publication={"rollups": ["week"]}, checks={"change": [{"measure": "total", "absolute": 50}]})
@@ -81,7 +81,7 @@ def hold(numbers: ScriptedNumbers) -> None:
 def sign_off(numbers: ScriptedNumbers) -> None:
     if numbers.held():
         numbers.sign_off(1, 2)
-    publications.follow(numbers.settings, numbers.series.name, locations.gold(numbers.settings, numbers.series))
+    publications.follow(numbers.lake, numbers.series.name, locations.gold(numbers.lake, numbers.series))
     everything_rolls(numbers)
 
 
@@ -97,8 +97,8 @@ def everything_rolls(numbers: ScriptedNumbers) -> None:
         numbers.roll_up(one.kind)
 
 
-def prepared(settings: Settings, metric_contract: Any, *before: Callable[[ScriptedNumbers], None]) -> ScriptedNumbers:
-    numbers = ScriptedNumbers(settings, metric_contract)
+def prepared(lake: Lake, metric_contract: Any, *before: Callable[[ScriptedNumbers], None]) -> ScriptedNumbers:
+    numbers = ScriptedNumbers(lake, metric_contract)
     numbers.at(2)
     for number, value in ((1, 10), (2, 20)):
         numbers.set(number, value)
@@ -125,19 +125,19 @@ def outcome(numbers: ScriptedNumbers) -> dict[str, Any]:
     )
     for kind in KINDS:
         series = Series(numbers.metric, kind)
-        contents[series.name] = lawful_versions(numbers.settings, series)
+        contents[series.name] = lawful_versions(numbers.lake, series)
         contents[f"{series.name}, more"] = sorted(
-            [tuple(row[name] for name in names) for row in published_rows(numbers.settings, series)], key=str
+            [tuple(row[name] for name in names) for row in published_rows(numbers.lake, series)], key=str
         )
-        published = [entry.published for entry in publications.of(numbers.settings, series.name)]
-        versions = [commit.gold_version for commit in publications.of(numbers.settings, series.name)]
+        published = [entry.published for entry in publications.of(numbers.lake, series.name)]
+        versions = [commit.gold_version for commit in publications.of(numbers.lake, series.name)]
         assert len(versions) == len(set(versions)), "each commit is told of once"
         contents[f"{series.name}, ledger"] = sorted(name for entry in published for name in entry.values())
         if kind is not Kind.DAY:
-            contents[f"{series.name}, waiting"] = find_pending(numbers.settings, series).starts
+            contents[f"{series.name}, waiting"] = find_pending(numbers.lake, series).starts
     contents["held"] = numbers.held()
     contents["dropped"] = [
-        (rejected.period_start, rejected.content) for rejected in rejected_candidates.of(numbers.settings, numbers.series.name)
+        (rejected.period_start, rejected.content) for rejected in rejected_candidates.of(numbers.lake, numbers.series.name)
     ]
     return contents
 
@@ -147,7 +147,7 @@ def seen(numbers: ScriptedNumbers) -> dict[tuple[str, Any], Any]:
     return {
         (kind.value, start): (label, value, state)
         for kind in KINDS
-        for start, label, value, state, newest in lawful_versions(numbers.settings, Series(numbers.metric, kind))
+        for start, label, value, state, newest in lawful_versions(numbers.lake, Series(numbers.metric, kind))
         if newest
     }
 
@@ -172,20 +172,20 @@ def test_stopped_after_any_commit(
     least: int,
 ) -> None:
     folder = tmp_path_factory.mktemp("lake")
-    numbers = prepared(lake_settings(folder), metric_contract, *before)
-    start, says, clock = folder / "start", dict(numbers.by_day), numbers.settings.now
+    numbers = prepared(lake_in(folder), metric_contract, *before)
+    start, says, clock = folder / "start", dict(numbers.by_day), numbers.lake.settings.now
     copytree(folder / "lake", start)
     old = seen(numbers)
     action(numbers)
     expected, new = outcome(numbers), seen(numbers)
     assert new.keys() >= old.keys()
     for one in (numbers.series, *numbers.series.rollups):
-        assert expected[f"{one.name}, ledger"] == sorted({row["version_name"] for row in published_rows(numbers.settings, one)})
+        assert expected[f"{one.name}, ledger"] == sorted({row["version_name"] for row in published_rows(numbers.lake, one)})
     stops = 0
     while True:
         rmtree(folder / "lake")
         copytree(start, folder / "lake")
-        numbers.by_day, numbers.settings.now = dict(says), clock
+        numbers.by_day, numbers.lake.settings.now = dict(says), clock
         with pytest.MonkeyPatch.context() as patched:
             kill_after(patched, stops + 1)
             try:
@@ -195,7 +195,7 @@ def test_stopped_after_any_commit(
             else:
                 break
         between(seen(numbers), old, new, expected)
-        numbers.by_day, numbers.settings.now = dict(says), clock
+        numbers.by_day, numbers.lake.settings.now = dict(says), clock
         action(numbers)
         assert outcome(numbers) == expected, f"stopped behind commit {stops}"
     assert stops >= least, "it was stopped behind every commit"
@@ -213,27 +213,27 @@ def between(now: dict[Any, Any], old: dict[Any, Any], new: dict[Any, Any], expec
 @pytest.mark.parametrize("action", [restate, close, hold], ids=["restate", "close", "hold"])
 def test_stopped_again_and_again(tmp_path_factory: pytest.TempPathFactory, action: Callable[[ScriptedNumbers], None]) -> None:
     """Each attempt is stopped after its first commit that has an effect: it still reaches its end."""
-    undisturbed = prepared(lake_settings(tmp_path_factory.mktemp("lake")), metric(checks=PLAIN.checks))
+    undisturbed = prepared(lake_in(tmp_path_factory.mktemp("lake")), metric(checks=PLAIN.checks))
     action(undisturbed)
-    numbers = prepared(lake_settings(tmp_path_factory.mktemp("lake")), metric(checks=PLAIN.checks))
+    numbers = prepared(lake_in(tmp_path_factory.mktemp("lake")), metric(checks=PLAIN.checks))
     assert stopped_after_each_commit(lambda: action(numbers)) >= 3
-    assert lawful_versions(numbers.settings, numbers.series) == lawful_versions(undisturbed.settings, undisturbed.series)
+    assert lawful_versions(numbers.lake, numbers.series) == lawful_versions(undisturbed.lake, undisturbed.series)
     assert numbers.held() == undisturbed.held()
 
 
-def test_a_run_that_was_stopped_after_its_commit_is_reported_by_the_next_one(settings) -> None:
-    numbers = prepared(settings, metric())
+def test_a_run_that_was_stopped_after_its_commit_is_reported_by_the_next_one(lake) -> None:
+    numbers = prepared(lake, metric())
     numbers.set(1, 11)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(publications, "follow", lambda *_: (_ for _ in ()).throw(Killed()))
         with pytest.raises(Killed):
             numbers.publish()
     assert numbers.latest_total(1) == 11
-    assert len(publications.of(settings, "total")) == 1
+    assert len(publications.of(lake, "total")) == 1
     assert numbers.publish().revisions == [], "there is nothing to publish"
-    assert [dict(entry.published) for entry in publications.of(settings, "total")][1:] == [{"2024-01-01": "total_v2024-01-01.r2"}]
-    assert len(restatements.of(settings, "total")) == 1
-    found = table_io.read(locations.publications(settings), ["series"])
+    assert [dict(entry.published) for entry in publications.of(lake, "total")][1:] == [{"2024-01-01": "total_v2024-01-01.r2"}]
+    assert len(restatements.of(lake, "total")) == 1
+    found = table_io.read(locations.publications(lake), ["series"])
     assert found is not None
     assert len(found) == 2
     assert numbers.history(1)[-1][:2] == ("r2", 11)

@@ -15,7 +15,7 @@ from lakehouse.gold.publication import revisions
 from lakehouse.gold.reproduction import repair
 from lakehouse.ledger import publications
 from lakehouse_tests.support.api_client import numbers_with_weeks, publish_two_days
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import without_spark
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ MARKS = ("is_latest", "due_on", "superseded_at")
 
 
 def test_versions_are_recorded_as_they_are_stored(tmp_path: Path) -> None:
-    settings = lake_settings(tmp_path)
+    lake = lake_in(tmp_path)
     with without_spark():
-        numbers = publish_two_days(numbers_with_weeks(settings))
+        numbers = publish_two_days(numbers_with_weeks(lake))
     series = Series(numbers.metric)
-    path = locations.gold(settings, series)
-    publications.follow(settings, series.name, path)
+    path = locations.gold(lake, series)
+    publications.follow(lake, series.name, path)
     recorded = {}
-    for entry in publications.of(settings, series.name):
+    for entry in publications.of(lake, series.name):
         recorded |= revisions.unpacked(entry.versions)
     stored = table_io.read(path)
     assert stored is not None
@@ -44,11 +44,11 @@ def test_versions_are_recorded_as_they_are_stored(tmp_path: Path) -> None:
 
 
 def test_the_marks_of_earlier_versions_follow_from_the_later_ones(tmp_path: Path) -> None:
-    settings = lake_settings(tmp_path)
+    lake = lake_in(tmp_path)
     with without_spark():
-        numbers = publish_two_days(numbers_with_weeks(settings))
+        numbers = publish_two_days(numbers_with_weeks(lake))
     series = Series(numbers.metric)
-    for rows in table_io.split(table_io.read(locations.gold(settings, series)), series.by).values():
+    for rows in table_io.split(table_io.read(locations.gold(lake, series)), series.by).values():
         unmarked = rows
         for name, value in (("is_latest", True), ("superseded_at", None)):
             kind = rows[name].type

@@ -45,8 +45,8 @@ def _without_spark() -> Iterator[None]:
         yield
 
 
-def test_a_number_through_its_life(settings) -> None:
-    numbers = ScriptedNumbers(settings)
+def test_a_number_through_its_life(lake) -> None:
+    numbers = ScriptedNumbers(lake)
     numbers.at(1, 20)
     numbers.set(1, 10)
     numbers.publish()
@@ -78,22 +78,22 @@ def test_a_number_through_its_life(settings) -> None:
     assert {row[1] for row in told} == {None}
 
 
-def test_equal_content_makes_no_commit(settings) -> None:
-    numbers = ScriptedNumbers(settings, metric(grain=["store"], type="decimal(18,2)"))
+def test_equal_content_makes_no_commit(lake) -> None:
+    numbers = ScriptedNumbers(lake, metric(grain=["store"], type="decimal(18,2)"))
     numbers.at(1)
     numbers.set(1, {"north": "1.50", "south": "2.00"})
     numbers.publish()
-    version = DeltaTable(locations.gold(settings, numbers.series)).version()
+    version = DeltaTable(locations.gold(lake, numbers.series)).version()
     numbers.at(1, 5)
     numbers.set(1, {"south": "2.0", "north": "1.5"})
     assert numbers.publish().revisions == []
-    assert DeltaTable(locations.gold(settings, numbers.series)).version() == version
+    assert DeltaTable(locations.gold(lake, numbers.series)).version() == version
     numbers.set(1, {"north": "2.00", "south": "1.50"})
     assert [f"{one.name}" for one in numbers.publish().revisions] == ["total_v2024-01-01.r2"], "the same total is another number"
 
 
-def test_a_day_that_is_emptied_says_so_and_may_come_back(settings) -> None:
-    numbers = ScriptedNumbers(settings)
+def test_a_day_that_is_emptied_says_so_and_may_come_back(lake) -> None:
+    numbers = ScriptedNumbers(lake)
     numbers.at(1)
     for value in (3, None, 4):
         numbers.set(1, value)
@@ -104,28 +104,28 @@ def test_a_day_that_is_emptied_says_so_and_may_come_back(settings) -> None:
     assert numbers.history(2) == [], "a day without rows that nobody knows of is not published"
 
 
-def test_many_periods_in_one_commit(settings) -> None:
-    numbers = ScriptedNumbers(settings)
+def test_many_periods_in_one_commit(lake) -> None:
+    numbers = ScriptedNumbers(lake)
     numbers.at(3)
     for number in (1, 2, 3):
         numbers.set(number, number)
     numbers.publish()
-    before = DeltaTable(locations.gold(settings, numbers.series)).version()
+    before = DeltaTable(locations.gold(lake, numbers.series)).version()
     for number in (1, 3):
         numbers.set(number, 9)
     numbers.publish()
-    assert DeltaTable(locations.gold(settings, numbers.series)).version() == before + 1
+    assert DeltaTable(locations.gold(lake, numbers.series)).version() == before + 1
     assert [numbers.latest_total(number) for number in (1, 2, 3)] == [9, 2, 9]
     assert [len(numbers.history(number)) for number in (1, 2, 3)] == [2, 1, 2]
-    [first, second] = publications.of(settings, "total")
+    [first, second] = publications.of(lake, "total")
     assert set(second.published) == {"2024-01-01", "2024-01-03"}
     assert (first.gold_version, second.gold_version) == (before, before + 1)
 
 
 @pytest.mark.merge
-def test_a_clock_that_goes_back(settings) -> None:
+def test_a_clock_that_goes_back(lake) -> None:
     """A replay of March after one of June: what is published later is seen later all the same."""
-    numbers = ScriptedNumbers(settings)
+    numbers = ScriptedNumbers(lake)
     numbers.at(6)
     numbers.set(1, 1)
     numbers.publish()
@@ -144,38 +144,38 @@ def test_a_clock_that_goes_back(settings) -> None:
     assert published == sorted(published)
 
 
-def test_a_start_delay_is_waited_for(settings) -> None:
-    numbers = ScriptedNumbers(settings, metric(publication={"start_delay": 2, "preliminary_after": 2}))
+def test_a_start_delay_is_waited_for(lake) -> None:
+    numbers = ScriptedNumbers(lake, metric(publication={"start_delay": 2, "preliminary_after": 2}))
     numbers.set(1, 1)
     for number in (1, 2):
         numbers.at(number)
         numbers.publish()
-        assert published_rows(settings, numbers.series) == []
+        assert published_rows(lake, numbers.series) == []
     numbers.at(3)
     numbers.publish()
     assert numbers.history(1) == [("r1", 1, "preliminary", True)]
 
 
-def test_what_is_due_is_known_from_the_log_alone(settings) -> None:
-    numbers = ScriptedNumbers(settings)
+def test_what_is_due_is_known_from_the_log_alone(lake) -> None:
+    numbers = ScriptedNumbers(lake)
     numbers.at(2)
     for number in (1, 2):
         numbers.set(number, number)
     numbers.publish()
     for number, expected in ((2, []), (3, [2]), (7, [2]), (8, [1, 2])):
         numbers.at(number)
-        assert find_due(settings, contract(), numbers.series) == [day(one) for one in expected]
+        assert find_due(lake, contract(), numbers.series) == [day(one) for one in expected]
     numbers.close()
-    assert find_due(settings, contract(), numbers.series) == []
+    assert find_due(lake, contract(), numbers.series) == []
     numbers.at(9)
     numbers.close()
     assert [numbers.history(number)[-1][2] for number in (1, 2)] == ["final", "final"]
     numbers.at(90)
-    assert find_due(settings, contract(), numbers.series) == []
+    assert find_due(lake, contract(), numbers.series) == []
 
 
-def test_a_new_measure_makes_a_new_number(settings) -> None:
-    numbers = ScriptedNumbers(settings)
+def test_a_new_measure_makes_a_new_number(lake) -> None:
+    numbers = ScriptedNumbers(lake)
     numbers.at(1)
     numbers.set(1, 5)
     numbers.set(2, 6)
@@ -194,8 +194,8 @@ def test_a_new_measure_makes_a_new_number(settings) -> None:
     assert numbers.publish().revisions == []
 
 
-def test_a_measure_that_is_gone_from_the_contract(settings) -> None:
-    numbers = ScriptedNumbers(settings)
+def test_a_measure_that_is_gone_from_the_contract(lake) -> None:
+    numbers = ScriptedNumbers(lake)
     two = [*numbers.metric.measures, numbers.metric.measures[0].model_copy(update={"name": "other"})]
     numbers.metric = numbers.metric.model_copy(update={"measures": two})
     numbers.at(1)
@@ -208,9 +208,9 @@ def test_a_measure_that_is_gone_from_the_contract(settings) -> None:
     assert len(numbers.history(1)) == 2
 
 
-def test_somebody_else_publishes_the_same_period(settings) -> None:
+def test_somebody_else_publishes_the_same_period(lake) -> None:
     """What was read is outdated by then: the commit fails, and is repeated from a fresh read."""
-    numbers = ScriptedNumbers(settings)
+    numbers = ScriptedNumbers(lake)
     numbers.at(1)
     numbers.set(1, 1)
     numbers.publish()
@@ -219,7 +219,7 @@ def test_somebody_else_publishes_the_same_period(settings) -> None:
     def meeting(*args: Any, **more: Any) -> Any:
         if not came:
             came.append(True)
-            other = ScriptedNumbers(settings)
+            other = ScriptedNumbers(lake)
             other.set(1, 2)
             other.publish()
         return real(*args, **more)
@@ -233,10 +233,10 @@ def test_somebody_else_publishes_the_same_period(settings) -> None:
 
 
 @pytest.mark.merge
-def test_every_reader_sees_the_same(settings) -> None:
+def test_every_reader_sees_the_same(lake) -> None:
     """The filters that the documentation gives, in DuckDB and in delta-rs, at each moment of a history."""
     numbers = ScriptedNumbers(
-        settings, metric(grain=["store"], type="decimal(18,2)", publication={"after_close": "adjust", "rollups": ["week"]})
+        lake, metric(grain=["store"], type="decimal(18,2)", publication={"after_close": "adjust", "rollups": ["week"]})
     )
     for hour, values in enumerate(({"n": "1.00", "s": "2.00"}, {"n": "1.50", "s": None}, {"w": "7.00"})):
         numbers.at(1, hour)
@@ -253,19 +253,19 @@ def test_every_reader_sees_the_same(settings) -> None:
     extension = next(Path(duckdb_extension_delta.__file__).parent.rglob("delta.duckdb_extension"))
     connection.execute(f"LOAD '{extension}'; SET TimeZone = 'UTC'")
     for series in (numbers.series, Series(numbers.metric, Kind.WEEK)):
-        versions, rows = lawful_versions(settings, series), published_rows(settings, series)
+        versions, rows = lawful_versions(lake, series), published_rows(lake, series)
         columns = f"{series.by}, store, total"
 
         def queried(where: str, columns: str = columns, series: Series = series) -> list[tuple[Any, ...]]:
             found = connection.execute(
-                f"SELECT {columns} FROM delta_scan('{locations.gold(settings, series)}') WHERE {where}"
+                f"SELECT {columns} FROM delta_scan('{locations.gold(lake, series)}') WHERE {where}"
             ).fetchall()
             return sorted(found, key=str)
 
         def mine(rows: list[dict[str, Any]], series: Series = series) -> list[tuple[Any, ...]]:
             return sorted(((row[series.by], row["store"], row["total"]) for row in rows), key=str)
 
-        newest = table_io.read(locations.gold(settings, series), None, {"is_latest": [True]})
+        newest = table_io.read(locations.gold(lake, series), None, {"is_latest": [True]})
         assert newest is not None
         assert queried("is_latest") == mine(newest.to_pylist()) == mine([row for row in rows if row["is_latest"]])
         assert len({row[0] for row in queried("is_latest")}) == len({version[0] for version in versions})
@@ -283,8 +283,8 @@ def test_every_reader_sees_the_same(settings) -> None:
             assert seen == mine(current)
 
 
-def test_the_reason_that_a_run_gives(settings) -> None:
-    numbers = ScriptedNumbers(settings)
+def test_the_reason_that_a_run_gives(lake) -> None:
+    numbers = ScriptedNumbers(lake)
     numbers.at(1)
     for value, run_reason in (
         (1, RevisionReason.BACKFILL),
@@ -300,18 +300,18 @@ def test_the_reason_that_a_run_gives(settings) -> None:
 @pytest.mark.parametrize(
     ("run_reason", "reason"), [(None, "late_data"), (RevisionReason.BACKFILL, "late_data"), (RevisionReason.MANUAL, "manual")]
 )
-def test_a_rollup_gives_the_reason_of_its_late_day_also_in_a_backfill(settings, run_reason: RevisionReason, reason: str) -> None:
-    numbers = ScriptedNumbers(settings, metric(publication={"rollups": ["week"]}))
+def test_a_rollup_gives_the_reason_of_its_late_day_also_in_a_backfill(lake, run_reason: RevisionReason, reason: str) -> None:
+    numbers = ScriptedNumbers(lake, metric(publication={"rollups": ["week"]}))
     numbers.at(1)
     for number, of_the_day in ((1, None), (2, RevisionReason.LATE_DATA)):
         numbers.set(1, number)
         numbers.publish(reason=of_the_day)
         weeks = Series(numbers.metric, Kind.WEEK)
-        pending = find_pending(settings, weeks)
+        pending = find_pending(lake, weeks)
         rollups.restate(
-            settings, contract(), numbers.series, weeks, numbers.session, pending.starts, Run("roll", reason=run_reason), pending
+            lake, contract(), numbers.series, weeks, numbers.session, pending.starts, Run("roll", reason=run_reason), pending
         )
-    assert [row["reason"] for row in sorted(published_rows(settings, weeks), key=lambda row: row["revision"])] == [
+    assert [row["reason"] for row in sorted(published_rows(lake, weeks), key=lambda row: row["revision"])] == [
         "initial",
         reason,
     ]

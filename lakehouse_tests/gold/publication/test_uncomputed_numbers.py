@@ -16,7 +16,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.gold.restatement import closing, reconciliation
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.ledger import failed_numbers
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, lawful_versions, metric, without_spark
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @pytest.fixture(autouse=True)
@@ -33,16 +33,16 @@ def _without_spark() -> Iterator[None]:
         yield
 
 
-def scripted(settings: Settings, **changes: object) -> ScriptedNumbers:
-    numbers = ScriptedNumbers(settings, metric(**changes))
+def scripted(lake: Lake, **changes: object) -> ScriptedNumbers:
+    numbers = ScriptedNumbers(lake, metric(**changes))
     numbers.at(1)
     for number in (1, 2, 3):
         numbers.set(number, 10 * number)
     return numbers
 
 
-def test_it_is_held_with_measure_and_reason_and_the_others_are_published(settings: Settings) -> None:
-    numbers = scripted(settings)
+def test_it_is_held_with_measure_and_reason_and_the_others_are_published(lake: Lake) -> None:
+    numbers = scripted(lake)
     numbers.poisoned = {day(2)}
     done = numbers.publish()
     assert (done.held, [one.start for one in done.revisions]) == ([day(2)], [day(1), day(3)])
@@ -55,55 +55,55 @@ def test_it_is_held_with_measure_and_reason_and_the_others_are_published(setting
     assert numbers.history(2) == []
 
 
-def test_once_it_can_be_computed_it_is_published_and_nothing_stays_recorded(settings: Settings) -> None:
-    numbers = scripted(settings)
+def test_once_it_can_be_computed_it_is_published_and_nothing_stays_recorded(lake: Lake) -> None:
+    numbers = scripted(lake)
     numbers.poisoned = {day(2)}
     numbers.publish()
     numbers.poisoned = set()
     done = numbers.publish(2)
     assert [(one.check, one.passed) for one in done.outcomes if one.check == "computed"] == [("computed", True)]
     assert numbers.history(2) == [("r1", 20, "live", True)]
-    assert failed_numbers.failing(settings, "total") == {}
+    assert failed_numbers.failing(lake, "total") == {}
 
 
-def test_a_number_that_comes_out_as_it_was_ends_the_hold_too(settings: Settings) -> None:
-    numbers = scripted(settings)
+def test_a_number_that_comes_out_as_it_was_ends_the_hold_too(lake: Lake) -> None:
+    numbers = scripted(lake)
     numbers.publish()
     numbers.poisoned = {day(2)}
     assert numbers.publish(2).held == [day(2)]
     numbers.poisoned = set()
     done = numbers.publish(2)
     assert (done.revisions, done.held) == ([], [])
-    assert failed_numbers.failing(settings, "total") == {}
+    assert failed_numbers.failing(lake, "total") == {}
 
 
-def test_under_another_contract_it_is_tried_again_by_itself_and_under_the_same_it_is_not(settings: Settings) -> None:
-    numbers = scripted(settings)
+def test_under_another_contract_it_is_tried_again_by_itself_and_under_the_same_it_is_not(lake: Lake) -> None:
+    numbers = scripted(lake)
     numbers.poisoned = {day(2)}
     numbers.publish()
-    before = find_pending(settings, numbers.series)
+    before = find_pending(lake, numbers.series)
     assert before.starts == frozenset()
     numbers.metric = metric(type="decimal(38,2)")
-    pending = find_pending(settings, numbers.series)
+    pending = find_pending(lake, numbers.series)
     assert (pending.starts, pending.cause != before.cause) == ({day(2)}, True)
 
 
-def test_meanwhile_it_is_not_due_and_what_it_waits_for_says_why(settings: Settings) -> None:
-    numbers = scripted(settings)
+def test_meanwhile_it_is_not_due_and_what_it_waits_for_says_why(lake: Lake) -> None:
+    numbers = scripted(lake)
     numbers.publish()
     numbers.poisoned = {day(2)}
     numbers.publish(2)
     numbers.at(20)
-    assert day(2) not in find_due(settings, numbers.source, numbers.series)
-    [waits] = closing.waits_for(settings, numbers.source, numbers.series, [numbers.series.period(day(2))]).values()
+    assert day(2) not in find_due(lake, numbers.source, numbers.series)
+    [waits] = closing.waits_for(lake, numbers.source, numbers.series, [numbers.series.period(day(2))]).values()
     assert waits[0].startswith("total of 2024-01-02 cannot be computed")
     numbers.poisoned = set()
     numbers.publish(2)
     assert numbers.history(2)[-1] == ("r2", 20, "final", True), "it makes up for the states that it has missed"
 
 
-def test_a_longer_period_waits_for_the_day_and_says_so(settings: Settings) -> None:
-    numbers = scripted(settings, publication={"rollups": ["week"]})
+def test_a_longer_period_waits_for_the_day_and_says_so(lake: Lake) -> None:
+    numbers = scripted(lake, publication={"rollups": ["week"]})
     numbers.poisoned = {day(2)}
     numbers.publish()
     numbers.at(60)
@@ -111,7 +111,7 @@ def test_a_longer_period_waits_for_the_day_and_says_so(settings: Settings) -> No
     numbers.roll_up()
     week = Series(numbers.metric, Kind.WEEK)
     assert numbers.history(1, week)[-1][1:3] == (40, "preliminary")
-    [waits] = closing.waits_for(settings, numbers.source, week, [week.period(day(1))]).values()
+    [waits] = closing.waits_for(lake, numbers.source, week, [week.period(day(1))]).values()
     assert waits == ["the new number is held: 2024-01-02"]
     numbers.poisoned = set()
     numbers.publish(2)
@@ -119,12 +119,12 @@ def test_a_longer_period_waits_for_the_day_and_says_so(settings: Settings) -> No
     assert numbers.history(1, week)[-1][1:3] == (60, "final")
 
 
-def test_the_difference_to_silver_is_explained(settings: Settings) -> None:
-    numbers = scripted(settings)
+def test_the_difference_to_silver_is_explained(lake: Lake) -> None:
+    numbers = scripted(lake)
     numbers.publish()
     numbers.poisoned = {day(2)}
     numbers.publish(2)
-    [outcome] = reconciliation.check_published(settings, numbers.series, [day(2)])
+    [outcome] = reconciliation.check_published(lake, numbers.series, [day(2)])
     assert outcome.passed
     assert "the new number is held: total of 2024-01-02 cannot be computed" in (outcome.explanation or "")
 
@@ -146,24 +146,26 @@ def test_poisoned_days_change_nothing_of_what_others_publish(
         now += passed
         ever |= bad
         poisoned.poisoned = {day(number) for number in bad}
-        for lake in (poisoned, clean):
-            lake.at(now)
+        for sample in (poisoned, clean):
+            sample.at(now)
             for number in changed:
-                lake.set(number, 10 * now + number)
-            lake.publish()
+                sample.set(number, 10 * now + number)
+            sample.publish()
     for number in set(range(1, 10)) - ever:
         assert poisoned.history(number) == clean.history(number)
-    assert {(start - day(1)).days + 1 for start in failed_numbers.failing(poisoned.settings, "total")} == {
+    assert {(start - day(1)).days + 1 for start in failed_numbers.failing(poisoned.lake, "total")} == {
         number for number in steps[-1][0] if day(number) in poisoned.by_day or day(number) in poisoned.starts()
     }
     poisoned.poisoned = set()
     poisoned.publish()
-    totals = [{line[0]: line[2] for line in lawful_versions(lake.settings, lake.series) if line[4]} for lake in (poisoned, clean)]
+    totals = [
+        {line[0]: line[2] for line in lawful_versions(sample.lake, sample.series) if line[4]} for sample in (poisoned, clean)
+    ]
     assert totals[0] == totals[1]
-    assert failed_numbers.failing(poisoned.settings, "total") == {}
+    assert failed_numbers.failing(poisoned.lake, "total") == {}
 
 
 def _begun(root: Path) -> ScriptedNumbers:
-    numbers = ScriptedNumbers(lake_settings(root), metric())
+    numbers = ScriptedNumbers(lake_in(root), metric())
     numbers.at(1)
     return numbers

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from lakehouse.stewardship import quarantine
 from lakehouse.stewardship.redact import redact_fields
-from lakehouse_tests.support.lake import Lake, contract, csv_file, csv_line
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake import SampleLake, contract, csv_file, csv_line
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.reproducible_lake import BIGGEST, KEYS, TOTAL, WEEK_WATERMARK, ReproducibleLake, metric
 from lakehouse_tests.support.silver_histories import NOON, record_at
@@ -48,24 +48,24 @@ def run(reproducible: ReproducibleLake, history: History, judgings: list[int]) -
     files = [[replace(record, sequence=0) for record in file] for file in history.files]
     known: list[Any] = []
     for number, (action, rules) in enumerate(zip(history.actions, judgings)):
-        reproducible.settings.now = NOON + timedelta(days=2, hours=number * 12)
-        lake = reproducible.lake
+        reproducible.lake.settings.now = NOON + timedelta(days=2, hours=number * 12)
+        sample = reproducible.sample
         if isinstance(action, Deliver):
-            lake.deliver(ARRIVAL, csv_file(map(csv_line, files[action.file])), f".{action.file}.csv")
-            (entry,) = lake.ingest(ARRIVAL).ingested
+            sample.deliver(ARRIVAL, csv_file(map(csv_line, files[action.file])), f".{action.file}.csv")
+            (entry,) = sample.ingest(ARRIVAL).ingested
             known += [(entry.ingestion_id, line, record.key) for line, record in enumerate(files[action.file], 2)]
         elif isinstance(action, Decide):
             row = known[action.record % len(known)][:2]
-            quarantine.decide(reproducible.settings, lake.contract, [row], action.verdict, by="s", reason=f"{number}")
+            quarantine.decide(reproducible.lake, sample.contract, [row], action.verdict, by="s", reason=f"{number}")
         elif isinstance(action, Redact):
             if any(action.key == key for _, _, key in known):
-                redact_fields(reproducible.settings, lake.contract, action.key, ["amount"], by="s", reason="asked")
+                redact_fields(reproducible.lake, sample.contract, action.key, ["amount"], by="s", reason="asked")
         elif isinstance(action, Update):
-            reproducible.publish(action.days & set(lake.pending()))
+            reproducible.publish(action.days & set(sample.pending()))
         if rules >= 0:
             reproducible.rebuild(contract(**RULES[rules]))
-        reproducible.publish(lake.pending()[::2] if number % 3 else None)
-    reproducible.settings.now = NOON + timedelta(days=30)
+        reproducible.publish(sample.pending()[::2] if number % 3 else None)
+    reproducible.lake.settings.now = NOON + timedelta(days=30)
     reproducible.publish()
     reproducible.vacuum()
     made = reproducible.reproduce_all()
@@ -76,7 +76,7 @@ def run(reproducible: ReproducibleLake, history: History, judgings: list[int]) -
 
 
 def of_folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> ReproducibleLake:
-    return ReproducibleLake(Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(), spark), METRICS)
+    return ReproducibleLake(SampleLake(lake_in(tmp_path_factory.mktemp("lake")), contract(), spark), METRICS)
 
 
 #: A number is published, a row is rejected, and all rows are judged again under two other contracts; a file moves a row and

@@ -41,7 +41,7 @@ def a_history(reproducible: ReproducibleLake) -> None:
     reproducible.publish()
     reproducible.deliver(9, "f,8,1,insert,,red", "g,9,9,insert,,blue")  # f waits: beyond the watermark
     reproducible.publish()
-    decide(reproducible.lake, "accept", "f")
+    decide(reproducible.sample, "accept", "f")
     reproducible.at(10)
     reproducible.publish()
     reproducible.deliver(11, "c,,,delete,,", "e,,,delete,,", "h,1,11,insert,,red")  # the third day is empty now
@@ -52,7 +52,7 @@ def a_history(reproducible: ReproducibleLake) -> None:
     reproducible.rebuild(source_with_colour(lateness={"watermark": "P30D", "beyond": "quarantine"}))
     reproducible.publish()
     reproducible.at(14)
-    decide(reproducible.lake, "reject", "i", by="ben")
+    decide(reproducible.sample, "reject", "i", by="ben")
     reproducible.publish()
     reproducible.at(15)
     reproducible.rebuild(
@@ -64,26 +64,26 @@ def a_history(reproducible: ReproducibleLake) -> None:
 
 
 @pytest.mark.proof
-def test_every_revision_of_a_history_is_reproduced(settings, spark) -> None:
-    reproducible = reproducible_lake(settings, spark, TWO_METRICS, **WEEK_WATERMARK)
+def test_every_revision_of_a_history_is_reproduced(lake, spark) -> None:
+    reproducible = reproducible_lake(lake, spark, TWO_METRICS, **WEEK_WATERMARK)
     a_history(reproducible)
     reproducible.vacuum()
     made = reproducible.reproduce_all()
     assert [(one.name, one.differences, one.close) for one in made if not one.equal or one.close] == []
     assert all(one.certain and not one.hidden for one in made)
     for one in TWO_METRICS:
-        content = table_io.read(locations.gold(settings, Series(one)), ["event_date", "content"])
+        content = table_io.read(locations.gold(lake, Series(one)), ["event_date", "content"])
         assert len({tuple(row.values()) for row in content.to_pylist()}) >= 12, "not the same numbers again and again"
 
 
 @pytest.mark.merge
-def test_fields_redacted_since_are_reported_and_the_rest_compared(settings, spark) -> None:
-    reproducible = reproducible_lake(settings, spark)
+def test_fields_redacted_since_are_reported_and_the_rest_compared(lake, spark) -> None:
+    reproducible = reproducible_lake(lake, spark)
     reproducible.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue")
     reproducible.publish()
     reproducible.deliver(2, "c,3,2,insert,,red")
     reproducible.publish()
-    redact_fields(settings, reproducible.lake.contract, "a", ["amount"], by="dora", reason="asked to")
+    redact_fields(lake, reproducible.sample.contract, "a", ["amount"], by="dora", reason="asked to")
     reproducible.at(3)
     for _ in range(2):  # before silver follows, and after
         reproducible.vacuum()
@@ -98,19 +98,19 @@ def test_fields_redacted_since_are_reported_and_the_rest_compared(settings, spar
     last = max(number for day, number, _ in reproducible.revisions(total) if day.day == 1)
     newest = reproducible.reproduce(total, date(2024, 2, 1), last)
     assert (newest.equal, newest.hidden) == (True, {}), "made under the redaction"
-    redact_fields(settings, reproducible.lake.contract, "b", ["colour"], by="dora", reason="asked to")
+    redact_fields(lake, reproducible.sample.contract, "b", ["colour"], by="dora", reason="asked to")
     reproduction = reproducible.reproduce(by_colour, date(2024, 2, 1), 1)
     assert (reproduction.equal, reproduction.compared) == (True, ["row_count"]), "amounts of a and the colour of b are hidden"
     assert reproducible.reproduce(total, date(2024, 2, 1), last).compared == ["total", "biggest", "row_count"]
 
 
 @pytest.mark.merge
-def test_a_number_that_was_tampered_with_differs_and_is_reported_cell_by_cell(settings, spark) -> None:
-    reproducible = reproducible_lake(settings, spark)
+def test_a_number_that_was_tampered_with_differs_and_is_reported_cell_by_cell(lake, spark) -> None:
+    reproducible = reproducible_lake(lake, spark)
     reproducible.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue")
     reproducible.publish()
     by_colour = METRICS[2]
-    path = locations.gold(settings, Series(by_colour))
+    path = locations.gold(lake, Series(by_colour))
     rows = table_io.read(path)
     bent = pc.if_else(pc.equal(rows["colour"], "blue"), pa.scalar(9, pa.int64()), rows["total"])
     write_deltalake(path, rows.set_column(rows.column_names.index("total"), "total", bent), mode="overwrite")
@@ -122,9 +122,9 @@ def test_a_number_that_was_tampered_with_differs_and_is_reported_cell_by_cell(se
 
 
 @pytest.mark.proof
-def test_a_resent_day_is_reproduced_from_the_file_it_was_made_of(settings, spark) -> None:
+def test_a_resent_day_is_reproduced_from_the_file_it_was_made_of(lake, spark) -> None:
     policy = {"materialization": {"reprocess_policy": "overwrite_partition_safe"}, "changes": {}}
-    reproducible = reproducible_lake(settings, spark, **policy, **WEEK_WATERMARK)
+    reproducible = reproducible_lake(lake, spark, **policy, **WEEK_WATERMARK)
     reproducible.deliver(1, "a,1,1,,,red", "b,2,1,,,red", "c,3,1,,,red")
     reproducible.publish()
     reproducible.deliver(2, "a,5,1,,,red", "b,6,1,,,blue")
@@ -142,8 +142,8 @@ def test_a_resent_day_is_reproduced_from_the_file_it_was_made_of(settings, spark
 
 
 @pytest.mark.proof
-def test_a_rebuild_stopped_anywhere_leaves_earlier_numbers_reproducible(settings, spark) -> None:
-    reproducible = reproducible_lake(settings, spark, METRICS[:1], **WEEK_WATERMARK)
+def test_a_rebuild_stopped_anywhere_leaves_earlier_numbers_reproducible(lake, spark) -> None:
+    reproducible = reproducible_lake(lake, spark, METRICS[:1], **WEEK_WATERMARK)
     reproducible.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue")
     reproducible.publish()
     reproducible.deliver(12, "i,50,1,insert,,red", "j,3,12,insert,,red")
@@ -152,7 +152,7 @@ def test_a_rebuild_stopped_anywhere_leaves_earlier_numbers_reproducible(settings
     while True:
         minute += 1
         reproducible.at(13)
-        settings.now = settings.clock() + timedelta(minutes=minute)
+        lake.settings.now = lake.now() + timedelta(minutes=minute)
         with pytest.MonkeyPatch.context() as patched:
             kill_after(patched, 1)
             try:
@@ -173,14 +173,14 @@ def test_a_rebuild_stopped_anywhere_leaves_earlier_numbers_reproducible(settings
     assert 53 in {one.rows["total"].to_pylist()[0] for one in made}, "the late row counts in the end"
 
 
-def test_numbers_that_cannot_be_reproduced_are_reported(settings, spark) -> None:
-    reproducible = reproducible_lake(settings, spark, METRICS[:1])
+def test_numbers_that_cannot_be_reproduced_are_reported(lake, spark) -> None:
+    reproducible = reproducible_lake(lake, spark, METRICS[:1])
     reproducible.deliver(1, "a,1,1,insert,,red")
     reproducible.publish()
     with pytest.raises(ReproduceError, match=r"total has no revision 7 of 2024-02-01; published: total_v2024-02-01.r1"):
         reproducible.reproduce(METRICS[0], date(2024, 2, 1), 7)
     with pytest.raises(ReproduceError, match="published: nothing"):
         reproducible.reproduce(METRICS[0], date(2024, 2, 9), 1)
-    DeltaTable(locations.input_sets(settings)).delete()
+    DeltaTable(locations.input_sets(lake)).delete()
     with pytest.raises(UnknownInputsError, match="are not recorded"):
         reproducible.reproduce(METRICS[0], date(2024, 2, 1), 1)

@@ -17,6 +17,7 @@ from lakehouse.delta import row_writer
 from lakehouse.gold.numbers.lifecycle import State, state_on, today
 from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import find_due
+from lakehouse.lake import Lake
 from lakehouse.lateness import missing_inputs
 from lakehouse.ledger import ingestions, unread_rows
 from lakehouse.ledger.ingestions import Ingestion
@@ -41,10 +42,10 @@ def _without_spark() -> Iterator[None]:
         yield
 
 
-def numbers_of(settings: Settings, terms: dict[str, Any] | None = None, **source: Any) -> ScriptedNumbers:
+def numbers_of(lake: Lake, terms: dict[str, Any] | None = None, **source: Any) -> ScriptedNumbers:
     """A metric of a watched source that is final two days after each day, if nothing is missing."""
     publication = {"final_after": 2} | (terms or {})
-    return ScriptedNumbers(settings, metric(publication=publication), source=contract(**{"clocks": WATCHED} | source))
+    return ScriptedNumbers(lake, metric(publication=publication), source=contract(**{"clocks": WATCHED} | source))
 
 
 def midnight(number: int) -> datetime:
@@ -59,12 +60,12 @@ def deliver(numbers: ScriptedNumbers, number: int, happened: datetime | None, st
         newest_arrival=arrived if happened else None,
         newest_event=min(happened, arrived) if happened else None,
     )
-    ingestions.record(numbers.settings, entry)
+    ingestions.record(numbers.lake, entry)
 
 
 def wait(numbers: ScriptedNumbers, *days: int, status: str = "open") -> None:
     """Rows of days that are with a steward."""
-    path = locations.quarantine(numbers.settings, "events")
+    path = locations.quarantine(numbers.lake, "events")
     rows = pa.table({"event_date": [day(number) for number in days], "quarantine_status": [status] * len(days)})
     row_writer.append(path, rows)
 
@@ -79,7 +80,7 @@ def cannot_read(numbers: ScriptedNumbers, number: int, *days: int) -> None:
         touched_days=[day(other) for other in days],
         touched_rows=[1] * len(days),
     )
-    ingestions.record(numbers.settings, entry)
+    ingestions.record(numbers.lake, entry)
     unread = UnreadRows(
         *("events", name, day(number)),
         malformed=len(days),
@@ -89,13 +90,13 @@ def cannot_read(numbers: ScriptedNumbers, number: int, *days: int) -> None:
         reason="amount: 'x' is not an integer",
         recorded_at=arrived,
     )
-    unread_rows.record(numbers.settings, [unread])
+    unread_rows.record(numbers.lake, [unread])
 
 
 def waits_for(numbers: ScriptedNumbers, number: int, kind: Kind = Kind.DAY) -> list[str]:
     series = replace(numbers.series, kind=kind)
     period = series.period(day(number))
-    limit = closing.limits(numbers.settings, numbers.source, series, [period]).get(period.start)
+    limit = closing.limits(numbers.lake, numbers.source, series, [period]).get(period.start)
     return list(limit.waits_for) if limit else []
 
 
@@ -103,8 +104,8 @@ def state_of(numbers: ScriptedNumbers, number: int) -> str:
     return numbers.history(number)[-1][2]
 
 
-def test_a_silent_source_keeps_its_numbers_open_and_the_watermark_closes_them(settings: Settings) -> None:
-    numbers = numbers_of(settings, {"closes_with": {"day": "daily numbers"}}, lateness=TIERS)
+def test_a_silent_source_keeps_its_numbers_open_and_the_watermark_closes_them(lake: Lake) -> None:
+    numbers = numbers_of(lake, {"closes_with": {"day": "daily numbers"}}, lateness=TIERS)
     numbers.set(1, 5)
     deliver(numbers, 1, midnight(2) - HOUR)  # the watermark stands at 17:00
     for number, state in ((1, "live"), (2, "live"), (9, "live")):
@@ -116,13 +117,13 @@ def test_a_silent_source_keeps_its_numbers_open_and_the_watermark_closes_them(se
         "the watermark of events stands at 2024-01-01 17:00 UTC and has to pass 2024-01-03 00:00 UTC; "
         "nothing newer than 2024-01-01 23:00 UTC has arrived"
     )
-    assert find_due(settings, numbers.source, numbers.series) == []
+    assert find_due(lake, numbers.source, numbers.series) == []
     deliver(numbers, 10, midnight(2) + 7 * HOUR)  # past the day, not past its tier
     numbers.at(11)
-    assert find_due(settings, numbers.source, numbers.series) == [day(1)]
+    assert find_due(lake, numbers.source, numbers.series) == [day(1)]
     numbers.close()
     assert state_of(numbers, 1) == "preliminary"
-    assert find_due(settings, numbers.source, numbers.series) == []
+    assert find_due(lake, numbers.source, numbers.series) == []
     deliver(numbers, 11, midnight(3) + 6 * HOUR)
     numbers.at(12)
     assert waits_for(numbers, 1) == []
@@ -130,8 +131,8 @@ def test_a_silent_source_keeps_its_numbers_open_and_the_watermark_closes_them(se
     assert state_of(numbers, 1) == "final"
 
 
-def test_the_calendar_is_the_earliest_moment(settings: Settings) -> None:
-    numbers = numbers_of(settings)
+def test_the_calendar_is_the_earliest_moment(lake: Lake) -> None:
+    numbers = numbers_of(lake)
     numbers.set(1, 5)
     deliver(numbers, 2, midnight(2) + 9 * HOUR)
     for number, state in ((1, "live"), (2, "preliminary"), (3, "final")):
@@ -143,8 +144,8 @@ def test_the_calendar_is_the_earliest_moment(settings: Settings) -> None:
 @pytest.mark.parametrize(
     "need", ["watermark", "no_held_file", "no_open_review", "no_unfinished_day", "no_failed_ingestion", "no_unread_row"]
 )
-def test_each_need_holds_a_number_open_and_can_be_switched_off(settings: Settings, need: str) -> None:
-    numbers = numbers_of(settings)
+def test_each_need_holds_a_number_open_and_can_be_switched_off(lake: Lake, need: str) -> None:
+    numbers = numbers_of(lake)
     numbers.set(1, 5)
     if need != "watermark":
         deliver(numbers, 2, midnight(3))
@@ -153,7 +154,7 @@ def test_each_need_holds_a_number_open_and_can_be_switched_off(settings: Setting
     if need == "no_open_review":
         wait(numbers, 1, 1)
     if need in ("no_unfinished_day", "no_failed_ingestion"):
-        missing_inputs.record(settings, "events", need.removeprefix("no_"), {day(2): f"{need}, said the sensor"})  # type: ignore[arg-type]
+        missing_inputs.record(lake, "events", need.removeprefix("no_"), {day(2): f"{need}, said the sensor"})  # type: ignore[arg-type]
     if need == "no_unread_row":
         cannot_read(numbers, 2, 1)
     numbers.at(5)
@@ -166,13 +167,13 @@ def test_each_need_holds_a_number_open_and_can_be_switched_off(settings: Setting
     numbers.publish()
     assert state_of(numbers, 1) == ("live" if need == "watermark" else "preliminary")
     numbers.metric = metric(publication={"final_after": 2, "final_needs": {need: False}})
-    assert find_due(settings, numbers.source, numbers.series) == [day(1)]
+    assert find_due(lake, numbers.source, numbers.series) == [day(1)]
     numbers.close()
     assert state_of(numbers, 1) == "final"
 
 
-def test_what_cannot_concern_a_period_does_not_hold_it(settings: Settings) -> None:
-    numbers = numbers_of(settings)
+def test_what_cannot_concern_a_period_does_not_hold_it(lake: Lake) -> None:
+    numbers = numbers_of(lake)
     deliver(numbers, 9, midnight(10))
     deliver(numbers, 3, None, "held", "broken.csv")
     wait(numbers, 5)
@@ -180,32 +181,32 @@ def test_what_cannot_concern_a_period_does_not_hold_it(settings: Settings) -> No
     assert [bool(waits_for(numbers, number)) for number in (3, 4, 5, 6)] == [True, False, True, False]
 
 
-def test_as_many_unread_rows_as_the_source_tolerates_hold_nothing(settings: Settings) -> None:
-    numbers = numbers_of(settings, quality={"malformed": {"tolerated": 0.5}})
+def test_as_many_unread_rows_as_the_source_tolerates_hold_nothing(lake: Lake) -> None:
+    numbers = numbers_of(lake, quality={"malformed": {"tolerated": 0.5}})
     deliver(numbers, 4, midnight(5))
     cannot_read(numbers, 2, 1)
     assert waits_for(numbers, 1) == []
     cannot_read(numbers, 3, 1, 2)
     assert [waits_for(numbers, number) for number in (1, 2)] == [[], []]
-    numbers.source = numbers_of(settings, quality={"malformed": {"tolerated": 0.49}}).source
+    numbers.source = numbers_of(lake, quality={"malformed": {"tolerated": 0.49}}).source
     assert [text[:5] for number in (1, 2, 3) for text in waits_for(numbers, number)] == ["2 row", "1 row"]
 
 
-def test_what_has_been_mended_no_longer_holds_a_period(settings: Settings) -> None:
-    numbers = numbers_of(settings)
+def test_what_has_been_mended_no_longer_holds_a_period(lake: Lake) -> None:
+    numbers = numbers_of(lake)
     deliver(numbers, 3, None, "held", "broken.csv")
     deliver(numbers, 4, midnight(5))
     assert waits_for(numbers, 1) == ["held: broken.csv"]
     numbers.at(5)
     ingestions.record(
-        settings,
+        lake,
         Ingestion("events", "mended", "mended", day(3), "broken.csv", 2, None, "ingested", "run", midnight(6)),
     )
     assert waits_for(numbers, 1) == []
 
 
-def test_a_longer_period_is_never_final_before_its_days(settings: Settings) -> None:
-    numbers = numbers_of(settings, {"rollups": ["week"], "closes_with": {"week": "weekly numbers"}}, lateness=TIERS)
+def test_a_longer_period_is_never_final_before_its_days(lake: Lake) -> None:
+    numbers = numbers_of(lake, {"rollups": ["week"], "closes_with": {"week": "weekly numbers"}}, lateness=TIERS)
     for number in range(1, 8):
         numbers.set(number, number)
     deliver(numbers, 14, midnight(15))
@@ -217,7 +218,7 @@ def test_a_longer_period_is_never_final_before_its_days(settings: Settings) -> N
     assert waits_for(numbers, 3, Kind.WEEK) == ["1 row waits for a steward", "not final yet: 2024-01-03"]
     assert numbers.history(3, week)[-1][2] == "preliminary"
     row_writer.upsert(
-        locations.quarantine(settings, "events"),
+        locations.quarantine(lake, "events"),
         pa.table({"event_date": [day(3)], "quarantine_status": ["rejected"]}),
         ["event_date"],
     )
@@ -240,7 +241,7 @@ def test_a_number_is_final_when_nothing_is_missing_and_stays_final(
 ) -> None:
     root: Path = tmp_path_factory.mktemp("lake")
     terms = {"after_close": "adjust" if adjusts else "restate"}
-    numbers = numbers_of(Settings(root=str(root)), terms)
+    numbers = numbers_of(Lake(Settings(root=str(root))), terms)
     watermark, held, reviews = None, False, set()
     states: dict[int, State] = {}
     for number, (hour, is_held, is_mended, waits) in enumerate(history, 1):
@@ -256,21 +257,19 @@ def test_a_number_is_final_when_nothing_is_missing_and_stays_final(
             entry = Ingestion(
                 "events", f"m{number}", f"m{number}", day(number), "broken.csv", 2, None, "ingested", "run", midnight(number + 1)
             )
-            ingestions.record(numbers.settings, entry)
+            ingestions.record(numbers.lake, entry)
             held = False
         if waits:
             wait(numbers, number)
             reviews.add(number)
         numbers.at(number, 23)
         numbers.publish()
-        published = {line[0]: line[3] for line in lawful_versions(numbers.settings, numbers.series)}
+        published = {line[0]: line[3] for line in lawful_versions(numbers.lake, numbers.series)}
         waiting = closing.limits(
-            numbers.settings, numbers.source, numbers.series, [numbers.series.period(start) for start in published]
+            numbers.lake, numbers.source, numbers.series, [numbers.series.period(start) for start in published]
         )
         for early in range(1, number + 1):
-            by_calendar = state_on(
-                day(early), today(numbers.settings.clock(), numbers.metric.publication), numbers.metric.publication
-            )
+            by_calendar = state_on(day(early), today(numbers.lake.now(), numbers.metric.publication), numbers.metric.publication)
             passed = watermark is not None and watermark >= midnight(early + 1)
             missing = not passed or (held and early <= held_on) or early in reviews
             at_most = State.LIVE if not passed else State.PRELIMINARY if missing else State.FINAL

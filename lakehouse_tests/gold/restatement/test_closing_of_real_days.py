@@ -13,9 +13,9 @@ from lakehouse.bronze.ingest import Ingest
 from lakehouse.calendar.days import replay_clock, span
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.series import Series
-from lakehouse.delta.table_cache import TableCache, with_table_cache
 from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.restatement import closing
+from lakehouse.lake.table_cache import TableCache
 from lakehouse.lateness import missing_inputs
 from lakehouse_tests.support.earthquakes.history import BATCHES, needs_earthquakes
 from lakehouse_tests.support.earthquakes.published import Published, state
@@ -23,7 +23,7 @@ from lakehouse_tests.support.earthquakes.published import Published, state
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 pytestmark = needs_earthquakes
 
@@ -43,14 +43,14 @@ def due_on(chance: random.Random) -> dict[date, list[date]]:
 
 @pytest.mark.proof
 @pytest.mark.timeout(900)
-def test_the_state_of_each_day_at_each_time_is_that_of_a_plain_model(settings: Settings, tmp_path: Path) -> None:
+def test_the_state_of_each_day_at_each_time_is_that_of_a_plain_model(lake: Lake, tmp_path: Path) -> None:
     files, model, cache = due_on(random.Random(11)), Published(), TableCache()
     missing: set[date] = set()
     touches: dict[date, set[date]] = {}
     states: dict[tuple[date, date], str] = {}
     every = Published()
     for today in span(FIRST, FIRST + timedelta(days=DAYS - 1)):
-        settings.now = replay_clock(today)
+        lake.settings.now = replay_clock(today)
         before = {key: day for key, (day, _) in every.rows.items()}
         every.arrive(today)
         after = {key: day for key, (day, _) in every.rows.items()}
@@ -60,12 +60,12 @@ def test_the_state_of_each_day_at_each_time_is_that_of_a_plain_model(settings: S
         for arrival in files[today]:
             name = f"arrival_date={arrival}.csv.gz"
             (tmp_path / "landing" / name).symlink_to(BATCHES / name)
-            Ingest(settings, SOURCE, no_session, "run").day(arrival)
+            Ingest(lake, SOURCE, no_session, "run").day(arrival)
             model.arrive(arrival)
             missing.discard(arrival)
-        missing_inputs.record(settings, "earthquakes", "unfinished_day", {day: f"{day} has no marker" for day in missing})
+        missing_inputs.record(lake, "earthquakes", "unfinished_day", {day: f"{day} has no marker" for day in missing})
         days = list(span(today - timedelta(days=30), today))
-        limits = closing.limits(with_table_cache(settings, cache), SOURCE, DAILY, [DAILY.period(day) for day in days])
+        limits = closing.limits(lake.cached(cache), SOURCE, DAILY, [DAILY.period(day) for day in days])
         for day in days:
             limit = limits.get(day)
             at_most = limit.at_most if limit else lifecycle.State.FINAL

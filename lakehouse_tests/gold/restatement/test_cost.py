@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 FEW, MANY = 100, 1000
 METRIC = metric(grain=["store"], publication={"rollups": ["week", "month"]}, checks={"row_count": {"trailing": {"days": 28}}})
 OPERATIONAL = {"publications", "restatement_reports", "restatements", "inputs"}
 
 
-def logged(settings: Settings) -> dict[str, list[dict[str, Any]]]:
+def logged(lake: Lake) -> dict[str, list[dict[str, Any]]]:
     """Every action of every table's log, by table."""
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for commit in sorted(Path(settings.root).glob("*/*/_delta_log/*.json")):
+    for commit in sorted(Path(lake.root).glob("*/*/_delta_log/*.json")):
         found[commit.parts[-3]] += [json.loads(line) for line in commit.read_text().splitlines()]
     return found
 
 
-def since(settings: Settings, before: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
-    return {name: new for name, actions in logged(settings).items() if (new := actions[len(before.get(name, ())) :])}
+def since(lake: Lake, before: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    return {name: new for name, actions in logged(lake).items() if (new := actions[len(before.get(name, ())) :])}
 
 
 def adds(actions: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -48,26 +48,26 @@ def rolled(numbers: ScriptedNumbers) -> None:
         numbers.roll_up(one.kind)
 
 
-def restating_one_day(settings: Settings, days: int) -> dict[str, list[dict[str, Any]]]:
+def restating_one_day(lake: Lake, days: int) -> dict[str, list[dict[str, Any]]]:
     """What is written for a changed number of a day in the middle of ``days``."""
-    numbers = ScriptedNumbers(settings, METRIC)
+    numbers = ScriptedNumbers(lake, METRIC)
     numbers.at(days + 5)
     for number in range(1, days + 1):
         numbers.set(number, {"north": number, "south": 1})
     numbers.publish()
     rolled(numbers)
-    before = logged(settings)
+    before = logged(lake)
     numbers.set(days // 2, {"north": 7, "south": 2})
     done = numbers.publish(days // 2)
     assert [one.start for one in done.revisions] == [day(days // 2)]
     rolled(numbers)
-    return since(settings, before)
+    return since(lake, before)
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, list[dict[str, Any]]]]:
     with without_spark():
-        return {days: restating_one_day(lake_settings(tmp_path_factory.mktemp("lake")), days) for days in (FEW, MANY)}
+        return {days: restating_one_day(lake_in(tmp_path_factory.mktemp("lake")), days) for days in (FEW, MANY)}
 
 
 @pytest.mark.proof
@@ -110,15 +110,15 @@ def test_as_much_in_a_thousand_days_as_in_a_hundred(written) -> None:
 
 
 @pytest.mark.proof
-def test_bringing_it_up_again_writes_nothing(settings) -> None:
+def test_bringing_it_up_again_writes_nothing(lake) -> None:
     with without_spark():
-        numbers = ScriptedNumbers(settings, METRIC)
+        numbers = ScriptedNumbers(lake, METRIC)
         numbers.at(3)
         for number in (1, 2, 3):
             numbers.set(number, {"north": number})
         numbers.publish()
         rolled(numbers)
-        before = logged(settings)
+        before = logged(lake)
         numbers.publish()
         rolled(numbers)
-        assert since(settings, before) == {}
+        assert since(lake, before) == {}

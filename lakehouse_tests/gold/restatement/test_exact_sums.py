@@ -20,12 +20,12 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import exact_sums
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.spark import dataframes
-from lakehouse_tests.support.lake import Lake, contract
+from lakehouse_tests.support.lake import SampleLake, contract
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 GROUPS: dict[str, list[float | None]] = {
     "tenths": [0.1] * 10,
@@ -129,11 +129,9 @@ def test_aggregates_that_depend_on_the_order_keep_the_digits_that_are_certain() 
 
 
 @pytest.mark.spark
-def test_a_small_correction_is_published_and_the_account_beside_it_stays_as_it_was(
-    settings: Settings, spark: SparkSession
-) -> None:
+def test_a_small_correction_is_published_and_the_account_beside_it_stays_as_it_was(lake: Lake, spark: SparkSession) -> None:
     fields = [{"name": name, "type": kind} for name, kind in (("id", "string"), ("account", "string"), ("amount", "double"))]
-    lake = Lake(settings, contract(model={"fields": fields}), spark)
+    sample = SampleLake(lake, contract(model={"fields": fields}), spark)
     total = {"name": "total", "sql": "sum(amount)", "type": "double"}
     series = Series(MetricContract.model_validate({"metric": "m", "source": "events", "grain": ["account"], "measures": [total]}))
     untouched = [0.1 * place for place in range(1, 40)]
@@ -142,12 +140,14 @@ def test_a_small_correction_is_published_and_the_account_beside_it_stays_as_it_w
         lines = [
             f"{key},{account},{amount!r},2024-05-06T12:00:00Z,2024-05-{arrival:02}T08:00:00Z,," for key, account, amount in rows
         ]
-        lake.deliver(date(2024, 5, arrival), "\n".join(("id,account,amount,event_time,arrived_at,op,corrects", *lines)).encode())
-        lake.ingest(date(2024, 5, arrival))
-        lake.update()
-        pending = find_pending(settings, series)
-        restatement_days.restate(settings, lake.contract, series, lambda: spark, pending.starts, Run("run"), pending)
-        newest = history.newest(settings, series)[date(2024, 5, 6)]
+        sample.deliver(
+            date(2024, 5, arrival), "\n".join(("id,account,amount,event_time,arrived_at,op,corrects", *lines)).encode()
+        )
+        sample.ingest(date(2024, 5, arrival))
+        sample.update()
+        pending = find_pending(lake, series)
+        restatement_days.restate(lake, sample.contract, series, lambda: spark, pending.starts, Run("run"), pending)
+        newest = history.newest(lake, series)[date(2024, 5, 6)]
         return {row["account"]: row["total"] for row in newest.rows} | {"revision": newest.row["revision"]}
 
     of_small = [(f"s{place}", "small", amount) for place, amount in enumerate(untouched)]

@@ -27,8 +27,8 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.ledger import publications
-from lakehouse_tests.support.lake import Lake, content_id, contract, csv_file, csv_line
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake import SampleLake, content_id, contract, csv_file, csv_line
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import lawful_versions, published_rows
 from lakehouse_tests.support.published_histories import DAYS, HISTORIES, START, Decide, Deliver, Follow, Roll
@@ -54,7 +54,7 @@ def metric_of(name: str, **changes: Any) -> MetricContract:
 class World:
     """A lake, and its model."""
 
-    lake: Lake
+    sample: SampleLake
     adjusts: bool
     known: list[Record] = field(default_factory=list)
     following: list[Record] = field(default_factory=list)  # what silver knows
@@ -65,15 +65,15 @@ class World:
         self.daily = Series(metric_of("daily", publication={**close, "rollups": ["week", "month"]}, checks=checks))
         self.trailing = Series(metric_of("trailing", window=3, publication=close))
         self.models = {"daily": Model(self.adjusts), "trailing": Model(self.adjusts, checked=False)}
-        self.lake.settings.now = START
+        self.sample.lake.settings.now = START
         self.rolled: dict[Kind, int] = {}
 
     @property
     def now(self) -> datetime:
-        return self.lake.settings.clock()
+        return self.sample.lake.now()
 
     def session(self) -> SparkSession:
-        return self.lake.spark
+        return self.sample.spark
 
     def rows_of(self, day: date, window: int = 1) -> list[Record]:
         alive = live_rows(self.following, by_sequence=False).values()
@@ -84,14 +84,14 @@ class World:
     def deliver(self, lines: tuple[Record, ...]) -> None:
         arrived = [replace(record, arrival=self.now + timedelta(seconds=place)) for place, record in enumerate(lines)]
         data = csv_file(map(csv_line, arrived))
-        self.lake.deliver(self.now.date(), data, f".{len(self.known)}.csv")
-        self.lake.ingest(self.now.date())
+        self.sample.deliver(self.now.date(), data, f".{len(self.known)}.csv")
+        self.sample.ingest(self.now.date())
         self.known += [replace(record, file=content_id(data), line=line) for line, record in enumerate(arrived, 2)]
 
     def follow(self) -> None:
-        settings = self.lake.settings
-        if self.lake.pending():
-            self.lake.update()
+        lake = self.sample.lake
+        if self.sample.pending():
+            self.sample.update()
         before = {
             name: {day: number_of(self.rows_of(day, window)) for day in span()}
             for name, window in (("daily", 1), ("trailing", 3))
@@ -99,7 +99,7 @@ class World:
         self.following = list(self.known)
         for series in (self.daily, self.trailing):
             window, model = series.metric.window, self.models[series.name]
-            pending, due = find_pending(settings, series), set(find_due(settings, self.lake.contract, series))
+            pending, due = find_pending(lake, series), set(find_due(lake, self.sample.contract, series))
             expected_due = {
                 day
                 for day, period in model.days.items()
@@ -109,37 +109,37 @@ class World:
             changed = {day for day in span() if before[series.name][day] != number_of(self.rows_of(day, window))}
             assert pending.starts >= changed, "no change of silver is missed"
             restatement_days.restate(
-                settings, self.lake.contract, series, self.session, {*pending.starts, *due}, Run("follow"), pending
+                lake, self.sample.contract, series, self.session, {*pending.starts, *due}, Run("follow"), pending
             )
             for day in sorted({*pending.starts, *due}):
                 model.recompute(day, self.rows_of(day, window), self.now)
-            assert find_pending(settings, series).starts == frozenset()
+            assert find_pending(lake, series).starts == frozenset()
 
     def decide(self, *, publish: bool) -> None:
-        settings, model = self.lake.settings, self.models["daily"]
-        for held in candidates.held(settings, self.daily)[:1]:
+        lake, model = self.sample.lake, self.models["daily"]
+        for held in candidates.held(lake, self.daily)[:1]:
             period = self.daily.period(held.start)
             if publish:
-                held_numbers.sign_off(settings, self.daily, period, held.revision, Run("signed", by="anna"), "seen")
+                held_numbers.sign_off(lake, self.daily, period, held.revision, Run("signed", by="anna"), "seen")
             else:
-                held_numbers.drop(settings, self.daily, period, held.revision, "anna", "no")
+                held_numbers.drop(lake, self.daily, period, held.revision, "anna", "no")
             model.decide(held.start, self.now, publish=publish)
 
     def roll(self, kind: Kind) -> None:
-        settings, rollup = self.lake.settings, Series(self.daily.metric, kind)
-        pending = find_pending(settings, rollup)
-        starts = {*pending.starts, *find_due(settings, self.lake.contract, rollup)}
-        rollups.restate(settings, self.lake.contract, self.daily, rollup, self.session, starts, Run("roll"), pending)
-        assert find_pending(settings, rollup).starts == frozenset()
+        lake, rollup = self.sample.lake, Series(self.daily.metric, kind)
+        pending = find_pending(lake, rollup)
+        starts = {*pending.starts, *find_due(lake, self.sample.contract, rollup)}
+        rollups.restate(lake, self.sample.contract, self.daily, rollup, self.session, starts, Run("roll"), pending)
+        assert find_pending(lake, rollup).starts == frozenset()
         self._check_rolled(rollup)
 
     def check(self) -> None:
         for series in (self.daily, self.trailing):
             model, rows_by_version = self.models[series.name], defaultdict(list)
-            for row in published_rows(self.lake.settings, series):
+            for row in published_rows(self.sample.lake, series):
                 rows_by_version[row["event_date"], row["revision"], row["adjustment"] or 0].append(row)
             assert all(len(rows) == 1 for rows in rows_by_version.values())
-            lawful_versions(self.lake.settings, series)
+            lawful_versions(self.sample.lake, series)
             expected: dict[Any, Any] = {}
             for day, period in model.days.items():
                 for number, (value, state, at) in enumerate(period.revisions, 1):
@@ -151,19 +151,17 @@ class World:
                 for key, [row] in rows_by_version.items()
             }
             assert actual == expected, "each revision and adjustment as the rules say"
-            held = {one.start: number_in(one.draft.rows) for one in candidates.held(self.lake.settings, series)}
+            held = {one.start: number_in(one.draft.rows) for one in candidates.held(self.sample.lake, series)}
             assert held == {day: period.held[0] for day, period in model.days.items() if period.held}
             self._check_as_of(series, model)
-            publications.follow(self.lake.settings, series.name, locations.gold(self.lake.settings, series))
-            named = sorted(
-                name for entry in publications.of(self.lake.settings, series.name) for name in entry.published.values()
-            )
+            publications.follow(self.sample.lake, series.name, locations.gold(self.sample.lake, series))
+            named = sorted(name for entry in publications.of(self.sample.lake, series.name) for name in entry.published.values())
             assert named == sorted({row["version_name"] for [row] in rows_by_version.values()})
 
     def _check_as_of(self, series: Series, model: Model) -> None:
         for moment in {at for period in model.days.values() for _, _, at in period.revisions}:
             answers = numbers_history.versions(
-                numbers_history.history_between(self.lake.settings, series, span()[0], span()[-1]), parse(moment.isoformat())
+                numbers_history.history_between(self.sample.lake, series, span()[0], span()[-1]), parse(moment.isoformat())
             )
             seen = {
                 day: [value for value, _, at in period.revisions if at <= moment][-1]
@@ -176,12 +174,12 @@ class World:
 
     def _check_rolled(self, rollup: Series) -> None:
         """After a roll-up open periods are the sums of the published days, and so are closed ones with their adjustments."""
-        settings = self.lake.settings
-        lawful_versions(settings, rollup)
+        lake = self.sample.lake
+        lawful_versions(lake, rollup)
         days = self.models["daily"].days
-        versions = {row["version_name"] for row in published_rows(settings, self.daily)}
+        versions = {row["version_name"] for row in published_rows(lake, self.daily)}
         rows_by_start: dict[date, list[dict[str, Any]]] = defaultdict(list)
-        for row in published_rows(settings, rollup):
+        for row in published_rows(lake, rollup):
             rows_by_start[row["period_start"]].append(row)
         booked: dict[date, int] = defaultdict(int)
         for period in days.values():
@@ -225,16 +223,16 @@ def number_in(table: Any) -> tuple[int | None, int | None, int]:
     return shown(row)
 
 
-def run(lake: Lake, history: tuple[tuple[Record, ...], list[Any]], *, adjusts: bool) -> None:
+def run(sample: SampleLake, history: tuple[tuple[Record, ...], list[Any]], *, adjusts: bool) -> None:
     first, actions = history
-    world = World(lake, adjusts)
+    world = World(sample, adjusts)
     for action in [Deliver(first), Follow(0), *actions, Follow(0), Roll(Kind.WEEK), Roll(Kind.MONTH)]:
-        world.lake.settings.now = world.now + timedelta(hours=1)
+        world.sample.lake.settings.now = world.now + timedelta(hours=1)
         if isinstance(action, Deliver):
             world.deliver(action.lines)
             continue
         if isinstance(action, Follow):
-            world.lake.settings.now = world.now + timedelta(days=action.on)
+            world.sample.lake.settings.now = world.now + timedelta(days=action.on)
             world.follow()
         elif isinstance(action, Decide):
             world.decide(publish=action.publish)
@@ -268,8 +266,8 @@ CORNERS = (
 BOTH = pytest.mark.parametrize("adjusts", [pytest.param(False, marks=pytest.mark.merge), True], ids=["restate", "adjust"])
 
 
-def lake_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    return Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(), spark)
+def lake_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SampleLake:
+    return SampleLake(lake_in(tmp_path_factory.mktemp("lake")), contract(), spark)
 
 
 @pytest.mark.merge

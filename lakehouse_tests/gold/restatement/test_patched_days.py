@@ -15,8 +15,8 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import metric_query, patched_days
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse_tests.support.lake import Lake, contract, csv_file
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake import SampleLake, contract, csv_file
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 pytestmark = pytest.mark.spark
@@ -45,16 +45,16 @@ lines = st.lists(
 )
 
 
-def deliver(lake: Lake, number: int, changes: list[tuple[str, int, int, str]]) -> None:
+def deliver(sample: SampleLake, number: int, changes: list[tuple[str, int, int, str]]) -> None:
     arrival = FIRST + timedelta(days=number)
-    lake.settings.now = datetime.combine(arrival, datetime.max.time(), timezone.utc)
+    sample.lake.settings.now = datetime.combine(arrival, datetime.max.time(), timezone.utc)
     rows = [
         f"{key},{amount},{FIRST + timedelta(days=day)}T12:00:00Z,{arrival}T0{line}:00:00Z,{op},,0"
         for line, (key, amount, day, op) in enumerate(changes)
     ]
-    lake.deliver(arrival, csv_file(rows))
-    lake.ingest(arrival)
-    lake.update()
+    sample.deliver(arrival, csv_file(rows))
+    sample.ingest(arrival)
+    sample.update()
 
 
 #: A row moves to another day, one is deleted and so empties a day, one is corrected, one is new on a day that has no number.
@@ -70,23 +70,23 @@ CHANGED = [
 @example(files=CHANGED[:2], grain=False)
 @given(files=st.lists(lines, min_size=2, max_size=4), grain=st.booleans())
 def test_both_ways_give_the_same_number(spark, tmp_path_factory, files, grain: bool) -> None:
-    lake = Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(clocks=CLOCKS), spark)
+    sample = SampleLake(lake_in(tmp_path_factory.mktemp("lake")), contract(clocks=CLOCKS), spark)
     series = Series(metric(grain=["id"] if grain else []))
     for number, changes in enumerate(files, 3):
-        deliver(lake, number, changes)
-        pending = find_pending(lake.settings, series)
+        deliver(sample, number, changes)
+        pending = find_pending(sample.lake, series)
         days = sorted(pending.starts)
         if not days:
             continue
-        before = write_audit_publish.read(lake.settings, series, days)
-        patched = patched_days.numbers(spark, lake.settings, before, days)
-        recomputed = metric_query.numbers(spark, lake.settings, series.metric, days)
-        nothing = metric_query.nothing(spark, lake.settings, series.metric)
+        before = write_audit_publish.read(sample.lake, series, days)
+        patched = patched_days.numbers(spark, sample.lake, before, days)
+        recomputed = metric_query.numbers(spark, sample.lake, series.metric, days)
+        nothing = metric_query.nothing(spark, sample.lake, series.metric)
         assert {day: rows.to_pylist() for day, rows in patched.items()} == {
             day: recomputed.get(day, nothing).to_pylist() for day in patched
         }
         assert set(patched) == set(days) & set(before.latest), "every day that has a number is patched"
-        restatement_days.restate(lake.settings, lake.contract, series, lambda: spark, days, Run("run"), pending)
+        restatement_days.restate(sample.lake, sample.contract, series, lambda: spark, days, Run("run"), pending)
 
 
 CLOCKS = {"event": "event_time", "arrival": "arrived_at", "max_ahead": "P9D"}
@@ -104,15 +104,15 @@ CLOCKS = {"event": "event_time", "arrival": "arrived_at", "max_ahead": "P9D"}
         {"measures": [{"name": "total", "sql": "coalesce(sum(cast(amount as double)), 0)", "type": "double", "additive": True}]},
     ],
 )
-def test_changes_that_are_inexact_or_large_are_recomputed(settings, spark, changes) -> None:
-    lake = Lake(settings, contract(), spark)
+def test_changes_that_are_inexact_or_large_are_recomputed(lake, spark, changes) -> None:
+    sample = SampleLake(lake, contract(), spark)
     series = Series(metric(**changes))
     for number, records in enumerate([[("a", 1, 0, "insert")], [("b", 2, 0, "insert"), ("c", 2, 0, "insert")]], 3):
-        deliver(lake, number, records)
-        pending = find_pending(settings, series)
-        before = write_audit_publish.read(settings, series, sorted(pending.starts))
-        assert patched_days.numbers(spark, settings, before, sorted(pending.starts)) == {}
-        restatement_days.restate(settings, lake.contract, series, lambda: spark, sorted(pending.starts), Run("run"), pending)
+        deliver(sample, number, records)
+        pending = find_pending(lake, series)
+        before = write_audit_publish.read(lake, series, sorted(pending.starts))
+        assert patched_days.numbers(spark, lake, before, sorted(pending.starts)) == {}
+        restatement_days.restate(lake, sample.contract, series, lambda: spark, sorted(pending.starts), Run("run"), pending)
 
 
 def test_days_of_several_sources_are_computed_from_all_rows() -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lakehouse.gold.restatement.revert import RevertResult
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @pytest.fixture(autouse=True)
@@ -38,17 +38,17 @@ def go_back(numbers: ScriptedNumbers, number: int, version: str, kind: Kind = Ki
     """Revert a day, or the longer period that contains it."""
     series = Series(numbers.metric, kind)
     run = Run("back", by="anna")
-    return revert.revert(numbers.settings, numbers.source, series, series.period(day(number)), parse(version), run, "withdrawn")
+    return revert.revert(numbers.lake, numbers.source, series, series.period(day(number)), parse(version), run, "withdrawn")
 
 
 def release(numbers: ScriptedNumbers, number: int, kind: Kind = Kind.DAY) -> list[Any]:
     series = Series(numbers.metric, kind)
-    return revert.release(numbers.settings, series, series.period(day(number)), "ben", "looked at")
+    return revert.release(numbers.lake, series, series.period(day(number)), "ben", "looked at")
 
 
-def twice_published(settings: Settings, **changes: Any) -> ScriptedNumbers:
+def twice_published(lake: Lake, **changes: Any) -> ScriptedNumbers:
     """Day 1 is published as 10 and then as 100, day 2 as 1."""
-    numbers = ScriptedNumbers(settings, metric(**changes))
+    numbers = ScriptedNumbers(lake, metric(**changes))
     numbers.at(1)
     numbers.set(1, 10)
     numbers.set(2, 1)
@@ -59,8 +59,8 @@ def twice_published(settings: Settings, **changes: Any) -> ScriptedNumbers:
     return numbers
 
 
-def test_the_earlier_content_is_a_new_revision_with_a_name_and_a_reason(settings: Settings) -> None:
-    numbers = twice_published(settings)
+def test_the_earlier_content_is_a_new_revision_with_a_name_and_a_reason(lake: Lake) -> None:
+    numbers = twice_published(lake)
     done = go_back(numbers, 1, "r1")
     assert [f"{one.name}" for one in done.published] == ["total_v2024-01-01.r3"]
     assert numbers.history(1) == [("r1", 10, "live", False), ("r2", 100, "live", False), ("r3", 10, "live", True)]
@@ -68,15 +68,15 @@ def test_the_earlier_content_is_a_new_revision_with_a_name_and_a_reason(settings
     first, second, third = columns_of_day(numbers, 1, *columns)
     assert third[:4] == ("rollback", "anna", "withdrawn", "rollback: put back to r1 by anna: withdrawn")
     assert third[4:] == first[4:] != second[4:]
-    assert publications.of(settings, "total")[-1].trigger == {"reverted": {"2024-01-01": "r1"}}
+    assert publications.of(lake, "total")[-1].trigger == {"reverted": {"2024-01-01": "r1"}}
     again = go_back(numbers, 1, "r1")
     assert (again.published, again.unchanged) == ([], [day(1)])
     assert len(numbers.history(1)) == 3
-    assert len(reverted_periods.log(settings).read()) == 1
+    assert len(reverted_periods.log(lake).read()) == 1
 
 
-def test_later_changes_wait_until_the_release_and_the_state_goes_on(settings: Settings) -> None:
-    numbers = twice_published(settings, publication={"preliminary_after": 1, "final_after": 3})
+def test_later_changes_wait_until_the_release_and_the_state_goes_on(lake: Lake) -> None:
+    numbers = twice_published(lake, publication={"preliminary_after": 1, "final_after": 3})
     go_back(numbers, 1, "r1")
     numbers.set(1, 200)
     numbers.set(2, 2)
@@ -86,20 +86,20 @@ def test_later_changes_wait_until_the_release_and_the_state_goes_on(settings: Se
     numbers.close()
     assert numbers.history(1)[-1] == ("r4", 10, "final", True)
     assert release(numbers, 1) == [day(1)]
-    assert list(reverted_periods.released(settings, "total")) == [day(1)]
+    assert list(reverted_periods.released(lake, "total")) == [day(1)]
     numbers.publish()
     assert numbers.history(1)[-1] == ("r5", 200, "final", True)
     assert columns_of_day(numbers, 1, "restatement_reason")[-1] == ("manual: released by ben: looked at",)
-    assert reverted_periods.released(settings, "total") == {}, "it is computed again once"
-    events = sorted(reverted_periods.log(settings).read(), key=lambda entry: entry.number)
+    assert reverted_periods.released(lake, "total") == {}, "it is computed again once"
+    events = sorted(reverted_periods.log(lake).read(), key=lambda entry: entry.number)
     assert [(entry.number, entry.event) for entry in events] == [*enumerate(RevertEvent, 1)]
     numbers.set(1, 300)
     numbers.publish()
     assert numbers.latest_total(1) == 300
 
 
-def test_a_closed_day_under_adjust_gets_the_adjustment_that_leads_back(settings: Settings) -> None:
-    numbers = twice_published(settings, publication={"final_after": 2, "after_close": "adjust"})
+def test_a_closed_day_under_adjust_gets_the_adjustment_that_leads_back(lake: Lake) -> None:
+    numbers = twice_published(lake, publication={"final_after": 2, "after_close": "adjust"})
     numbers.at(4)
     numbers.close()
     numbers.set(1, 120)
@@ -118,8 +118,8 @@ def test_a_closed_day_under_adjust_gets_the_adjustment_that_leads_back(settings:
     assert numbers.history(1)[-1][:2] == ("r3.a4", -10), "to 120, the closed number with its first adjustment"
 
 
-def test_a_week_goes_back_through_its_days(settings: Settings) -> None:
-    numbers = twice_published(settings, publication={"rollups": ["week"]})
+def test_a_week_goes_back_through_its_days(lake: Lake) -> None:
+    numbers = twice_published(lake, publication={"rollups": ["week"]})
     week = Series(numbers.metric, Kind.WEEK)
     numbers.roll_up()
     numbers.set(1, 7)
@@ -129,7 +129,7 @@ def test_a_week_goes_back_through_its_days(settings: Settings) -> None:
     done = go_back(numbers, 1, "r1", Kind.WEEK)
     assert [f"{one.name}" for one in done.published] == ["total_v2024-01-01.r4", "total_v2024-01-02.r3"]
     assert len({row for number in (1, 2) for row in columns_of_day(numbers, number, "publication_id")[-1:]}) == 1, "one commit"
-    assert find_pending(settings, week).starts == {day(1)}
+    assert find_pending(lake, week).starts == {day(1)}
     numbers.roll_up()
     assert [line[:2] for line in numbers.history(1, week)] == [("r1", 101), ("r2", 15), ("r3", 101)]
     numbers.set(3, 5)
@@ -139,29 +139,29 @@ def test_a_week_goes_back_through_its_days(settings: Settings) -> None:
     assert release(numbers, 1, Kind.WEEK) == [day(1), day(2)]
 
 
-def test_a_metric_goes_back_to_what_readers_saw_at_a_time(settings: Settings) -> None:
-    numbers = twice_published(settings, publication={"final_after": 2, "after_close": "adjust"})
+def test_a_metric_goes_back_to_what_readers_saw_at_a_time(lake: Lake) -> None:
+    numbers = twice_published(lake, publication={"final_after": 2, "after_close": "adjust"})
     numbers.at(4)
     numbers.close()
     numbers.set(1, 120)
     numbers.publish()
-    noon = numbers.settings.now
+    noon = numbers.lake.settings.now
     assert noon is not None
     numbers.at(5)
     numbers.set(1, 130)
     numbers.set(3, 7)
     numbers.publish()
     run = Run("back", by="anna")
-    done = revert.revert_all(settings, numbers.source, numbers.series, noon, run, "all of it")
+    done = revert.revert_all(lake, numbers.source, numbers.series, noon, run, "all of it")
     assert ([f"{one.name}" for one in done.published], done.first) == (["total_v2024-01-01.r3.a3"], [day(3)])
     assert numbers.history(1)[-1][:2] == ("r3.a3", -10), "to 120, as it was then with its adjustment"
-    assert list(reverted_periods.kept(settings, "total")) == [day(1)], "days that have not changed follow silver as before"
-    again = revert.revert_all(settings, numbers.source, numbers.series, noon, run, "all of it")
+    assert list(reverted_periods.kept(lake, "total")) == [day(1)], "days that have not changed follow silver as before"
+    again = revert.revert_all(lake, numbers.source, numbers.series, noon, run, "all of it")
     assert (again.published, again.unchanged, again.first) == ((), [], [day(3)])
 
 
-def test_what_cannot_be_put_back_changes_nothing(settings: Settings) -> None:
-    numbers = twice_published(settings, publication={"rollups": ["week"]})
+def test_what_cannot_be_put_back_changes_nothing(lake: Lake) -> None:
+    numbers = twice_published(lake, publication={"rollups": ["week"]})
     with pytest.raises(UnknownVersionError, match=r"total has no version r3 of 2024-01-01: .*, and has r1, r2"):
         go_back(numbers, 1, "r3")
     with pytest.raises(UnknownVersionError, match="nothing of total has been published for 2024-01-05"):
@@ -170,26 +170,26 @@ def test_what_cannot_be_put_back_changes_nothing(settings: Settings) -> None:
         go_back(numbers, 1, "r1", Kind.WEEK)
     with pytest.raises(RevertError, match="no day of total 2024-01-01 was reverted; kept are none"):
         release(numbers, 1)
-    assert reverted_periods.log(settings).read() == []
+    assert reverted_periods.log(lake).read() == []
     assert len(numbers.history(1)) == 2
     numbers.metric = metric(publication={"rollups": ["week"]}, dataset_version=2)
     with pytest.raises(RevertError, match="r1 of total 2024-01-01 belongs to v1, and readers see v2: 'lakehouse rollback total"):
         revert.revert(
-            *(settings, numbers.source, Series(numbers.metric, called="total"), numbers.series.period(day(1)), parse("first")),
+            *(lake, numbers.source, Series(numbers.metric, called="total"), numbers.series.period(day(1)), parse("first")),
             *(Run("back", by="anna"), "withdrawn"),
         )
 
 
-def test_reverted_days_forbid_a_promotion(settings: Settings) -> None:
-    numbers = twice_published(settings)
-    assert list(compatibility.of_held(settings, numbers.series)) == []
+def test_reverted_days_forbid_a_promotion(lake: Lake) -> None:
+    numbers = twice_published(lake)
+    assert list(compatibility.of_held(lake, numbers.series)) == []
     go_back(numbers, 1, "r1")
-    [problem] = compatibility.of_held(settings, numbers.series)
+    [problem] = compatibility.of_held(lake, numbers.series)
     assert problem == "gold/total has reverted days: release 2024-01-01 first, see 'lakehouse gold held'"
 
 
-def test_a_revert_that_is_stopped_is_completed_by_the_same_command(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = twice_published(settings)
+def test_a_revert_that_is_stopped_is_completed_by_the_same_command(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = twice_published(lake)
 
     def stopped(*_: object, **__: object) -> None:
         raise Killed
@@ -203,12 +203,12 @@ def test_a_revert_that_is_stopped_is_completed_by_the_same_command(settings: Set
     assert numbers.latest_total(1) == 100, "silver takes it no further"
     go_back(numbers, 1, "r1")
     assert numbers.latest_total(1) == 10
-    assert len(reverted_periods.log(settings).read()) == 1
+    assert len(reverted_periods.log(lake).read()) == 1
 
 
-def test_a_publication_meanwhile_does_not_win(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_publication_meanwhile_does_not_win(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that has read Silver before the revert fails on the revert's commit, and then finds the day kept."""
-    numbers = twice_published(settings)
+    numbers = twice_published(lake)
     numbers.set(1, 200)
     publish = revisions.publish
     attempts = []
@@ -224,24 +224,24 @@ def test_a_publication_meanwhile_does_not_win(settings: Settings, monkeypatch: p
     assert [line[:2] for line in numbers.history(1)] == [("r1", 10), ("r2", 100), ("r3", 10)]
 
 
-def test_two_commands_at_once_both_are_recorded(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    reverted_periods.keep(settings, "total", {day(1): "r1"}, "anna", "first")
-    append, raced = type(reverted_periods.log(settings)).append, []
+def test_two_commands_at_once_both_are_recorded(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    reverted_periods.keep(lake, "total", {day(1): "r1"}, "anna", "first")
+    append, raced = type(reverted_periods.log(lake)).append, []
 
     def late(self: Any, entries: Any, **options: Any) -> bool:
         if not raced:
             raced.append(1)
-            reverted_periods.keep(settings, "total", {day(3): "r3"}, "ben", "meanwhile")
+            reverted_periods.keep(lake, "total", {day(3): "r3"}, "ben", "meanwhile")
         return bool(append(self, entries, **options))
 
-    monkeypatch.setattr(type(reverted_periods.log(settings)), "append", late)
-    reverted_periods.keep(settings, "total", {day(2): "r2"}, "carl", "second")
-    kept = reverted_periods.kept(settings, "total")
+    monkeypatch.setattr(type(reverted_periods.log(lake)), "append", late)
+    reverted_periods.keep(lake, "total", {day(2): "r2"}, "carl", "second")
+    kept = reverted_periods.kept(lake, "total")
     assert {start: (entry.version, entry.number) for start, entry in kept.items()} == {
         day(1): ("r1", 1),
         day(2): ("r2", 3),
         day(3): ("r3", 2),
     }
-    monkeypatch.setattr(type(reverted_periods.log(settings)), "append", lambda *_, **__: False)
+    monkeypatch.setattr(type(reverted_periods.log(lake)), "append", lambda *_, **__: False)
     with pytest.raises(CommitFailedError, match="other commands keep reverting total"):
-        reverted_periods.keep(settings, "total", {day(4): "r1"}, "dora", "never")
+        reverted_periods.keep(lake, "total", {day(4): "r1"}, "dora", "never")

@@ -14,7 +14,7 @@ from lakehouse.gold.numbers.version_selector import parse
 from lakehouse.gold.publication import reverted_periods
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import revert
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
 
@@ -65,7 +65,7 @@ def test_reverts_and_releases_in_any_order_give_what_the_model_gives(
 ) -> None:
     terms = {"preliminary_after": PRELIMINARY_AFTER, "final_after": FINAL_AFTER, "rollups": ["week"]}
     with without_spark():
-        numbers = ScriptedNumbers(lake_settings(tmp_path_factory.mktemp("reverts")), metric(publication=terms))
+        numbers = ScriptedNumbers(lake_in(tmp_path_factory.mktemp("reverts")), metric(publication=terms))
         model, today = {number: Day() for number in DAYS}, 3
         numbers.at(today)
         for kind, number, value in [("silver", 1, 5), ("publish", 0, 0), *steps, ("publish", 0, 0)]:
@@ -84,12 +84,12 @@ def test_reverts_and_releases_in_any_order_give_what_the_model_gives(
                 _put_back(numbers, number, value)
                 model[number].go_back(value, today - number)
             elif kind == "release" and model[number].kept:
-                revert.release(numbers.settings, numbers.series, numbers.series.period(day(number)), "ben", "enough")
+                revert.release(numbers.lake, numbers.series, numbers.series.period(day(number)), "ben", "enough")
                 model[number].kept = False
         for number, known in model.items():
             assert [line[1:3] for line in numbers.history(number)] == known.versions, number
-        assert set(reverted_periods.kept(numbers.settings, "total")) == {day(each) for each, known in model.items() if known.kept}
-        assert reverted_periods.released(numbers.settings, "total") == {}, "all of them have been computed again"
+        assert set(reverted_periods.kept(numbers.lake, "total")) == {day(each) for each, known in model.items() if known.kept}
+        assert reverted_periods.released(numbers.lake, "total") == {}, "all of them have been computed again"
         numbers.roll_up()
         totals = [known.versions[-1][0] or 0 for known in model.values() if known.versions]
         assert (numbers.latest_total(1, Series(numbers.metric, Kind.WEEK)) or 0) == sum(totals)
@@ -97,4 +97,4 @@ def test_reverts_and_releases_in_any_order_give_what_the_model_gives(
 
 def _put_back(numbers: ScriptedNumbers, number: int, revision: int) -> None:
     period, run = numbers.series.period(day(number)), Run("back", by="anna")
-    revert.revert(numbers.settings, numbers.source, numbers.series, period, parse(f"r{revision}"), run, "withdrawn")
+    revert.revert(numbers.lake, numbers.source, numbers.series, period, parse(f"r{revision}"), run, "withdrawn")

@@ -26,49 +26,51 @@ METRIC = metric("total", TOTAL, BIGGEST, publication={"rollups": ["week"]})
 DAILY, WEEK = Series(METRIC), Series(METRIC, Kind.WEEK)
 
 
-def shown(lake: ReproducibleLake, series: Series) -> tuple[str, Any, Any]:
+def shown(sample: ReproducibleLake, series: Series) -> tuple[str, Any, Any]:
     """The label and the measures of what readers see of the week, or of its first day."""
-    newest = history.newest(lake.settings, series)[series.period(DAY).start]
+    newest = history.newest(sample.lake, series)[series.period(DAY).start]
     return newest.label, newest.rows[0]["total"], newest.rows[0]["biggest"]
 
 
-def roll_up(lake: ReproducibleLake) -> None:
-    pending = find_pending(lake.settings, WEEK)
-    session: Callable[[], Any] = lambda: lake.lake.spark  # noqa: E731
-    rollups.restate(lake.settings, lake.lake.contract, DAILY, WEEK, session, pending.starts, Run("roll"), pending)
+def roll_up(sample: ReproducibleLake) -> None:
+    pending = find_pending(sample.lake, WEEK)
+    session: Callable[[], Any] = lambda: sample.sample.spark  # noqa: E731
+    rollups.restate(sample.lake, sample.sample.contract, DAILY, WEEK, session, pending.starts, Run("roll"), pending)
 
 
 @pytest.mark.merge
-def test_a_number_goes_back_and_its_release_catches_up(settings, spark) -> None:
-    lake = reproducible_lake(settings, spark, [METRIC])
-    lake.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,red")
-    lake.publish()
-    lake.deliver(2, "a,50,1,correct,,red", "c,4,2,insert,,red")
-    lake.publish()
-    roll_up(lake)
-    assert (shown(lake, DAILY), shown(lake, WEEK)) == (("r2", 52, 50), ("r1", 56, 50))
+def test_a_number_goes_back_and_its_release_catches_up(lake, spark) -> None:
+    sample = reproducible_lake(lake, spark, [METRIC])
+    sample.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,red")
+    sample.publish()
+    sample.deliver(2, "a,50,1,correct,,red", "c,4,2,insert,,red")
+    sample.publish()
+    roll_up(sample)
+    assert (shown(sample, DAILY), shown(sample, WEEK)) == (("r2", 52, 50), ("r1", 56, 50))
 
-    lake.at(3)
+    sample.at(3)
     run = Run("back", by="anna")
-    revert.revert(settings, lake.lake.contract, DAILY, DAILY.period(DAY), parse("r1"), run, "the partner withdrew it")
-    roll_up(lake)
-    assert (shown(lake, DAILY), shown(lake, WEEK)) == (("r3", 3, 2), ("r2", 7, 4)), "a measure that does not add up follows, too"
-    assert all(lake.reproduce(METRIC, DAY, revision).equal for revision in (1, 2, 3))
-    assert find_pending(settings, DAILY).starts == set()
+    revert.revert(lake, sample.sample.contract, DAILY, DAILY.period(DAY), parse("r1"), run, "the partner withdrew it")
+    roll_up(sample)
+    assert (shown(sample, DAILY), shown(sample, WEEK)) == (("r3", 3, 2), ("r2", 7, 4)), (
+        "a measure that does not add up follows, too"
+    )
+    assert all(sample.reproduce(METRIC, DAY, revision).equal for revision in (1, 2, 3))
+    assert find_pending(lake, DAILY).starts == set()
 
-    lake.deliver(4, "d,100,1,insert,,red")
-    lake.publish()
-    roll_up(lake)
-    assert (shown(lake, DAILY), shown(lake, WEEK)) == (("r3", 3, 2), ("r2", 7, 4))
-    [outcome] = reconciliation.check_published(settings, DAILY, [DAY])
+    sample.deliver(4, "d,100,1,insert,,red")
+    sample.publish()
+    roll_up(sample)
+    assert (shown(sample, DAILY), shown(sample, WEEK)) == (("r3", 3, 2), ("r2", 7, 4))
+    [outcome] = reconciliation.check_published(lake, DAILY, [DAY])
     assert outcome.passed
     assert "it was put back to r1 by anna" in (outcome.explanation or "")
 
-    lake.at(5)
-    assert revert.release(settings, WEEK, WEEK.period(DAY), "ben", "it is right after all") == [DAY]
-    assert find_pending(settings, DAILY).starts == {DAY}
-    lake.publish()
-    roll_up(lake)
-    assert (shown(lake, DAILY), shown(lake, WEEK)) == (("r4", 152, 100), ("r3", 156, 100))
-    assert find_pending(settings, DAILY).starts == set()
-    assert lake.reproduce(METRIC, DAY, 4).equal
+    sample.at(5)
+    assert revert.release(lake, WEEK, WEEK.period(DAY), "ben", "it is right after all") == [DAY]
+    assert find_pending(lake, DAILY).starts == {DAY}
+    sample.publish()
+    roll_up(sample)
+    assert (shown(sample, DAILY), shown(sample, WEEK)) == (("r4", 152, 100), ("r3", 156, 100))
+    assert find_pending(lake, DAILY).starts == set()
+    assert sample.reproduce(METRIC, DAY, 4).equal

@@ -17,7 +17,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.gold.derived import restate as derived
 from lakehouse.gold.publication.write_audit_publish import Run
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.united_lake import metric
 from lakehouse_tests.support.windowed_lake import CORNERS, SESSIONS, TUMBLING, ZONE, Event, WindowedLake, sendings, sessions_of
@@ -25,7 +25,7 @@ from lakehouse_tests.support.windowed_lake import CORNERS, SESSIONS, TUMBLING, Z
 if TYPE_CHECKING:
     from datetime import date
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 pytestmark = pytest.mark.spark
 
@@ -64,9 +64,9 @@ def by_model(events: list[Event]) -> list[dict[date, tuple[int, ...]]]:
     ]
 
 
-def published(settings: Settings, series: Series) -> dict[date, tuple[Any, ...]]:
+def published(lake: Lake, series: Series) -> dict[date, tuple[Any, ...]]:
     """What readers see of a series without a grain, without empty periods."""
-    numbers = table_io.read(locations.gold(settings, series))
+    numbers = table_io.read(locations.gold(lake, series))
     rows = [] if numbers is None else numbers.to_pylist()
     return {row[series.by]: tuple(row[name] for name in series.numbers) for row in rows if row["is_latest"] and row["row_count"]}
 
@@ -76,23 +76,23 @@ def published(settings: Settings, series: Series) -> dict[date, tuple[Any, ...]]
 @example(files=CORNERS)
 @given(files=sendings())
 def test_weeks_are_those_of_the_model_and_can_be_made_again(tmp_path_factory, spark, files) -> None:
-    lake = WindowedLake(lake_settings(tmp_path_factory.mktemp("lake")), spark, [metric(HOURLY), metric(VISITS)])
-    weekly = [Series(definition, Kind.WEEK) for definition in lake.metrics]
+    sample = WindowedLake(lake_in(tmp_path_factory.mktemp("lake")), spark, [metric(HOURLY), metric(VISITS)])
+    weekly = [Series(definition, Kind.WEEK) for definition in sample.metrics]
     assert [series.grain for series in weekly] == [[], []]
     for events in files:
-        lake.send(*events)
-        assert [published(lake.settings, series) for series in weekly] == by_model(lake.living())
-    assert lake.unlike_published() == []
+        sample.send(*events)
+        assert [published(sample.lake, series) for series in weekly] == by_model(sample.living())
+    assert sample.unlike_published() == []
 
 
 @pytest.mark.merge
-def test_a_metric_made_of_sessions_has_weeks(settings: Settings, spark: Any) -> None:
-    lake = WindowedLake(settings, spark, [metric(VISITS)])
+def test_a_metric_made_of_sessions_has_weeks(lake: Lake, spark: Any) -> None:
+    sample = WindowedLake(lake, spark, [metric(VISITS)])
     # 2024-10-28 is a Monday: the last session begins before it.
-    lake.send(Event("a", 10), Event("b", 20, 2), Event("c", 72 * 60 + 30), Event("d", 74 * 60, 3), Event("e", 90 * 60, 5))
-    definitions, unfit = derived_contracts.resolved({"sessions": lake.metrics[0], "per_visit": metric(PER_VISIT)})
+    sample.send(Event("a", 10), Event("b", 20, 2), Event("c", 72 * 60 + 30), Event("d", 74 * 60, 3), Event("e", 90 * 60, 5))
+    definitions, unfit = derived_contracts.resolved({"sessions": sample.metrics[0], "per_visit": metric(PER_VISIT)})
     assert not unfit
     series = Series(definitions["per_visit"], Kind.WEEK)
     first, second = (week_of(Event("", minute).moment) for minute in (0, 90 * 60))
-    derived.restate(settings, series, lake.session, [first, second], Run("run"))
-    assert {week: f"{mean}" for week, (mean, _) in published(settings, series).items()} == {first: "3.5000", second: "5.0000"}
+    derived.restate(lake, series, sample.session, [first, second], Run("run"))
+    assert {week: f"{mean}" for week, (mean, _) in published(lake, series).items()} == {first: "3.5000", second: "5.0000"}

@@ -13,7 +13,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.gold.publication import write_audit_publish
 from lakehouse.gold.restatement import metric_query, touched_windows
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.united_lake import metric
 from lakehouse_tests.support.windowed_lake import CORNERS, FIRST, SESSIONS, SLIDING, TUMBLING, Event, WindowedLake, sendings
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 pytestmark = pytest.mark.spark
 
 KINDS = [TUMBLING, SLIDING, SESSIONS]
 
 
-def spliced(lake: WindowedLake, series: Series) -> tuple[dict[date, pa.Table], dict[date, pa.Table]]:
+def spliced(sample: WindowedLake, series: Series) -> tuple[dict[date, pa.Table], dict[date, pa.Table]]:
     """The numbers of the pending days that are made of published windows, and the same days computed from all of their rows."""
-    follows = find_pending(lake.settings, series)
-    before = write_audit_publish.read(lake.settings, series, sorted(follows.starts), to_publish=False)
-    found = touched_windows.numbers(lake.spark, lake.settings, before, sorted(follows.starts), follows)
-    return found, metric_query.numbers(lake.spark, lake.settings, series.metric, sorted(found)) if found else {}
+    follows = find_pending(sample.lake, series)
+    before = write_audit_publish.read(sample.lake, series, sorted(follows.starts), to_publish=False)
+    found = touched_windows.numbers(sample.spark, sample.lake, before, sorted(follows.starts), follows)
+    return found, metric_query.numbers(sample.spark, sample.lake, series.metric, sorted(found)) if found else {}
 
 
 @pytest.mark.merge
@@ -43,55 +43,55 @@ def spliced(lake: WindowedLake, series: Series) -> tuple[dict[date, pa.Table], d
 @example(files=CORNERS)
 @given(files=sendings())
 def test_they_are_those_of_days_computed_from_all_rows(tmp_path_factory, spark, files) -> None:
-    lake = WindowedLake(lake_settings(tmp_path_factory.mktemp("lake")), spark, [metric(kind) for kind in KINDS])
+    sample = WindowedLake(lake_in(tmp_path_factory.mktemp("lake")), spark, [metric(kind) for kind in KINDS])
     for events in files:
-        lake.land_events(*events)
-        lake.update("orders")
-        for series in map(Series, lake.metrics):
-            found, whole = spliced(lake, series)
+        sample.land_events(*events)
+        sample.update("orders")
+        for series in map(Series, sample.metrics):
+            found, whole = spliced(sample, series)
             assert {day: rows.to_pylist() for day, rows in found.items() if len(rows)} == {
                 day: rows.to_pylist() for day, rows in whole.items()
             }
-        lake.publish()
+        sample.publish()
 
 
 @pytest.mark.proof
-def test_only_rows_of_touched_windows_are_read(settings: Settings, spark: Any) -> None:
-    lake = WindowedLake(settings, spark, [metric(kind) for kind in KINDS])
-    lake.send(*[Event(f"{hour}", hour * 60, user=f"{hour % 7}") for hour in range(48)])
-    lake.land_events(Event("late", 30 * 60 + 10, user="2"))
-    lake.update("orders")
+def test_only_rows_of_touched_windows_are_read(lake: Lake, spark: Any) -> None:
+    sample = WindowedLake(lake, spark, [metric(kind) for kind in KINDS])
+    sample.send(*[Event(f"{hour}", hour * 60, user=f"{hour % 7}") for hour in range(48)])
+    sample.land_events(Event("late", 30 * 60 + 10, user="2"))
+    sample.update("orders")
     second = FIRST + timedelta(days=1)
     read = {}
-    for series in map(Series, lake.metrics):
-        follows = find_pending(settings, series)
-        before = write_audit_publish.read(settings, series, sorted(follows.starts), to_publish=False)
-        found, whole = spliced(lake, series)
+    for series in map(Series, sample.metrics):
+        follows = find_pending(lake, series)
+        before = write_audit_publish.read(lake, series, sorted(follows.starts), to_publish=False)
+        found, whole = spliced(sample, series)
         assert second in found
         assert {day: rows.to_pylist() for day, rows in whole.items()} == {day: rows.to_pylist() for day, rows in found.items()}
-        touched = touched_windows.find_touched(spark, settings, series.metric, sorted(before.latest), follows)
+        touched = touched_windows.find_touched(spark, lake, series.metric, sorted(before.latest), follows)
         assert touched is not None
-        read[series.name] = touched.rows(touched_windows.rows_read.silver_rows(spark, settings, series.metric, [second])).count()
+        read[series.name] = touched.rows(touched_windows.rows_read.silver_rows(spark, lake, series.metric, [second])).count()
     # The rows of an hour; from 04:30 to 08:00, in the four windows that cover the late one; and all of one of seven users.
     assert read == {"hourly": 2, "sliding": 4, "sessions": 8}
 
 
 @pytest.mark.merge
-def test_days_that_are_not_as_silver_said_are_computed_from_all_rows(settings: Settings, spark: Any, monkeypatch: Any) -> None:
-    lake = WindowedLake(settings, spark, [metric(TUMBLING)])
-    series = Series(lake.metrics[0])
-    lake.send(Event("a", 10))
-    lake.land_events(Event("b", 70))
-    lake.update("orders")
-    assert set(spliced(lake, series)[0]) == {FIRST}
+def test_days_that_are_not_as_silver_said_are_computed_from_all_rows(lake: Lake, spark: Any, monkeypatch: Any) -> None:
+    sample = WindowedLake(lake, spark, [metric(TUMBLING)])
+    series = Series(sample.metrics[0])
+    sample.send(Event("a", 10))
+    sample.land_events(Event("b", 70))
+    sample.update("orders")
+    assert set(spliced(sample, series)[0]) == {FIRST}
     other = Series(metric({**TUMBLING, "measures": [*TUMBLING["measures"], {"name": "n", "sql": "count(*)", "type": "bigint"}]}))
-    before = write_audit_publish.read(settings, other, [FIRST], to_publish=False)
-    pending = find_pending(settings, series)
-    assert touched_windows.numbers(spark, settings, before, [FIRST], pending) == {}, "it was published under another contract"
-    assert touched_windows.numbers(spark, settings, before, [FIRST], None) == {}, "what changed is not known"
-    of_series = write_audit_publish.read(settings, series, [FIRST], to_publish=False)
-    assert set(touched_windows.numbers(spark, settings, of_series, [FIRST], pending)) == {FIRST}
+    before = write_audit_publish.read(lake, other, [FIRST], to_publish=False)
+    pending = find_pending(lake, series)
+    assert touched_windows.numbers(spark, lake, before, [FIRST], pending) == {}, "it was published under another contract"
+    assert touched_windows.numbers(spark, lake, before, [FIRST], None) == {}, "what changed is not known"
+    of_series = write_audit_publish.read(lake, series, [FIRST], to_publish=False)
+    assert set(touched_windows.numbers(spark, lake, of_series, [FIRST], pending)) == {FIRST}
     unchanged = replace(pending, starts=frozenset())
-    assert touched_windows.numbers(spark, settings, of_series, [FIRST], unchanged) == {}, "it is materialized anew"
+    assert touched_windows.numbers(spark, lake, of_series, [FIRST], unchanged) == {}, "it is materialized anew"
     monkeypatch.setattr(touched_windows.provenance, "code", lambda: "other")
-    assert touched_windows.numbers(spark, settings, of_series, [FIRST], pending) == {}, "it was computed by other code"
+    assert touched_windows.numbers(spark, lake, of_series, [FIRST], pending) == {}, "it was computed by other code"

@@ -13,7 +13,7 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import revert
 from lakehouse.gold.restatement.revert import UndoError
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
 
@@ -82,7 +82,7 @@ def _undo(numbers: ScriptedNumbers, model: dict[int, Day], run: str) -> bool:
 @given(steps=_steps)
 def test_undos_in_any_order_give_what_the_model_gives(steps: list[tuple[str, Any, Any]], tmp_path_factory: Any) -> None:
     with without_spark():
-        numbers = ScriptedNumbers(lake_settings(tmp_path_factory.mktemp("undos")), metric())
+        numbers = ScriptedNumbers(lake_in(tmp_path_factory.mktemp("undos")), metric())
         model = {number: Day() for number in DAYS}
         numbers.at(3)
         for kind, which, value in [("silver", 1, 3), ("silver", 2, 4), ("publish", None, None), *steps]:
@@ -91,23 +91,23 @@ def test_undos_in_any_order_give_what_the_model_gives(steps: list[tuple[str, Any
                 model[which].silver = value
             elif kind in {"run", "publish"}:
                 days, run = [day(number) for number in DAYS], Run("run", backfill=which)
-                restatement_days.restate(numbers.settings, numbers.source, numbers.series, numbers.session, days, run)
+                restatement_days.restate(numbers.lake, numbers.source, numbers.series, numbers.session, days, run)
                 for known in model.values():
                     known.publish(which)
             elif kind == "undo":
                 is_possible = _undo(numbers, model, which)
                 run = Run("undo", by="anna")
                 try:
-                    revert.undo(numbers.settings, numbers.source, [numbers.series], which, run, "wrong")
+                    revert.undo(numbers.lake, numbers.source, [numbers.series], which, run, "wrong")
                 except UndoError:
                     assert not is_possible
                 else:
                     assert is_possible
             elif kind == "release" and model[which].kept is not None:
-                revert.release(numbers.settings, numbers.series, numbers.series.period(day(which)), "ben", "enough")
+                revert.release(numbers.lake, numbers.series, numbers.series.period(day(which)), "ben", "enough")
                 model[which].kept = None
         for number, known in model.items():
             assert [line[1] for line in numbers.history(number)] == [content for content, _ in known.versions], number
         kept = {day(number): f"r{known.kept + 1}" for number, known in model.items() if known.kept is not None}
-        found = reverted_periods.kept(numbers.settings, "total")
+        found = reverted_periods.kept(numbers.lake, "total")
         assert {start: entry.version for start, entry in found.items()} == kept

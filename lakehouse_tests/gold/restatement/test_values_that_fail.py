@@ -18,12 +18,12 @@ from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import failed_numbers
 from lakehouse.operations.alerts import signals
-from lakehouse_tests.support.lake import HEADER, Lake, contract
+from lakehouse_tests.support.lake import HEADER, SampleLake, contract
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 pytestmark = pytest.mark.spark
 DAYS = [date(2024, 5, number) for number in (6, 7, 8)]
@@ -49,86 +49,84 @@ def metric(name: str, *measures: dict[str, Any], **changes: Any) -> MetricContra
 
 
 @pytest.fixture
-def lake(settings: Settings, spark: SparkSession) -> Lake:
-    return Lake(settings, contract(), spark)
+def sample(lake: Lake, spark: SparkSession) -> SampleLake:
+    return SampleLake(lake, contract(), spark)
 
 
-def deliver(lake: Lake, arrival: int, *amounts: tuple[date, str, int]) -> None:
+def deliver(sample: SampleLake, arrival: int, *amounts: tuple[date, str, int]) -> None:
     """Take in rows, each with its day, its key and its amount, and bring silver up to date."""
     lines = [f"{key},{amount},{day}T12:00:00Z,2024-05-{arrival:02}T08:00:00Z,," for day, key, amount in amounts]
-    lake.deliver(date(2024, 5, arrival), "\n".join((HEADER.removesuffix(",seq"), *lines)).encode())
-    lake.ingest(date(2024, 5, arrival))
-    lake.update()
+    sample.deliver(date(2024, 5, arrival), "\n".join((HEADER.removesuffix(",seq"), *lines)).encode())
+    sample.ingest(date(2024, 5, arrival))
+    sample.update()
 
 
-def publish(lake: Lake, one: MetricContract) -> dict[date, Any]:
+def publish(sample: SampleLake, one: MetricContract) -> dict[date, Any]:
     """Follow silver, and give what readers see of the only measure."""
     series = Series(one)
-    pending = find_pending(lake.settings, series)
-    restatement_days.restate(lake.settings, lake.contract, series, lambda: lake.spark, pending.starts, Run("run"), pending)
-    return seen(lake, series)
+    pending = find_pending(sample.lake, series)
+    restatement_days.restate(sample.lake, sample.contract, series, lambda: sample.spark, pending.starts, Run("run"), pending)
+    return seen(sample, series)
 
 
-def seen(lake: Lake, series: Series) -> dict[date, Any]:
+def seen(sample: SampleLake, series: Series) -> dict[date, Any]:
     name = series.metric.measures[0].name
-    return {start: version.rows[0][name] for start, version in history.newest(lake.settings, series).items()}
+    return {start: version.rows[0][name] for start, version in history.newest(sample.lake, series).items()}
 
 
-def test_a_day_without_a_divisor_has_no_value_and_a_day_that_does_not_fit_is_held(lake: Lake) -> None:
+def test_a_day_without_a_divisor_has_no_value_and_a_day_that_does_not_fit_is_held(sample: SampleLake) -> None:
     share = metric("share", {"name": "share", "sql": "sum(amount) / (sum(amount) - 10)", "type": "double"})
     total = metric("total", {"name": "total", "sql": "sum(amount)", "type": "decimal(4,0)"})
-    deliver(lake, 9, (DAYS[0], "a", 20), (DAYS[1], "b", 10), (DAYS[2], "c", 5))
-    assert publish(lake, share) == {DAYS[0]: 2.0, DAYS[1]: None, DAYS[2]: -1.0}
-    assert publish(lake, total) == {DAYS[0]: 20, DAYS[1]: 10, DAYS[2]: 5}
+    deliver(sample, 9, (DAYS[0], "a", 20), (DAYS[1], "b", 10), (DAYS[2], "c", 5))
+    assert publish(sample, share) == {DAYS[0]: 2.0, DAYS[1]: None, DAYS[2]: -1.0}
+    assert publish(sample, total) == {DAYS[0]: 20, DAYS[1]: 10, DAYS[2]: 5}
 
-    deliver(lake, 10, (DAYS[1], "d", 99_999), (DAYS[2], "e", 1))
-    assert publish(lake, total) == {DAYS[0]: 20, DAYS[1]: 10, DAYS[2]: 6}
-    assert publish(lake, share)[DAYS[1]] == pytest.approx(100009 / 99999)
-    failed = failed_numbers.failing(lake.settings, "total")
+    deliver(sample, 10, (DAYS[1], "d", 99_999), (DAYS[2], "e", 1))
+    assert publish(sample, total) == {DAYS[0]: 20, DAYS[1]: 10, DAYS[2]: 6}
+    assert publish(sample, share)[DAYS[1]] == pytest.approx(100009 / 99999)
+    failed = failed_numbers.failing(sample.lake, "total")
     assert failed[DAYS[1]].explanation == (
         "total of 2024-05-07 cannot be computed (measure total: sum(amount) as decimal(4,0)): 100009 cannot be represented as "
         "Decimal(4, 0). Correct the rows, or the measure in the contract of total (a decimal may have more digits; another "
         "type needs a new dataset_version); the next run then publishes the number"
     )
-    catalog = Catalog({"events": lake.contract}, {"total": total})
-    assert [alert.kind.value for alert in signals.of_metric(lake.settings, catalog, total)] == ["held"]
-    assert find_pending(lake.settings, Series(total)).starts == frozenset(), "the same rows under the same contract fail again"
+    catalog = Catalog({"events": sample.contract}, {"total": total})
+    assert [alert.kind.value for alert in signals.of_metric(sample.lake, catalog, total)] == ["held"]
+    assert find_pending(sample.lake, Series(total)).starts == frozenset(), "the same rows under the same contract fail again"
 
     capped = metric("total", {"name": "total", "sql": "least(sum(amount), 9999)", "type": "decimal(4,0)"})
-    assert publish(lake, capped) == {DAYS[0]: 20, DAYS[1]: 9_999, DAYS[2]: 6}
-    assert failed_numbers.failing(lake.settings, "total") == {}
-    assert [*signals.of_metric(lake.settings, catalog, total)] == []
+    assert publish(sample, capped) == {DAYS[0]: 20, DAYS[1]: 9_999, DAYS[2]: 6}
+    assert failed_numbers.failing(sample.lake, "total") == {}
+    assert [*signals.of_metric(sample.lake, catalog, total)] == []
 
 
 @pytest.mark.merge
-def test_whatever_fails_for_a_value_holds_its_day_and_the_measure_is_named(lake: Lake) -> None:
-    deliver(lake, 9, (DAYS[0], "a", 20), (DAYS[1], "b", 5_000_000), (DAYS[2], "c", 5))
+def test_whatever_fails_for_a_value_holds_its_day_and_the_measure_is_named(sample: SampleLake) -> None:
+    deliver(sample, 9, (DAYS[0], "a", 20), (DAYS[1], "b", 5_000_000), (DAYS[2], "c", 5))
     good = {"name": "n", "sql": "count(*)", "type": "bigint"}
     for place, (what, (sql, kind)) in enumerate(FAILING.items()):
         one = metric(f"m{place}", good, {"name": "bad", "sql": sql.replace("text", TEXT), "type": kind})
-        assert publish(lake, one) == {DAYS[0]: 1, DAYS[2]: 1}, what
-        assert {start: one.measure for start, one in failed_numbers.failing(lake.settings, f"m{place}").items()} == {
-            DAYS[1]: "bad"
-        }
+        assert publish(sample, one) == {DAYS[0]: 1, DAYS[2]: 1}, what
+        assert {start: one.measure for start, one in failed_numbers.failing(sample.lake, f"m{place}").items()} == {DAYS[1]: "bad"}
 
 
-def test_a_sum_of_changes_that_does_not_fit_is_held_too_and_a_mended_row_ends_it(lake: Lake) -> None:
+def test_a_sum_of_changes_that_does_not_fit_is_held_too_and_a_mended_row_ends_it(sample: SampleLake) -> None:
     patched = metric(
         "patched",
         {"name": "total", "sql": "coalesce(sum(amount), 0)", "type": "decimal(4,0)", "additive": True},
         publication={"patch_up_to": 10},
     )
-    deliver(lake, 9, (DAYS[0], "a", 20), (DAYS[1], "b", 10))
-    publish(lake, patched)
-    deliver(lake, 10, (DAYS[0], "c", 1), (DAYS[1], "d", 9_999))
-    assert publish(lake, patched) == {DAYS[0]: 21, DAYS[1]: 10}
-    assert failed_numbers.failing(lake.settings, "patched").keys() == {DAYS[1]}
-    deliver(lake, 11, (DAYS[1], "d", 3))
-    assert publish(lake, patched) == {DAYS[0]: 21, DAYS[1]: 13}
-    assert failed_numbers.failing(lake.settings, "patched") == {}
+    deliver(sample, 9, (DAYS[0], "a", 20), (DAYS[1], "b", 10))
+    publish(sample, patched)
+    deliver(sample, 10, (DAYS[0], "c", 1), (DAYS[1], "d", 9_999))
+    assert publish(sample, patched) == {DAYS[0]: 21, DAYS[1]: 10}
+    assert failed_numbers.failing(sample.lake, "patched").keys() == {DAYS[1]}
+    deliver(sample, 11, (DAYS[1], "d", 3))
+    assert publish(sample, patched) == {DAYS[0]: 21, DAYS[1]: 13}
+    assert failed_numbers.failing(sample.lake, "patched") == {}
 
 
-def test_a_longer_period_uses_the_published_number_of_a_held_day_and_may_be_held_itself(lake: Lake) -> None:
+def test_a_longer_period_uses_the_published_number_of_a_held_day_and_may_be_held_itself(sample: SampleLake) -> None:
     weekly = metric(
         "w",
         {"name": "most", "sql": "max(amount)", "type": "decimal(4,0)"},
@@ -138,17 +136,17 @@ def test_a_longer_period_uses_the_published_number_of_a_held_day_and_may_be_held
     daily, week = Series(weekly), Series(weekly, Kind.WEEK)
 
     def roll_up() -> dict[date, Any]:
-        pending = find_pending(lake.settings, week)
-        rollups.restate(lake.settings, lake.contract, daily, week, lambda: lake.spark, pending.starts, Run("roll"), pending)
-        return {start: (one.rows[0]["most"], one.rows[0]["total"]) for start, one in history.newest(lake.settings, week).items()}
+        pending = find_pending(sample.lake, week)
+        rollups.restate(sample.lake, sample.contract, daily, week, lambda: sample.spark, pending.starts, Run("roll"), pending)
+        return {start: (one.rows[0]["most"], one.rows[0]["total"]) for start, one in history.newest(sample.lake, week).items()}
 
-    deliver(lake, 9, (DAYS[0], "a", 20), (DAYS[1], "b", 10), (BEFORE, "z", 1))
-    publish(lake, weekly)
+    deliver(sample, 9, (DAYS[0], "a", 20), (DAYS[1], "b", 10), (BEFORE, "z", 1))
+    publish(sample, weekly)
     assert roll_up() == {DAYS[0]: (20, 30), BEFORE: (1, 1)}
-    deliver(lake, 10, (DAYS[1], "d", 99_999), (DAYS[2], "e", 30), (BEFORE, "y", 1))
-    assert publish(lake, weekly)[DAYS[1]] == 10
+    deliver(sample, 10, (DAYS[1], "d", 99_999), (DAYS[2], "e", 30), (BEFORE, "y", 1))
+    assert publish(sample, weekly)[DAYS[1]] == 10
     assert roll_up() == {DAYS[0]: (30, 60), BEFORE: (1, 2)}
-    deliver(lake, 11, (DAYS[0], "f", 9_000), (DAYS[2], "g", 9_000), (BEFORE, "x", 1))
-    publish(lake, weekly)
+    deliver(sample, 11, (DAYS[0], "f", 9_000), (DAYS[2], "g", 9_000), (BEFORE, "x", 1))
+    publish(sample, weekly)
     assert roll_up() == {DAYS[0]: (30, 60), BEFORE: (1, 3)}
-    assert "cannot be computed" in failed_numbers.failing(lake.settings, "w_weekly")[DAYS[0]].explanation
+    assert "cannot be computed" in failed_numbers.failing(sample.lake, "w_weekly")[DAYS[0]].explanation

@@ -15,14 +15,14 @@ from lakehouse.contracts.loader import completed
 from lakehouse.delta import row_writer
 from lakehouse.gold.restatement import lineage
 from lakehouse.gold.rows_read import tables
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.united_lake import COLUMNS, TWO_DAYS, metric, source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 ONE, TWO = date(2024, 1, 1), date(2024, 1, 2)
 SOURCES = {name: source(name) for name in COLUMNS}
@@ -31,19 +31,19 @@ TABLES = {"web": "web", "mobile": "mobile", "partner": "partner_newest"}
 Rows = dict[str, list[tuple[str | None, date]]]
 
 
-def write(settings: Settings, rows: Mapping[str, Sequence[tuple[str | None, date]]]) -> None:
+def write(lake: Lake, rows: Mapping[str, Sequence[tuple[str | None, date]]]) -> None:
     for name, of_source in rows.items():
         columns = {
             "order_id": pa.array([order for order, _ in of_source], pa.string()),
             "event_date": pa.array([day for _, day in of_source], pa.date32()),
         }
         if of_source:
-            row_writer.append(settings.table("silver", TABLES[name]), pa.table(columns), partition_by=["event_date"])
+            row_writer.append(lake.address("silver", TABLES[name]), pa.table(columns), partition_by=["event_date"])
 
 
-def test_a_row_is_counted_if_an_earlier_source_has_its_order_on_the_same_day(settings: Settings) -> None:
+def test_a_row_is_counted_if_an_earlier_source_has_its_order_on_the_same_day(lake: Lake) -> None:
     write(
-        settings,
+        lake,
         {
             "web": [("1", ONE), ("1", ONE), ("2", ONE), (None, ONE)],
             "mobile": [("1", ONE), ("2", TWO), (None, ONE), ("3", ONE), ("3", ONE)],
@@ -51,10 +51,10 @@ def test_a_row_is_counted_if_an_earlier_source_has_its_order_on_the_same_day(set
         },
     )
     revenue = completed(metric(), SOURCES)
-    assert tables.count(settings, revenue, [ONE, TWO]) == Counter({ONE: 3, TWO: 0})
-    assert lineage.count_silver_rows(settings, revenue, [ONE, TWO]) == {ONE: 7, TWO: 2}
+    assert tables.count(lake, revenue, [ONE, TWO]) == Counter({ONE: 3, TWO: 0})
+    assert lineage.count_silver_rows(lake, revenue, [ONE, TWO]) == {ONE: 7, TWO: 2}
     everything = completed(metric(TWO_DAYS), SOURCES)
-    assert lineage.count_silver_rows(settings, everything, [ONE, TWO]) == {ONE: 10, TWO: 12}
+    assert lineage.count_silver_rows(lake, everything, [ONE, TWO]) == {ONE: 10, TWO: 12}
 
 
 @pytest.mark.merge
@@ -65,8 +65,8 @@ def test_a_row_is_counted_if_an_earlier_source_has_its_order_on_the_same_day(set
     )
 )
 def test_keys_in_parts_are_counted_as_all_together(rows: Rows, tmp_path_factory: pytest.TempPathFactory) -> None:
-    settings = lake_settings(tmp_path_factory.mktemp("lake"))
-    write(settings, rows)
+    lake = lake_in(tmp_path_factory.mktemp("lake"))
+    write(lake, rows)
     expected: Counter[date] = Counter()
     known: set[tuple[str | None, date]] = set()
     for of_source in (rows[name] for name in TABLES):  # in the order of the sources
@@ -75,5 +75,5 @@ def test_keys_in_parts_are_counted_as_all_together(rows: Rows, tmp_path_factory:
     for together in (2**20, 1):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(tables, "_TOGETHER", together)
-            found = tables.count(settings, completed(metric(), SOURCES), [ONE, TWO])
+            found = tables.count(lake, completed(metric(), SOURCES), [ONE, TWO])
         assert +found == +expected

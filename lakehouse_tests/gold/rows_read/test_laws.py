@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 
 from lakehouse.contracts.series import Series
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.stopped_commits import stopped_behind
 from lakehouse_tests.support.united_lake import Order, UnitedLake, deliveries, metric
@@ -47,18 +47,18 @@ CORNERS = [
 def test_after_each_arrival_the_numbers_are_those_of_the_model_and_the_restated_days_those_that_differ(
     history: list[list[Order]], tmp_path_factory: pytest.TempPathFactory, spark: Any
 ) -> None:
-    lake = UnitedLake(lake_settings(tmp_path_factory.mktemp("lake")), spark)
-    before = lake.model()
+    sample = UnitedLake(lake_in(tmp_path_factory.mktemp("lake")), spark)
+    before = sample.model()
     for delivery in history:
-        restated = lake.apply(lake.land(delivery))
-        after = lake.model()
-        for definition, was, now, days in zip(lake.metrics, before, after, restated):
-            assert lake.published(Series(definition)) == now, definition.name
+        restated = sample.apply(sample.land(delivery))
+        after = sample.model()
+        for definition, was, now, days in zip(sample.metrics, before, after, restated):
+            assert sample.published(Series(definition)) == now, definition.name
             assert days == differing(was, now), definition.name
-        [weekly] = Series(lake.metrics[0]).rollups
-        assert lake.published(weekly) == lake.weekly()
+        [weekly] = Series(sample.metrics[0]).rollups
+        assert sample.published(weekly) == sample.weekly()
         before = after
-    assert lake.unlike_published() == []
+    assert sample.unlike_published() == []
 
 
 ORDERS = [[Order(name, f"{number}", f"{number}", 1, "north", number) for number in (0, 2, 7)] for name in ("web", "mobile")]
@@ -67,7 +67,7 @@ ORDERS = [[Order(name, f"{number}", f"{number}", 1, "north", number) for number 
 @pytest.mark.proof
 def test_a_run_that_is_stopped_behind_any_commit_ends_as_if_it_had_not_been(tmp_path, spark) -> None:
     (tmp_path / "0").mkdir()
-    prepared = UnitedLake(lake_settings(tmp_path / "0"), spark, [metric()])
+    prepared = UnitedLake(lake_in(tmp_path / "0"), spark, [metric()])
     for delivery in ORDERS:
         prepared.apply(prepared.land(delivery))
     source = prepared.land([Order("mobile", "2", "new", 5, "south", 2), Order("mobile", "7", "7", 1, "north", 7, "delete")])
@@ -76,16 +76,16 @@ def test_a_run_that_is_stopped_behind_any_commit_ends_as_if_it_had_not_been(tmp_
     for number in range(1, 40):
         folder = tmp_path / f"{number}"
         shutil.copytree(tmp_path / "0", folder)
-        settings = prepared.settings.model_copy(update={"root": f"{folder / 'lake'}", "landing": f"{folder / 'landing'}"})
-        lake = replace(prepared, settings=settings)
-        is_stopped = stopped_behind(number, lambda: lake.apply(source))  # noqa: B023 (called in the same turn)
-        lake.apply(source)
-        assert lake.published(daily) == lake.revenue(), f"stopped behind commit {number}"
-        assert lake.published(daily.rollups[0]) == lake.weekly(), f"stopped behind commit {number}"
-        after = lake.revisions(daily)
+        lake = prepared.lake.with_settings(root=f"{folder / 'lake'}", landing=f"{folder / 'landing'}")
+        sample = replace(prepared, lake=lake)
+        is_stopped = stopped_behind(number, lambda: sample.apply(source))  # noqa: B023 (called in the same turn)
+        sample.apply(source)
+        assert sample.published(daily) == sample.revenue(), f"stopped behind commit {number}"
+        assert sample.published(daily.rollups[0]) == sample.weekly(), f"stopped behind commit {number}"
+        after = sample.revisions(daily)
         assert len(after) - len(before) == len({start for start, _ in after - before}) == 1, "one revision of the one day"
-        assert lake.publish() == [set()]
+        assert sample.publish() == [set()]
         if not is_stopped:
             break
     assert number > 4, "there are fewer commits than a change of silver and numbers have"
-    assert lake.unlike_published() == []
+    assert sample.unlike_published() == []

@@ -23,7 +23,7 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.gold.rows_read import windows
 from lakehouse.spark import dataframes
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.united_lake import metric
 from lakehouse_tests.support.windowed_lake import CORNERS, DAYS, FIRST, SESSIONS, ZONE, Event, WindowedLake, sendings, sessions_of
@@ -31,7 +31,7 @@ from lakehouse_tests.support.windowed_lake import CORNERS, DAYS, FIRST, SESSIONS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 pytestmark = pytest.mark.spark
 
@@ -45,10 +45,10 @@ def day_of(moment: datetime) -> int:
     return (moment.astimezone(ZoneInfo(ZONE)).date() - FIRST).days
 
 
-def published(lake: WindowedLake) -> _Sessions:
+def published(sample: WindowedLake) -> _Sessions:
     """What readers see."""
-    series = Series(lake.metrics[0])
-    numbers = table_io.read(locations.gold(lake.settings, series))
+    series = Series(sample.metrics[0])
+    numbers = table_io.read(locations.gold(sample.lake, series))
     rows = [] if numbers is None else numbers.to_pylist()
     return {
         (row["user"], row["window_start"]): tuple(row[name] for name in series.numbers)
@@ -149,34 +149,34 @@ def test_rows_of_nobody_are_no_session_and_count_once_on_their_own_day(spark: An
 
 
 @pytest.mark.merge
-def test_a_late_event_joins_two_sessions_over_midnight_and_its_deletion_splits_them(settings: Settings, spark: Any) -> None:
-    lake = WindowedLake(settings, spark, [metric(SESSIONS)])
+def test_a_late_event_joins_two_sessions_over_midnight_and_its_deletion_splits_them(lake: Lake, spark: Any) -> None:
+    sample = WindowedLake(lake, spark, [metric(SESSIONS)])
     # From 18:00 to 22:00 on the second day, and from 05:00 on the third.
-    lake.send(Event("a", 42 * 60), Event("b", 46 * 60), Event("c", 53 * 60), Event("other", 53 * 60, user="v"))
-    apart = published(lake)
-    assert lake.send(Event("late", 50 * 60, 10)) == [{FIRST + timedelta(days=1), FIRST + timedelta(days=2)}]
-    assert published(lake) == by_model(lake.living())
-    assert len(published(lake)) == len(apart) - 1
-    assert lake.send(Event("late", 50 * 60, op="delete")) == [{FIRST + timedelta(days=1), FIRST + timedelta(days=2)}]
-    assert published(lake) == apart
-    assert lake.send(Event("d", 56 * 60)) == [{FIRST + timedelta(days=2)}], "it extends a session of its own day"
-    assert lake.unlike_published() == []
+    sample.send(Event("a", 42 * 60), Event("b", 46 * 60), Event("c", 53 * 60), Event("other", 53 * 60, user="v"))
+    apart = published(sample)
+    assert sample.send(Event("late", 50 * 60, 10)) == [{FIRST + timedelta(days=1), FIRST + timedelta(days=2)}]
+    assert published(sample) == by_model(sample.living())
+    assert len(published(sample)) == len(apart) - 1
+    assert sample.send(Event("late", 50 * 60, op="delete")) == [{FIRST + timedelta(days=1), FIRST + timedelta(days=2)}]
+    assert published(sample) == apart
+    assert sample.send(Event("d", 56 * 60)) == [{FIRST + timedelta(days=2)}], "it extends a session of its own day"
+    assert sample.unlike_published() == []
 
 
 @pytest.mark.merge
-def test_the_sessions_of_a_day_are_added_up_by_a_derived_metric(settings: Settings, spark: Any) -> None:
+def test_the_sessions_of_a_day_are_added_up_by_a_derived_metric(lake: Lake, spark: Any) -> None:
     measures = [
         {"name": "visits", "sql": "sessions.sessions", "type": "bigint"},
         {"name": "mean", "sql": "sessions.total / sessions.sessions", "type": "decimal(10,2)"},
     ]
     visits = metric({"metric": "visits", "from": ["sessions"], "measures": measures})
-    lake = WindowedLake(settings, spark, [metric(SESSIONS)])
-    lake.send(Event("a", 10), Event("b", 20), Event("c", 20 * 60), Event("d", 10, user="v"), Event("next", 25 * 60))
-    definitions, unfit = derived_contracts.resolved({"sessions": lake.metrics[0], "visits": visits})
+    sample = WindowedLake(lake, spark, [metric(SESSIONS)])
+    sample.send(Event("a", 10), Event("b", 20), Event("c", 20 * 60), Event("d", 10, user="v"), Event("next", 25 * 60))
+    definitions, unfit = derived_contracts.resolved({"sessions": sample.metrics[0], "visits": visits})
     assert not unfit
     series = Series(definitions["visits"])
-    derived.restate(settings, series, lake.session, [FIRST], Run("run"))
-    (row,) = table_io.read(locations.gold(settings, series)).to_pylist()
+    derived.restate(lake, series, sample.session, [FIRST], Run("run"))
+    (row,) = table_io.read(locations.gold(lake, series)).to_pylist()
     assert (row["visits"], f"{row['mean']}") == (3, "1.67"), "the last session of the day goes on over midnight"
 
 
@@ -184,13 +184,13 @@ def test_the_sessions_of_a_day_are_added_up_by_a_derived_metric(settings: Settin
 @example(files=CORNERS)
 @given(files=sendings())
 def test_any_history_gives_the_sessions_of_the_model_and_restates_what_changed(tmp_path_factory, spark, files) -> None:
-    lake = WindowedLake(lake_settings(tmp_path_factory.mktemp("lake")), spark, [metric(SESSIONS)])
+    sample = WindowedLake(lake_in(tmp_path_factory.mktemp("lake")), spark, [metric(SESSIONS)])
     for events in files:
-        before = published(lake)
-        (restated,) = lake.send(*events)
-        after = published(lake)
-        assert after == by_model(lake.living())
+        before = published(sample)
+        (restated,) = sample.send(*events)
+        after = published(sample)
+        assert after == by_model(sample.living())
         changed = {start for user, start in {**before, **after} if before.get((user, start)) != after.get((user, start))}
         assert {start.astimezone(ZoneInfo(ZONE)).date() for start in changed} == restated
-    assert find_pending(lake.settings, Series(lake.metrics[0])).starts == set()
-    assert lake.unlike_published() == []
+    assert find_pending(sample.lake, Series(sample.metrics[0])).starts == set()
+    assert sample.unlike_published() == []

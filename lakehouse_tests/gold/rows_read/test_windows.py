@@ -17,7 +17,7 @@ from lakehouse.gold.restatement import reconciliation
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.gold.rows_read import windows
 from lakehouse.spark import dataframes
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.united_lake import metric
 from lakehouse_tests.support.windowed_lake import (
@@ -36,7 +36,7 @@ from lakehouse_tests.support.windowed_lake import (
 if TYPE_CHECKING:
     from datetime import date
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 pytestmark = pytest.mark.spark
 
@@ -71,26 +71,26 @@ def test_a_row_without_a_time_stays_once(spark: Any) -> None:
 
 
 @pytest.mark.merge
-def test_a_late_event_restates_the_windows_that_cover_it_and_no_other_day(settings: Settings, spark: Any) -> None:
-    lake = WindowedLake(settings, spark)
-    hourly, sliding = map(Series, lake.metrics)
+def test_a_late_event_restates_the_windows_that_cover_it_and_no_other_day(lake: Lake, spark: Any) -> None:
+    sample = WindowedLake(lake, spark)
+    hourly, sliding = map(Series, sample.metrics)
     # At 00:10 on the second day, at 12:00 on the second, and at 05:00 on the fourth.
-    lake.send(Event("a", 24 * 60 + 10), Event("b", 36 * 60), Event("c", 77 * 60))
-    before = [lake.windows(series) for series in (hourly, sliding)]
+    sample.send(Event("a", 24 * 60 + 10), Event("b", 36 * 60), Event("c", 77 * 60))
+    before = [sample.windows(series) for series in (hourly, sliding)]
     late = Event("late", 24 * 60 + 5, 10)
-    assert lake.send(late) == [{day(1)}, {day(0), day(1)}]
+    assert sample.send(late) == [{day(1)}, {day(0), day(1)}]
     changed = [
         {start for start in {**old, **new} if old.get(start) != new.get(start)}
-        for old, new in zip(before, (lake.windows(hourly), lake.windows(sliding)))
+        for old, new in zip(before, (sample.windows(hourly), sample.windows(sliding)))
     ]
     assert changed == [set(windows_of([late], 60, 60)), set(windows_of([late], 120, 30))]
     assert len(changed[1]) == 4
-    assert lake.send(late) == [set(), set()], "the same again"
-    assert lake.unlike_published() == []
+    assert sample.send(late) == [set(), set()], "the same again"
+    assert sample.unlike_published() == []
     for series in (hourly, sliding):
         outcomes = [
-            *reconciliation.check_published(settings, series, [day(number) for number in range(DAYS)]),
-            *reconciliation.check_gold(settings, series, lake.session, [day(number) for number in range(DAYS)]),
+            *reconciliation.check_published(lake, series, [day(number) for number in range(DAYS)]),
+            *reconciliation.check_gold(lake, series, sample.session, [day(number) for number in range(DAYS)]),
         ]
         names = reconciliation.gold_check_names(series)
         assert {outcome.check for outcome in outcomes} <= set(names)
@@ -104,18 +104,18 @@ def test_a_late_event_restates_the_windows_that_cover_it_and_no_other_day(settin
 @example(files=CORNERS)
 @given(files=sendings())
 def test_any_history_gives_the_windows_of_the_model_and_restates_what_changed(tmp_path_factory, spark, files) -> None:
-    lake = WindowedLake(lake_settings(tmp_path_factory.mktemp("lake")), spark)
-    all_series = [Series(definition) for definition in lake.metrics]
+    sample = WindowedLake(lake_in(tmp_path_factory.mktemp("lake")), spark)
+    all_series = [Series(definition) for definition in sample.metrics]
     for events in files:
-        before = [lake.windows(series) for series in all_series]
-        restated = lake.send(*events)
-        after = [lake.windows(series) for series in all_series]
-        assert after == lake.by_model()
+        before = [sample.windows(series) for series in all_series]
+        restated = sample.send(*events)
+        after = [sample.windows(series) for series in all_series]
+        assert after == sample.by_model()
         for old, new, days in zip(before, after, restated):
             changed = {start for start in {**old, **new} if old.get(start) != new.get(start)}
             assert {start.astimezone(ZoneInfo(ZONE)).date() for start in changed} == days
-    assert all(find_pending(lake.settings, series).starts == set() for series in all_series)
-    assert lake.unlike_published() == []
+    assert all(find_pending(sample.lake, series).starts == set() for series in all_series)
+    assert sample.unlike_published() == []
 
 
 @law(25)
@@ -124,7 +124,7 @@ def test_any_history_gives_the_windows_of_the_model_and_restates_what_changed(tm
 def test_patched_windows_are_those_of_the_model(tmp_path_factory, spark, files) -> None:
     total = {**TUMBLING["measures"][0], "sql": "coalesce(sum(amount), 0)"}
     patched = metric({**TUMBLING, "measures": [total], "publication": {"final_after": 90, "patch_up_to": 100}})
-    lake = WindowedLake(lake_settings(tmp_path_factory.mktemp("lake")), spark, [patched, metric(SLIDING)])
+    sample = WindowedLake(lake_in(tmp_path_factory.mktemp("lake")), spark, [patched, metric(SLIDING)])
     for events in files:
-        lake.send(*events)
-        assert [lake.windows(Series(definition)) for definition in lake.metrics] == lake.by_model()
+        sample.send(*events)
+        assert [sample.windows(Series(definition)) for definition in sample.metrics] == sample.by_model()

@@ -29,7 +29,7 @@ from lakehouse_tests.support.webhook_server import Receiver, webhook_server
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 TODAY = date(2024, 1, 5)
 HOUR = timedelta(hours=1)
@@ -56,42 +56,42 @@ def _receiver(monkeypatch) -> Iterator[Receiver]:
 class Daemon:
     """Ticks a sensor, and keeps its cursor between them, as the daemon does."""
 
-    settings: Settings
+    lake: Lake
     catalog: Catalog = field(default_factory=lambda: CATALOG)
     cursor: str | None = None
 
     def tick(self) -> str | None:
         with dg.DagsterInstance.ephemeral() as instance:
             context = dg.build_sensor_context(instance, cursor=self.cursor, resources={"tables": LakeTables()})
-            done = alerts_sensor(self.settings, self.catalog).evaluate_tick(context)
+            done = alerts_sensor(self.lake, self.catalog).evaluate_tick(context)
         self.cursor = done.cursor
         assert not done.run_requests
         return done.skip_message
 
 
-def late_rows(settings: Settings) -> None:
-    settings.now = at(TODAY, 23)
-    append_to_bronze(settings, EVENTS, rows_every(1, at(TODAY, 8), at(TODAY, 11), 3 * HOUR))
+def late_rows(lake: Lake) -> None:
+    lake.settings.now = at(TODAY, 23)
+    append_to_bronze(lake, EVENTS, rows_every(1, at(TODAY, 8), at(TODAY, 11), 3 * HOUR))
 
 
-def rows_on_time(settings: Settings) -> None:
-    append_to_bronze(settings, EVENTS, rows_every(1, at(TODAY, 12), at(TODAY, 14), HOUR))
+def rows_on_time(lake: Lake) -> None:
+    append_to_bronze(lake, EVENTS, rows_every(1, at(TODAY, 12), at(TODAY, 14), HOUR))
 
 
 def subjects(receiver: Receiver) -> list[str]:
     return [message["subject"] for message in receiver.taken]
 
 
-def test_a_webhook_is_notified_when_an_alert_opens_and_when_it_is_resolved(settings: Settings, receiver: Receiver) -> None:
-    settings.alert_targets = [receiver.url]
-    daemon = Daemon(settings)
+def test_a_webhook_is_notified_when_an_alert_opens_and_when_it_is_resolved(lake: Lake, receiver: Receiver) -> None:
+    lake.settings.alert_targets = [receiver.url]
+    daemon = Daemon(lake)
     assert daemon.tick() == "0 opened, 0 resolved, 0 open"
-    late_rows(settings)
+    late_rows(lake)
     assert daemon.tick() == "1 opened, 0 resolved, 1 open"
     assert daemon.tick() == "nothing has changed since the last look"
-    settings.now = at(TODAY + timedelta(days=1), 1)
+    lake.settings.now = at(TODAY + timedelta(days=1), 1)
     assert daemon.tick() == "0 opened, 0 resolved, 1 open", "it is still so, and nobody is told again"
-    rows_on_time(settings)
+    rows_on_time(lake)
     assert daemon.tick() == "0 opened, 1 resolved, 0 open"
     daemon.cursor = None
     assert daemon.tick() == "0 opened, 0 resolved, 0 open"
@@ -108,10 +108,10 @@ def test_a_webhook_is_notified_when_an_alert_opens_and_when_it_is_resolved(setti
     assert len(set(keys)) == 2
 
 
-def test_numbers_address_the_owner_of_their_source_first(settings: Settings, receiver: Receiver) -> None:
-    settings.alert_targets = [receiver.url]
-    numbers = ScriptedNumbers(settings, TOTAL)
-    daemon = Daemon(settings)
+def test_numbers_address_the_owner_of_their_source_first(lake: Lake, receiver: Receiver) -> None:
+    lake.settings.alert_targets = [receiver.url]
+    numbers = ScriptedNumbers(lake, TOTAL)
+    daemon = Daemon(lake)
     numbers.at(1)
     numbers.set(1, 10)
     numbers.publish()
@@ -131,21 +131,19 @@ def test_numbers_address_the_owner_of_their_source_first(settings: Settings, rec
 
 
 @pytest.mark.merge
-def test_one_target_that_fails_holds_up_no_other_and_is_notified_later(
-    settings: Settings, receiver: Receiver, tmp_path: Path
-) -> None:
+def test_one_target_that_fails_holds_up_no_other_and_is_notified_later(lake: Lake, receiver: Receiver, tmp_path: Path) -> None:
     file = tmp_path / "alerts.jsonl"
-    settings.alert_targets = [receiver.url, f"file:{file}", "log"]
-    daemon = Daemon(settings)
+    lake.settings.alert_targets = [receiver.url, f"file:{file}", "log"]
+    daemon = Daemon(lake)
     receiver.answers = [500] * 9
-    late_rows(settings)
+    late_rows(lake)
     told = daemon.tick()
     assert told is not None
     assert told.startswith("1 opened, 0 resolved, 1 open; webhook:127.0.0.1:")
     assert "in 3 attempts: it answered 500" in told
     assert len(file.read_text().splitlines()) == 1
     receiver.answers = [404] * 3
-    rows_on_time(settings)
+    rows_on_time(lake)
     assert "it answered 404" in str(daemon.tick())
     assert receiver.taken == [], "the end is not told before the beginning"
     assert len(receiver.requests) == 12, "a target that failed three times is left alone until the next tick"
@@ -163,11 +161,11 @@ class Stopped(BaseException):
 @pytest.mark.parametrize("after_commit", [False, True])
 @pytest.mark.parametrize("number", range(4))
 def test_an_evaluation_that_was_stopped_anywhere_is_completed_by_the_next(
-    settings: Settings, receiver: Receiver, monkeypatch, number: int, after_commit: bool
+    lake: Lake, receiver: Receiver, monkeypatch, number: int, after_commit: bool
 ) -> None:
     """Before or after each of its commits: the same end state, every message at least once, and no other."""
-    late_rows(settings)
-    numbers = ScriptedNumbers(settings, TOTAL)
+    late_rows(lake)
+    numbers = ScriptedNumbers(lake, TOTAL)
     numbers.set(1, 10)
     numbers.publish()
     numbers.set(1, 100)
@@ -187,38 +185,38 @@ def test_an_evaluation_that_was_stopped_anywhere_is_completed_by_the_next(
     monkeypatch.setattr(row_writer, "append", append)
     if number < 3:
         with pytest.raises(Stopped):
-            dispatch_alerts(settings, CATALOG, Directory.of(to))
+            dispatch_alerts(lake, CATALOG, Directory.of(to))
     else:
-        dispatch_alerts(settings, CATALOG, Directory.of(to))
+        dispatch_alerts(lake, CATALOG, Directory.of(to))
     monkeypatch.setattr(row_writer, "append", commit)
-    looked = dispatch_alerts(settings, CATALOG, Directory.of(to))
+    looked = dispatch_alerts(lake, CATALOG, Directory.of(to))
     assert (looked.still_open, looked.undelivered) == (2, [])
-    found = alert_log.all_of(settings)
+    found = alert_log.all_of(lake)
     assert [one.waiting("opened") for one in found] == [[], []]
     assert {message["message_id"] for message in receiver.taken} == {one.message_id("opened") for one in found}
     repeated = len(receiver.taken) - 2
     assert repeated == (number in {1, 2} and not after_commit), "one was sent and not recorded"
 
 
-def test_a_contract_that_cannot_be_read_silences_no_other(settings: Settings, receiver: Receiver) -> None:
-    settings.alert_targets = [receiver.url]
-    daemon = Daemon(settings)
-    late_rows(settings)
+def test_a_contract_that_cannot_be_read_silences_no_other(lake: Lake, receiver: Receiver) -> None:
+    lake.settings.alert_targets = [receiver.url]
+    daemon = Daemon(lake)
+    late_rows(lake)
     daemon.tick()
-    numbers = ScriptedNumbers(settings, TOTAL)
+    numbers = ScriptedNumbers(lake, TOTAL)
     numbers.at(5, 23)
     numbers.set(1, 10)
     numbers.publish()
     numbers.set(1, 100)
     numbers.publish()
-    kept = {file: file.read_bytes() for file in Path(locations.bronze(settings, "events")).glob("*/*.parquet")}
+    kept = {file: file.read_bytes() for file in Path(locations.bronze(lake, "events")).glob("*/*.parquet")}
     for file in kept:
         file.write_bytes(b"torn")
     with pytest.raises(Exception, match="the alerts of events could not be determined") as problem:
         daemon.tick()
     assert "total" not in str(problem.value)
     assert len(receiver.taken) == 2, "the held number is told"
-    assert [one.resolved_at for one in alert_log.all_of(settings)] == [None, None], "and the other one is not taken for over"
+    assert [one.resolved_at for one in alert_log.all_of(lake)] == [None, None], "and the other one is not taken for over"
     for file, content in kept.items():
         file.write_bytes(content)
     assert daemon.tick() == "0 opened, 0 resolved, 2 open"
@@ -237,18 +235,18 @@ class Slow:
         self.taken.append(message.message_id)
 
 
-def test_a_target_that_fails_once_is_tried_again_in_the_same_tick(settings: Settings, receiver: Receiver) -> None:
-    settings.alert_targets = [receiver.url]
+def test_a_target_that_fails_once_is_tried_again_in_the_same_tick(lake: Lake, receiver: Receiver) -> None:
+    lake.settings.alert_targets = [receiver.url]
     receiver.answers = [404]
-    late_rows(settings)
-    assert Daemon(settings).tick() == "1 opened, 0 resolved, 1 open"
+    late_rows(lake)
+    assert Daemon(lake).tick() == "1 opened, 0 resolved, 1 open"
     assert len(receiver.taken) == 1
 
 
-def test_what_does_not_fit_into_a_tick_is_sent_by_the_next(settings: Settings, monkeypatch) -> None:
+def test_what_does_not_fit_into_a_tick_is_sent_by_the_next(lake: Lake, monkeypatch) -> None:
     clock = [0.0]
     monkeypatch.setattr("lakehouse.operations.delivery.monotonic", lambda: clock[0])
-    numbers = ScriptedNumbers(settings, TOTAL)
+    numbers = ScriptedNumbers(lake, TOTAL)
     numbers.at(1)
     for number in (1, 2, 3, 4):
         numbers.set(number, 10)
@@ -257,9 +255,9 @@ def test_what_does_not_fit_into_a_tick_is_sent_by_the_next(settings: Settings, m
         numbers.set(number, 100)
     numbers.publish()
     slow = Slow(clock)
-    looked = dispatch_alerts(settings, CATALOG, Directory.of([slow]))
+    looked = dispatch_alerts(lake, CATALOG, Directory.of([slow]))
     assert (len(slow.taken), looked.undelivered) == (2, ["slow receives the rest at the next tick"])
-    assert dispatch_alerts(settings, CATALOG, Directory.of([slow])).undelivered == []
+    assert dispatch_alerts(lake, CATALOG, Directory.of([slow])).undelivered == []
     assert len(slow.taken) == len(set(slow.taken)) == 4
 
 
@@ -270,16 +268,16 @@ class Broken:
         raise RuntimeError(f"no way to tell {message.subject}")
 
 
-def test_a_target_may_fail_in_its_own_way(settings: Settings) -> None:
-    late_rows(settings)
+def test_a_target_may_fail_in_its_own_way(lake: Lake) -> None:
+    late_rows(lake)
     other = Slow([0.0])
-    [why] = dispatch_alerts(settings, CATALOG, Directory.of([Broken(), other])).undelivered
+    [why] = dispatch_alerts(lake, CATALOG, Directory.of([Broken(), other])).undelivered
     assert why.startswith("no way to tell Alert: ")
     assert len(other.taken) == 1
     assert issubclass(DeliveryError, Exception)
 
 
-def test_the_deployment_has_the_sensor(settings: Settings) -> None:
-    found = build_definitions(settings, CATALOG).resolve_sensor_def("alerts")
-    assert found.minimum_interval_seconds == settings.alert_seconds
+def test_the_deployment_has_the_sensor(lake: Lake) -> None:
+    found = build_definitions(lake.settings, CATALOG).resolve_sensor_def("alerts")
+    assert found.minimum_interval_seconds == lake.settings.alert_seconds
     assert found.default_status is dg.DefaultSensorStatus.RUNNING

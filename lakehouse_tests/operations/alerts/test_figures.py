@@ -13,20 +13,20 @@ from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, metric, without_spark
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 TODAY = date(2024, 2, 20)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 LATE: dict[str, Any] = {"lateness": {"cutoff": "PT3H", "alert_above": 0.1}}
 
 
-def test_a_day_of_slow_arrivals_stands_against_the_days_before_as_in_the_alert(settings: Settings) -> None:
+def test_a_day_of_slow_arrivals_stands_against_the_days_before_as_in_the_alert(lake: Lake) -> None:
     source = contract(**LATE)
-    append_to_bronze(settings, source, rows_every(10, at(TODAY - 7 * DAY), at(TODAY) - MINUTE, HOUR))
-    append_to_bronze(settings, source, rows_every(10, at(TODAY), at(TODAY, 23, 50), 4 * HOUR))
+    append_to_bronze(lake, source, rows_every(10, at(TODAY - 7 * DAY), at(TODAY) - MINUTE, HOUR))
+    append_to_bronze(lake, source, rows_every(10, at(TODAY), at(TODAY, 23, 50), 4 * HOUR))
     with without_spark():
-        days = figures.by_arrival(settings, source, TODAY, 3, "day")
-        alerts = {alert.kind: alert.numbers for alert in signals.of_source(settings, source)}
+        days = figures.by_arrival(lake, source, TODAY, 3, "day")
+        alerts = {alert.kind: alert.numbers for alert in signals.of_source(lake, source)}
     assert [(one.name, one.rows, one.late, one.share) for one in days] == [
         ("2024-02-18", 144, 0, 0.0),
         ("2024-02-19", 144, 0, 0.0),
@@ -38,34 +38,34 @@ def test_a_day_of_slow_arrivals_stands_against_the_days_before_as_in_the_alert(s
     assert days[0].p99_bound == 2 * 3600, "the usual lag of an ordinary day is within its bound"
 
 
-def test_hours_are_those_of_the_newest_days(settings: Settings) -> None:
+def test_hours_are_those_of_the_newest_days(lake: Lake) -> None:
     source = contract(**LATE)
-    append_to_bronze(settings, source, rows_every(10, at(TODAY, 8), at(TODAY, 9, 50), 4 * HOUR))
+    append_to_bronze(lake, source, rows_every(10, at(TODAY, 8), at(TODAY, 9, 50), 4 * HOUR))
     with without_spark():
-        hours = {one.name: one for one in figures.by_arrival(settings, source, TODAY, 28, "hour")}
+        hours = {one.name: one for one in figures.by_arrival(lake, source, TODAY, 28, "hour")}
     assert len(hours) == 24 * figures.DAYS_BY_HOUR
     assert {name: one.rows for name, one in hours.items() if one.rows} == {"02-20 08h": 6, "02-20 09h": 6}
     assert hours["02-20 09h"].p99_bound is None, "six rows are too few to judge"
 
 
-def test_the_weeks_of_a_metric_have_the_bound_of_the_alert(settings: Settings) -> None:
-    numbers = ScriptedNumbers(settings, metric(alerts={"restatements": {"needs": 1}}))
+def test_the_weeks_of_a_metric_have_the_bound_of_the_alert(lake: Lake) -> None:
+    numbers = ScriptedNumbers(lake, metric(alerts={"restatements": {"needs": 1}}))
     catalog = Catalog({"events": contract()}, {"total": numbers.metric})
     with without_spark():
         numbers.at(1)
         numbers.set(1, 1)
         numbers.publish()
-        too_few = figures.by_week(settings, catalog, numbers.metric)
+        too_few = figures.by_week(lake, catalog, numbers.metric)
         for week, moment in enumerate((3, 10, 17, 24, 31, 32, 33), start=2):
             numbers.at(moment)
             numbers.set(1, week)
             numbers.publish()
         numbers.at(37)
-        shown = figures.by_week(settings, catalog, numbers.metric)
-        [alert] = [one for one in signals.of_metric(settings, catalog, numbers.metric) if one.kind is AlertKind.RESTATEMENTS]
+        shown = figures.by_week(lake, catalog, numbers.metric)
+        [alert] = [one for one in signals.of_metric(lake, catalog, numbers.metric) if one.kind is AlertKind.RESTATEMENTS]
     assert too_few is not None
     assert (too_few.bound, sum(too_few.counts)) == (None, 0)
     assert shown is not None
     assert [*reversed(shown.counts)] == [alert.numbers["restatements"], *alert.numbers["weeks_before"]]
     assert (round(shown.mean or 0, 3), round(shown.bound or 0, 3)) == (alert.numbers["mean"], alert.numbers["bound"])
-    assert shown.weeks[-1] == f"{settings.clock().date()}"
+    assert shown.weeks[-1] == f"{lake.now().date()}"

@@ -17,13 +17,13 @@ from lakehouse.operations.alerts import outbox
 from lakehouse.operations.alerts.alert import Alert, AlertKind
 from lakehouse.operations.channels import DeliveryError
 from lakehouse.operations.delivery import AfterFailure, Directory, deliver
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
+    from lakehouse.lake import Lake
     from lakehouse.operations.alerts.log import AlertRecord
     from lakehouse.operations.channels import Message
-    from lakehouse.settings import Settings
 
 NOON = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)
 HOUR = timedelta(hours=1)
@@ -53,34 +53,34 @@ def overdue(number: int, owner: str = "anna") -> Alert:
 class Alerting:
     """Ticks with given conditions."""
 
-    settings: Settings
+    lake: Lake
     boxes: list[Box]
     directory: Directory
 
     def tick(self, *conditions: Alert, hours: float = 0) -> list[AlertRecord]:
-        self.settings.now = NOON + hours * HOUR
-        known = alert_log.all_of(self.settings)
+        self.lake.settings.now = NOON + hours * HOUR
+        known = alert_log.all_of(self.lake)
         alert_log.record(
-            self.settings, known, conditions, lambda _: False, lambda alert: self.directory.of_owners(alert.addressed_to)
+            self.lake, known, conditions, lambda _: False, lambda alert: self.directory.of_owners(alert.addressed_to)
         )
-        records = alert_log.all_of(self.settings)
-        alert_log.record_escalations(self.settings, outbox.escalations(records, self.directory, self.settings.clock()))
+        records = alert_log.all_of(self.lake)
+        alert_log.record_escalations(self.lake, outbox.escalations(records, self.directory, self.lake.now()))
         self.send()
-        return alert_log.all_of(self.settings)
+        return alert_log.all_of(self.lake)
 
     def send(self) -> None:
-        messages = outbox.pending(self.settings, alert_log.all_of(self.settings), self.directory.targets)
+        messages = outbox.pending(self.lake, alert_log.all_of(self.lake), self.directory.targets)
         deliver(messages, AfterFailure.STOP, 30)
 
 
-def alerting(settings: Settings, **owners: list[str]) -> tuple[Alerting, dict[str, Box]]:
+def alerting(lake: Lake, **owners: list[str]) -> tuple[Alerting, dict[str, Box]]:
     boxes = {name: Box(name) for name in ("anna", "ben", "team")}
     directory = Directory(boxes, ["team"], owners or {"anna": ["anna"], "ben": ["ben"]}, escalate_after=HOUR)
-    return Alerting(settings, [*boxes.values()], directory), boxes
+    return Alerting(lake, [*boxes.values()], directory), boxes
 
 
-def test_a_thousand_overdue_numbers_are_one_message_and_a_thousand_deliveries(settings: Settings) -> None:
-    alerts, boxes = alerting(settings)
+def test_a_thousand_overdue_numbers_are_one_message_and_a_thousand_deliveries(lake: Lake) -> None:
+    alerts, boxes = alerting(lake)
     records = alerts.tick(*map(overdue, range(1000)))
     [message] = boxes["anna"].messages
     assert message.subject == "Alert: 1,000 alerts of the kind overdue"
@@ -89,7 +89,7 @@ def test_a_thousand_overdue_numbers_are_one_message_and_a_thousand_deliveries(se
     assert {listed["period"] for listed in message.data["alerts"]} == {f"day {number:04}" for number in range(1000)}
     assert {listed["alert_id"] for listed in message.data["alerts"]} == {record.alert_id for record in records}
     assert all(record.delivered["opened"] == {"anna"} for record in records)
-    table = table_io.open_table(locations.alerts(settings))
+    table = table_io.open_table(locations.alerts(lake))
     assert table is not None
     assert table.version() == 3, "opened, which digest, and delivered: a commit each"
     alerts.tick()
@@ -97,8 +97,8 @@ def test_a_thousand_overdue_numbers_are_one_message_and_a_thousand_deliveries(se
     assert "--all" in boxes["anna"].messages[1].text
 
 
-def test_a_few_are_sent_one_by_one_and_each_kind_and_owner_by_itself(settings: Settings) -> None:
-    alerts, boxes = alerting(settings)
+def test_a_few_are_sent_one_by_one_and_each_kind_and_owner_by_itself(lake: Lake) -> None:
+    alerts, boxes = alerting(lake)
     held = [replace(overdue(number), kind=AlertKind.HELD) for number in range(outbox.SINGLY)]
     alerts.tick(*held, *map(overdue, range(outbox.SINGLY + 1)), *(overdue(number, "ben") for number in range(100, 102)))
     assert boxes["anna"].subjects == [f"Alert: a number is held: revenue day {number:04}" for number in range(5)] + [
@@ -108,8 +108,8 @@ def test_a_few_are_sent_one_by_one_and_each_kind_and_owner_by_itself(settings: S
     assert boxes["team"].messages == []
 
 
-def test_a_digest_that_was_not_delivered_is_the_same_one_when_more_alerts_have_opened(settings: Settings) -> None:
-    alerts, boxes = alerting(settings)
+def test_a_digest_that_was_not_delivered_is_the_same_one_when_more_alerts_have_opened(lake: Lake) -> None:
+    alerts, boxes = alerting(lake)
     boxes["anna"].is_broken = True
     alerts.tick(*map(overdue, range(10)))
     boxes["anna"].is_broken = False
@@ -123,8 +123,8 @@ class Stopped(BaseException):
     """What SIGKILL is to a test."""
 
 
-def test_a_digest_that_was_sent_and_not_recorded_is_sent_again_under_its_id(settings: Settings, monkeypatch) -> None:
-    alerts, boxes = alerting(settings)
+def test_a_digest_that_was_sent_and_not_recorded_is_sent_again_under_its_id(lake: Lake, monkeypatch) -> None:
+    alerts, boxes = alerting(lake)
 
     def stop(*_: Any, **__: Any) -> None:
         raise Stopped
@@ -139,8 +139,8 @@ def test_a_digest_that_was_sent_and_not_recorded_is_sent_again_under_its_id(sett
     assert single.subject == "Alert: a number was not finalized: revenue day 0010"
 
 
-def test_targets_that_wait_for_the_same_alerts_receive_the_same_digest(settings: Settings) -> None:
-    alerts, boxes = alerting(settings, anna=["anna", "ben"])
+def test_targets_that_wait_for_the_same_alerts_receive_the_same_digest(lake: Lake) -> None:
+    alerts, boxes = alerting(lake, anna=["anna", "ben"])
     boxes["ben"].is_broken = True
     alerts.tick(*map(overdue, range(10)))
     boxes["ben"].is_broken = False
@@ -149,10 +149,10 @@ def test_targets_that_wait_for_the_same_alerts_receive_the_same_digest(settings:
     assert len(boxes["anna"].messages) == 1
 
 
-def test_what_nobody_acknowledges_escalates_and_its_end_is_told_to_both(settings: Settings) -> None:
-    alerts, boxes = alerting(settings)
+def test_what_nobody_acknowledges_escalates_and_its_end_is_told_to_both(lake: Lake) -> None:
+    alerts, boxes = alerting(lake)
     first, second = alerts.tick(overdue(1), overdue(2))
-    alert_log.acknowledge(settings, [first], "anna", "on it")
+    alert_log.acknowledge(lake, [first], "anna", "on it")
     alerts.tick(overdue(1), overdue(2), hours=1)
     [escalation] = boxes["team"].messages
     assert escalation.subject == "Escalated: a number was not finalized: revenue day 0002"
@@ -165,10 +165,10 @@ def test_what_nobody_acknowledges_escalates_and_its_end_is_told_to_both(settings
     assert len([subject for subject in boxes["anna"].subjects if subject.startswith("Resolved")]) == 2
 
 
-def test_a_snoozed_alert_sends_nothing_until_then(settings: Settings) -> None:
-    alerts, boxes = alerting(settings)
+def test_a_snoozed_alert_sends_nothing_until_then(lake: Lake) -> None:
+    alerts, boxes = alerting(lake)
     [record] = alerts.tick(overdue(1))
-    alert_log.snooze(settings, [record], NOON + 3 * HOUR, "anna", "until the file comes")
+    alert_log.snooze(lake, [record], NOON + 3 * HOUR, "anna", "until the file comes")
     alerts.tick(overdue(1), hours=2)
     assert boxes["team"].messages == []
     [again] = alerts.tick(hours=2.5)
@@ -179,11 +179,11 @@ def test_a_snoozed_alert_sends_nothing_until_then(settings: Settings) -> None:
     assert boxes["team"].messages == [], "it ended before it escalated"
 
 
-def test_what_is_left_of_a_digest_whose_alert_was_snoozed_is_another_digest(settings: Settings) -> None:
-    alerts, boxes = alerting(settings)
+def test_what_is_left_of_a_digest_whose_alert_was_snoozed_is_another_digest(lake: Lake) -> None:
+    alerts, boxes = alerting(lake)
     boxes["anna"].is_broken = True
     first, *_ = alerts.tick(*map(overdue, range(10)))
-    alert_log.snooze(settings, [first], NOON + HOUR, "anna", None)
+    alert_log.snooze(lake, [first], NOON + HOUR, "anna", None)
     boxes["anna"].is_broken = False
     alerts.tick(*map(overdue, range(10)), hours=0.1)
     alerts.tick(*map(overdue, range(10)), hours=1)
@@ -205,15 +205,15 @@ def test_every_transition_reaches_its_targets_exactly_once(
     tmp_path_factory, ticks: list[tuple[set[int], bool, bool, str | None]]
 ) -> None:
     """Over any history of conditions, broken targets, acknowledgements and snoozes."""
-    alerts, boxes = alerting(lake_settings(tmp_path_factory.mktemp("alerts")))
+    alerts, boxes = alerting(lake_in(tmp_path_factory.mktemp("alerts")))
     for number, (conditions, anna_broken, team_broken, done) in enumerate(ticks):
         boxes["anna"].is_broken, boxes["team"].is_broken = anna_broken, team_broken
         records = alerts.tick(*map(overdue, sorted(conditions)), hours=number)
         is_open = [record for record in records if record.resolved_at is None][:2]
         if is_open and done == "ack":
-            alert_log.acknowledge(alerts.settings, is_open, "anna", "on it")
+            alert_log.acknowledge(alerts.lake, is_open, "anna", "on it")
         if is_open and done == "snooze":
-            alert_log.snooze(alerts.settings, is_open, NOON + (number + 1.5) * HOUR, None, None)
+            alert_log.snooze(alerts.lake, is_open, NOON + (number + 1.5) * HOUR, None, None)
     boxes["anna"].is_broken = boxes["team"].is_broken = False
     records = alerts.tick(hours=len(ticks) + 10)
     received = sorted(

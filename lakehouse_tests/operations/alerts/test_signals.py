@@ -29,7 +29,7 @@ from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.alert import AlertKind
 from lakehouse_tests.support.arrivals import append_to_bronze, at, bronze_row, rows_every
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.late_lake import LateLake, late
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
 from lakehouse_tests.support.windowed_lake import TUMBLING, Event
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.operations.alerts.alert import Alert
-    from lakehouse.settings import Settings
 
 TODAY = date(2024, 2, 20)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -53,41 +53,41 @@ def _without_spark() -> Iterator[None]:
         yield
 
 
-def of_source(settings: Settings, source: SourceContract) -> dict[AlertKind, Alert]:
-    return {alert.kind: alert for alert in signals.of_source(settings, source)}
+def of_source(lake: Lake, source: SourceContract) -> dict[AlertKind, Alert]:
+    return {alert.kind: alert for alert in signals.of_source(lake, source)}
 
 
-def kinds(settings: Settings, source: SourceContract) -> set[AlertKind]:
-    return set(of_source(settings, source))
+def kinds(lake: Lake, source: SourceContract) -> set[AlertKind]:
+    return set(of_source(lake, source))
 
 
 # Arrivals -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_empty_lake_says_nothing(settings: Settings) -> None:
-    assert kinds(settings, contract(**LATE)) == set()
+def test_an_empty_lake_says_nothing(lake: Lake) -> None:
+    assert kinds(lake, contract(**LATE)) == set()
 
 
-def test_an_hour_of_late_rows(settings: Settings) -> None:
+def test_an_hour_of_late_rows(lake: Lake) -> None:
     source = contract(**LATE)
-    append_to_bronze(settings, source, rows_every(1, at(TODAY, 8), at(TODAY, 10), HOUR))
-    assert kinds(settings, source) == set()
-    append_to_bronze(settings, source, rows_every(1, at(TODAY, 10, 1), at(TODAY, 11, 50), 3 * HOUR))
-    alert = of_source(settings, source)[AlertKind.LATE_SHARE]
+    append_to_bronze(lake, source, rows_every(1, at(TODAY, 8), at(TODAY, 10), HOUR))
+    assert kinds(lake, source) == set()
+    append_to_bronze(lake, source, rows_every(1, at(TODAY, 10, 1), at(TODAY, 11, 50), 3 * HOUR))
+    alert = of_source(lake, source)[AlertKind.LATE_SHARE]
     assert alert.addressed_to == ["anna"]
     assert alert.since == at(TODAY, 10, 7), "7 of 61 rows are over a tenth"
     assert alert.numbers["through"] == at(TODAY, 11, 50)
-    append_to_bronze(settings, source, rows_every(1, at(TODAY, 11, 51), at(TODAY, 12, 45), HOUR))
-    assert kinds(settings, source) == set()
+    append_to_bronze(lake, source, rows_every(1, at(TODAY, 11, 51), at(TODAY, 12, 45), HOUR))
+    assert kinds(lake, source) == set()
 
 
-def test_the_owner_hears_of_a_tier_that_more_rows_miss_than_it_tolerates(settings: Settings) -> None:
+def test_the_owner_hears_of_a_tier_that_more_rows_miss_than_it_tolerates(lake: Lake) -> None:
     tiers = [{"within": "PT1H", "serves": "live", "tolerated": 0.5}, {"within": "PT6H", "serves": "close", "tolerated": 0.1}]
     source = contract(owner="anna", lateness={"tiers": tiers}, alerts={"lag": None})
-    append_to_bronze(settings, source, [bronze_row(at(TODAY, 8), lag) for lag in [7 * HOUR, *[HOUR] * 9]])
-    assert kinds(settings, source) == set(), "a tenth is what the tier tolerates"
-    append_to_bronze(settings, source, [bronze_row(at(TODAY, 9), lag) for lag in [7 * HOUR, HOUR]])
-    (alert,) = signals.of_source(settings, source)
+    append_to_bronze(lake, source, [bronze_row(at(TODAY, 8), lag) for lag in [7 * HOUR, *[HOUR] * 9]])
+    assert kinds(lake, source) == set(), "a tenth is what the tier tolerates"
+    append_to_bronze(lake, source, [bronze_row(at(TODAY, 9), lag) for lag in [7 * HOUR, HOUR]])
+    (alert,) = signals.of_source(lake, source)
     assert (alert.kind, alert.detail, alert.addressed_to) == (AlertKind.TIER_SHARE, "close", ["anna"])
     assert alert.numbers == {
         "rows": 12,
@@ -99,75 +99,73 @@ def test_the_owner_hears_of_a_tier_that_more_rows_miss_than_it_tolerates(setting
         "through": at(TODAY, 9),
     }
     assert "16.67% (2) came later than 6 h, the tier that serves 'close'; the contract tolerates 10.00%" in alert.text
-    append_to_bronze(settings, source, [bronze_row(at(TODAY + DAY, 10), HOUR)])
-    assert kinds(settings, source) == set(), "it is judged by the newest day of arrivals"
+    append_to_bronze(lake, source, [bronze_row(at(TODAY + DAY, 10), HOUR)])
+    assert kinds(lake, source) == set(), "it is judged by the newest day of arrivals"
 
 
-def test_without_a_bound_or_a_watermark_no_share_is_too_large(settings: Settings) -> None:
+def test_without_a_bound_or_a_watermark_no_share_is_too_large(lake: Lake) -> None:
     late = rows_every(1, at(TODAY, 8), at(TODAY, 12), 3 * HOUR)
-    append_to_bronze(settings, contract(), late)
-    assert kinds(settings, contract(lateness={"watermark": "PT2H"})) == set()
-    assert kinds(settings, contract(lateness={"alert_above": 0.1})) == set()
-    assert kinds(settings, contract(lateness={"watermark": "PT2H"}, alerts={"late_share": {"above": 0.1}})) == {
-        AlertKind.LATE_SHARE
-    }
-    assert kinds(settings, contract(lateness=LATE["lateness"], alerts={"late_share": None})) == set()
+    append_to_bronze(lake, contract(), late)
+    assert kinds(lake, contract(lateness={"watermark": "PT2H"})) == set()
+    assert kinds(lake, contract(lateness={"alert_above": 0.1})) == set()
+    assert kinds(lake, contract(lateness={"watermark": "PT2H"}, alerts={"late_share": {"above": 0.1}})) == {AlertKind.LATE_SHARE}
+    assert kinds(lake, contract(lateness=LATE["lateness"], alerts={"late_share": None})) == set()
 
 
-def test_the_watermark_of_its_type_is_what_a_row_is_held_against(settings: Settings) -> None:
+def test_the_watermark_of_its_type_is_what_a_row_is_held_against(lake: Lake) -> None:
     by = {"column": "change_op", "values": {"correct": {"watermark": "P7D"}}}
     source = contract(lateness={**LATE["lateness"], "by": by})
-    append_to_bronze(settings, source, rows_every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR, change_op="correct"))
-    assert kinds(settings, source) == set()
-    append_to_bronze(settings, source, rows_every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR))
-    assert kinds(settings, source) == {AlertKind.LATE_SHARE}
+    append_to_bronze(lake, source, rows_every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR, change_op="correct"))
+    assert kinds(lake, source) == set()
+    append_to_bronze(lake, source, rows_every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR))
+    assert kinds(lake, source) == {AlertKind.LATE_SHARE}
 
 
-def test_rows_are_held_against_the_watermark_of_the_day_they_arrived_on(settings: Settings) -> None:
-    append_to_bronze(settings, contract(), rows_every(1, at(TODAY, 8), at(TODAY, 12), 3 * HOUR))
+def test_rows_are_held_against_the_watermark_of_the_day_they_arrived_on(lake: Lake) -> None:
+    append_to_bronze(lake, contract(), rows_every(1, at(TODAY, 8), at(TODAY, 12), 3 * HOUR))
     moved = {"since": TODAY + DAY, "watermark": "PT4H"}
     bounds = {**LATE["lateness"], "changes": [moved]}
-    assert kinds(settings, contract(lateness=bounds)) == {AlertKind.LATE_SHARE}, "the new watermark is for later days"
-    assert kinds(settings, contract(lateness={**bounds, "changes": [{**moved, "since": TODAY}]})) == set()
+    assert kinds(lake, contract(lateness=bounds)) == {AlertKind.LATE_SHARE}, "the new watermark is for later days"
+    assert kinds(lake, contract(lateness={**bounds, "changes": [{**moved, "since": TODAY}]})) == set()
 
 
-def test_malformed_rows_do_not_count_and_rows_without_event_time_are_not_late(settings: Settings) -> None:
+def test_malformed_rows_do_not_count_and_rows_without_event_time_are_not_late(lake: Lake) -> None:
     source = contract(**LATE, alerts={"late_share": {"needs_rows": 100}})
-    append_to_bronze(settings, source, rows_every(1, at(TODAY, 8), at(TODAY, 9, 38), 3 * HOUR))  # 99 rows
-    append_to_bronze(settings, source, [bronze_row(at(TODAY, 9), 3 * HOUR, malformed_reason="no amount")] * 50)
-    assert kinds(settings, source) == set()
-    append_to_bronze(settings, source, [bronze_row(at(TODAY, 8, 5), None)])
-    assert of_source(settings, source)[AlertKind.LATE_SHARE].numbers["late"] == 99
+    append_to_bronze(lake, source, rows_every(1, at(TODAY, 8), at(TODAY, 9, 38), 3 * HOUR))  # 99 rows
+    append_to_bronze(lake, source, [bronze_row(at(TODAY, 9), 3 * HOUR, malformed_reason="no amount")] * 50)
+    assert kinds(lake, source) == set()
+    append_to_bronze(lake, source, [bronze_row(at(TODAY, 8, 5), None)])
+    assert of_source(lake, source)[AlertKind.LATE_SHARE].numbers["late"] == 99
 
 
-def test_what_arrives_after_the_clock_has_not_arrived(settings: Settings) -> None:
+def test_what_arrives_after_the_clock_has_not_arrived(lake: Lake) -> None:
     """A replay sees what it would have seen then; and a wrong clock of a source does not blind it."""
     source = contract(**LATE)
-    append_to_bronze(settings, source, rows_every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR))
-    append_to_bronze(settings, source, [bronze_row(datetime(2099, 1, 1, tzinfo=timezone.utc), HOUR)])
-    append_to_bronze(settings, source, [bronze_row(datetime(2099, 1, 1, tzinfo=timezone.utc), HOUR, arrival_date=TODAY)])
-    assert of_source(settings, source)[AlertKind.LATE_SHARE].numbers["through"] == at(TODAY, 10)
-    settings.now = at(TODAY, 8, 59)
-    assert kinds(settings, source) == set()
+    append_to_bronze(lake, source, rows_every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR))
+    append_to_bronze(lake, source, [bronze_row(datetime(2099, 1, 1, tzinfo=timezone.utc), HOUR)])
+    append_to_bronze(lake, source, [bronze_row(datetime(2099, 1, 1, tzinfo=timezone.utc), HOUR, arrival_date=TODAY)])
+    assert of_source(lake, source)[AlertKind.LATE_SHARE].numbers["through"] == at(TODAY, 10)
+    lake.settings.now = at(TODAY, 8, 59)
+    assert kinds(lake, source) == set()
 
 
-def test_arrivals_are_found_by_their_time_and_not_by_the_day_of_their_file(settings: Settings) -> None:
+def test_arrivals_are_found_by_their_time_and_not_by_the_day_of_their_file(lake: Lake) -> None:
     """Files of old days that are taken in today, without an arrival time of their own, arrive today."""
     source = contract(**LATE)
-    append_to_bronze(settings, source, rows_every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR, arrival_date=TODAY - 300 * DAY))
-    append_to_bronze(settings, source, rows_every(60, at(TODAY - 2 * DAY), at(TODAY - DAY), HOUR))
-    assert kinds(settings, source) == {AlertKind.LATE_SHARE}
+    append_to_bronze(lake, source, rows_every(1, at(TODAY, 8), at(TODAY, 10), 3 * HOUR, arrival_date=TODAY - 300 * DAY))
+    append_to_bronze(lake, source, rows_every(60, at(TODAY - 2 * DAY), at(TODAY - DAY), HOUR))
+    assert kinds(lake, source) == {AlertKind.LATE_SHARE}
 
 
-def test_a_lag_over_twice_the_baseline(settings: Settings) -> None:
+def test_a_lag_over_twice_the_baseline(lake: Lake) -> None:
     source = contract(owner="anna")
-    append_to_bronze(settings, source, rows_every(10, at(TODAY - 7 * DAY), at(TODAY) - MINUTE, HOUR))
-    append_to_bronze(settings, source, rows_every(10, at(TODAY), at(TODAY, 23, 50), 2 * HOUR))
-    assert kinds(settings, source) == set(), "twice is not over twice"
-    append_to_bronze(settings, source, [bronze_row(at(TODAY, 22), 2 * HOUR + timedelta(microseconds=1))])
-    assert kinds(settings, source) == set(), "one row of 145 is above the p99"
-    append_to_bronze(settings, source, [bronze_row(at(TODAY, 22), 2 * HOUR + timedelta(microseconds=1))])
-    alert = of_source(settings, source)[AlertKind.LAG]
+    append_to_bronze(lake, source, rows_every(10, at(TODAY - 7 * DAY), at(TODAY) - MINUTE, HOUR))
+    append_to_bronze(lake, source, rows_every(10, at(TODAY), at(TODAY, 23, 50), 2 * HOUR))
+    assert kinds(lake, source) == set(), "twice is not over twice"
+    append_to_bronze(lake, source, [bronze_row(at(TODAY, 22), 2 * HOUR + timedelta(microseconds=1))])
+    assert kinds(lake, source) == set(), "one row of 145 is above the p99"
+    append_to_bronze(lake, source, [bronze_row(at(TODAY, 22), 2 * HOUR + timedelta(microseconds=1))])
+    alert = of_source(lake, source)[AlertKind.LAG]
     assert alert.numbers == {
         "p99_seconds": 7200.000001,
         "baseline_seconds": 3600.0,
@@ -176,35 +174,35 @@ def test_a_lag_over_twice_the_baseline(settings: Settings) -> None:
         "factor": 2.0,
     }
     assert (alert.since, alert.addressed_to) == (at(TODAY, 23, 50), ["anna"])
-    assert kinds(settings, contract(alerts={"lag": None})) == set()
-    assert kinds(settings, contract(alerts={"lag": {"factor": 3}})) == set()
+    assert kinds(lake, contract(alerts={"lag": None})) == set()
+    assert kinds(lake, contract(alerts={"lag": {"factor": 3}})) == set()
 
 
-def test_the_baseline_is_of_so_many_days_and_no_more(settings: Settings) -> None:
+def test_the_baseline_is_of_so_many_days_and_no_more(lake: Lake) -> None:
     source = contract()
-    append_to_bronze(settings, source, rows_every(10, at(TODAY - 20 * DAY), at(TODAY - 7 * DAY) - MINUTE, 9 * HOUR))
-    append_to_bronze(settings, source, rows_every(10, at(TODAY - 7 * DAY), at(TODAY) - MINUTE, HOUR))
-    append_to_bronze(settings, source, rows_every(10, at(TODAY), at(TODAY, 23, 59), 3 * HOUR))
-    assert AlertKind.LAG in kinds(settings, source)
-    assert of_source(settings, source)[AlertKind.LAG].numbers["baseline_rows"] == 7 * 144
-    assert kinds(settings, contract(alerts={"lag": {"days": 14}})) == set()
+    append_to_bronze(lake, source, rows_every(10, at(TODAY - 20 * DAY), at(TODAY - 7 * DAY) - MINUTE, 9 * HOUR))
+    append_to_bronze(lake, source, rows_every(10, at(TODAY - 7 * DAY), at(TODAY) - MINUTE, HOUR))
+    append_to_bronze(lake, source, rows_every(10, at(TODAY), at(TODAY, 23, 59), 3 * HOUR))
+    assert AlertKind.LAG in kinds(lake, source)
+    assert of_source(lake, source)[AlertKind.LAG].numbers["baseline_rows"] == 7 * 144
+    assert kinds(lake, contract(alerts={"lag": {"days": 14}})) == set()
 
 
-def test_only_the_files_of_the_time_looked_at_are_read(settings: Settings) -> None:
+def test_only_the_files_of_the_time_looked_at_are_read(lake: Lake) -> None:
     source = contract(**LATE)
     for back in (100, 40, 5, 0):
-        append_to_bronze(settings, source, rows_every(10, at(TODAY - back * DAY, 8), at(TODAY - back * DAY, 12), HOUR))
-    old = [*Path(locations.bronze(settings, "events")).glob("arrival_date=2023-11-12/*"), *_files(settings, TODAY - 40 * DAY)]
+        append_to_bronze(lake, source, rows_every(10, at(TODAY - back * DAY, 8), at(TODAY - back * DAY, 12), HOUR))
+    old = [*Path(locations.bronze(lake, "events")).glob("arrival_date=2023-11-12/*"), *_files(lake, TODAY - 40 * DAY)]
     assert len(old) == 2
     for file in old:
         file.write_bytes(b"nobody reads this")
-    found = recent_lags.newest(settings, source, 7)
+    found = recent_lags.newest(lake, source, 7)
     assert found is not None
     assert len(found.rows) == 50
 
 
-def _files(settings: Settings, arrival: date) -> list[Path]:
-    found = list(Path(locations.bronze(settings, "events")).glob(f"arrival_date={arrival}/*"))
+def _files(lake: Lake, arrival: date) -> list[Path]:
+    found = list(Path(locations.bronze(lake, "events")).glob(f"arrival_date={arrival}/*"))
     assert all(pq.read_metadata(file).num_rows for file in found)
     return found
 
@@ -217,7 +215,7 @@ EVENTS = st.one_of(st.none(), st.timedeltas(-DAY, 20 * DAY))
 @examples(max_examples=40)
 def test_lags_are_those_of_admission(tmp_path_factory, arrivals: list[tuple[int, timedelta | None, bool]]) -> None:
     """Arrow's arithmetic over all rows is the domain's over one, also of an event day; a skewed row has none."""
-    lake = lake_settings(tmp_path_factory.mktemp("lags"))
+    lake = lake_in(tmp_path_factory.mktemp("lags"))
     zone = ZoneInfo("Europe/Berlin")
     source = contract(clocks={"event": "event_time", "arrival": "arrived_at", "timezone": "Europe/Berlin"}, **LATE)
     rows = []
@@ -252,17 +250,17 @@ def catalog(contracted: MetricContract) -> Catalog:
 
 
 def of_metric(numbers: ScriptedNumbers, kind: AlertKind) -> list[Alert]:
-    found = signals.of_metric(numbers.settings, catalog(numbers.metric), numbers.metric)
+    found = signals.of_metric(numbers.lake, catalog(numbers.metric), numbers.metric)
     return [alert for alert in found if alert.kind is kind]
 
 
-def test_nothing_published_is_no_failure(settings: Settings) -> None:
-    numbers = ScriptedNumbers(settings, metric(alerts={"values": [{"measure": "total", "below": 1}]}))
-    assert list(signals.of_metric(settings, catalog(numbers.metric), numbers.metric)) == []
+def test_nothing_published_is_no_failure(lake: Lake) -> None:
+    numbers = ScriptedNumbers(lake, metric(alerts={"values": [{"measure": "total", "below": 1}]}))
+    assert list(signals.of_metric(lake, catalog(numbers.metric), numbers.metric)) == []
 
 
-def test_a_held_number_and_its_end(settings: Settings) -> None:
-    numbers = ScriptedNumbers(settings, metric(checks={"change": [{"measure": "total", "absolute": 5}]}, owner="ben"))
+def test_a_held_number_and_its_end(lake: Lake) -> None:
+    numbers = ScriptedNumbers(lake, metric(checks={"change": [{"measure": "total", "absolute": 5}]}, owner="ben"))
     numbers.at(1)
     numbers.set(1, 10)
     numbers.publish()
@@ -270,15 +268,15 @@ def test_a_held_number_and_its_end(settings: Settings) -> None:
     numbers.set(1, 100)
     numbers.publish()
     [alert] = of_metric(numbers, AlertKind.HELD)
-    assert (alert.subject, alert.period, alert.since) == ("total", "2024-01-01", settings.clock())
+    assert (alert.subject, alert.period, alert.since) == ("total", "2024-01-01", lake.now())
     assert alert.addressed_to == ["anna", "ben"], "the source's owner first"
     assert "r2 is held: change: " in alert.text
     numbers.sign_off(1, 2)
     assert of_metric(numbers, AlertKind.HELD) == []
 
 
-def test_a_number_that_is_not_finalized_in_time(settings: Settings) -> None:
-    numbers = ScriptedNumbers(settings, metric(publication={"rollups": ["week"], "timezone": "America/New_York"}))
+def test_a_number_that_is_not_finalized_in_time(lake: Lake) -> None:
+    numbers = ScriptedNumbers(lake, metric(publication={"rollups": ["week"], "timezone": "America/New_York"}))
     numbers.at(1, 12)
     numbers.set(1, 10)
     numbers.publish()
@@ -301,13 +299,13 @@ def test_a_number_that_is_not_finalized_in_time(settings: Settings) -> None:
     assert of_metric(numbers, AlertKind.OVERDUE) == []
 
 
-def test_an_overdue_number_names_what_it_waits_for(settings: Settings) -> None:
-    numbers = ScriptedNumbers(settings, metric())
+def test_an_overdue_number_names_what_it_waits_for(lake: Lake) -> None:
+    numbers = ScriptedNumbers(lake, metric())
     numbers.set(1, 10)
     numbers.at(2)
     numbers.publish()
     review = pa.table({"event_date": [day(1)], "quarantine_status": ["open"]})
-    row_writer.append(locations.quarantine(settings, "events"), review)
+    row_writer.append(locations.quarantine(lake, "events"), review)
     numbers.at(11)
     [alert] = of_metric(numbers, AlertKind.OVERDUE)
     assert alert.numbers["waiting_for"] == ["1 row waits for a steward"]
@@ -317,13 +315,13 @@ def test_an_overdue_number_names_what_it_waits_for(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("close_by", [7, 12])
-def test_how_long_a_number_may_wait_is_the_contracts(settings: Settings, close_by: int) -> None:
-    numbers = ScriptedNumbers(settings, metric(publication={"close_by": close_by}))
+def test_how_long_a_number_may_wait_is_the_contracts(lake: Lake, close_by: int) -> None:
+    numbers = ScriptedNumbers(lake, metric(publication={"close_by": close_by}))
     numbers.set(1, 10)
     numbers.at(2)
     numbers.publish()
     review = pa.table({"event_date": [day(1)], "quarantine_status": ["open"]})
-    row_writer.append(locations.quarantine(settings, "events"), review)
+    row_writer.append(locations.quarantine(lake, "events"), review)
     numbers.at(1 + close_by, 23)
     assert of_metric(numbers, AlertKind.OVERDUE) == []
     numbers.at(2 + close_by)
@@ -336,8 +334,8 @@ def test_how_long_a_number_may_wait_is_the_contracts(settings: Settings, close_b
     assert len(of_metric(numbers, AlertKind.OVERDUE)) == 1
 
 
-def test_how_long_it_may_be_overdue_is_the_contracts(settings: Settings) -> None:
-    numbers = ScriptedNumbers(settings, metric(alerts={"overdue_after": 0}))
+def test_how_long_it_may_be_overdue_is_the_contracts(lake: Lake) -> None:
+    numbers = ScriptedNumbers(lake, metric(alerts={"overdue_after": 0}))
     numbers.at(1)
     numbers.set(1, 10)
     numbers.publish()
@@ -348,8 +346,8 @@ def test_how_long_it_may_be_overdue_is_the_contracts(settings: Settings) -> None
 
 
 @pytest.mark.merge
-def test_more_restatements_than_usual(settings: Settings) -> None:
-    numbers = ScriptedNumbers(settings, metric(alerts={"restatements": {"needs": 1}}))
+def test_more_restatements_than_usual(lake: Lake) -> None:
+    numbers = ScriptedNumbers(lake, metric(alerts={"restatements": {"needs": 1}}))
     numbers.at(1, 6)
     for number in (1, 2, 3):
         numbers.set(number, 1)
@@ -372,8 +370,8 @@ def test_more_restatements_than_usual(settings: Settings) -> None:
     assert of_metric(numbers, AlertKind.RESTATEMENTS) == [], "a week later it is over"
 
 
-def test_one_restatement_is_one_however_many_rows_it_has(settings: Settings) -> None:
-    numbers = ScriptedNumbers(settings, metric(grain=["store"], alerts={"restatements": {"needs": 1}}))
+def test_one_restatement_is_one_however_many_rows_it_has(lake: Lake) -> None:
+    numbers = ScriptedNumbers(lake, metric(grain=["store"], alerts={"restatements": {"needs": 1}}))
     numbers.at(1)
     numbers.set(1, {"a": 1, "b": 1})
     numbers.publish()
@@ -383,8 +381,8 @@ def test_one_restatement_is_one_however_many_rows_it_has(settings: Settings) -> 
     assert of_metric(numbers, AlertKind.RESTATEMENTS)[0].numbers["restatements"] == 1
 
 
-def test_the_next_state_of_a_restated_number_is_no_second_restatement(settings: Settings) -> None:
-    numbers = ScriptedNumbers(settings, metric(alerts={"restatements": {"needs": 1}}))
+def test_the_next_state_of_a_restated_number_is_no_second_restatement(lake: Lake) -> None:
+    numbers = ScriptedNumbers(lake, metric(alerts={"restatements": {"needs": 1}}))
     numbers.at(1)
     numbers.set(1, 1)
     numbers.publish()
@@ -398,8 +396,8 @@ def test_the_next_state_of_a_restated_number_is_no_second_restatement(settings: 
     assert of_metric(numbers, AlertKind.RESTATEMENTS)[0].numbers["restatements"] == 1
 
 
-def test_adjustments_restate_too(settings: Settings) -> None:
-    numbers = ScriptedNumbers(settings, metric(publication={"after_close": "adjust"}, alerts={"restatements": {"needs": 1}}))
+def test_adjustments_restate_too(lake: Lake) -> None:
+    numbers = ScriptedNumbers(lake, metric(publication={"after_close": "adjust"}, alerts={"restatements": {"needs": 1}}))
     numbers.at(1)
     numbers.set(1, 1)
     numbers.publish()
@@ -416,8 +414,8 @@ def test_adjustments_restate_too(settings: Settings) -> None:
 VALUES: dict[str, Any] = {"alerts": {"values": [{"measure": "total", "below": 100}], "restatements": None}}
 
 
-def test_a_live_value_alerts_when_clearly_below_and_a_final_one_when_below(settings: Settings) -> None:
-    numbers = ScriptedNumbers(settings, metric(**VALUES, owner="ben"))
+def test_a_live_value_alerts_when_clearly_below_and_a_final_one_when_below(lake: Lake) -> None:
+    numbers = ScriptedNumbers(lake, metric(**VALUES, owner="ben"))
     numbers.at(1, 12)
     numbers.set(1, 90)
     numbers.publish()
@@ -441,9 +439,9 @@ def test_a_live_value_alerts_when_clearly_below_and_a_final_one_when_below(setti
     assert "(r5)" in of_metric(numbers, AlertKind.VALUE)[0].text, "and so is what it is restated to"
 
 
-def test_values_of_some_rows_of_the_grain(settings: Settings) -> None:
+def test_values_of_some_rows_of_the_grain(lake: Lake) -> None:
     bound = {"measure": "total", "below": 10, "where": {"store": "b"}}
-    numbers = ScriptedNumbers(settings, metric(grain=["store"], alerts={"values": [bound]}))
+    numbers = ScriptedNumbers(lake, metric(grain=["store"], alerts={"values": [bound]}))
     numbers.at(1)
     numbers.set(1, {"a": 1, "b": 50})
     numbers.set(2, {"a": 50})
@@ -456,11 +454,9 @@ def test_values_of_some_rows_of_the_grain(settings: Settings) -> None:
     assert "is 1 for store b: below 10" in alert.text
 
 
-def test_the_values_of_a_roll_up_have_bounds_of_their_own(settings: Settings) -> None:
+def test_the_values_of_a_roll_up_have_bounds_of_their_own(lake: Lake) -> None:
     bounds = [{"measure": "total", "below": 100, "by": "week"}, {"measure": "total", "below": 3}]
-    numbers = ScriptedNumbers(
-        settings, metric(publication={"rollups": ["week"]}, alerts={"values": bounds, "restatements": None})
-    )
+    numbers = ScriptedNumbers(lake, metric(publication={"rollups": ["week"]}, alerts={"values": bounds, "restatements": None}))
     numbers.at(2)
     numbers.set(1, 5)
     numbers.set(2, 6)
@@ -474,9 +470,9 @@ def test_the_values_of_a_roll_up_have_bounds_of_their_own(settings: Settings) ->
 HOURLY: dict[str, Any] = {"window": {"size": "PT1H"}, "live": True, "publication": {"final_after": 2}}
 
 
-def test_the_value_of_an_hour_has_the_bound_of_its_metric(settings: Settings) -> None:
+def test_the_value_of_an_hour_has_the_bound_of_its_metric(lake: Lake) -> None:
     bound = {"measure": "total", "below": 10}
-    numbers = ScriptedNumbers(settings, metric("hourly", **HOURLY, alerts={"values": [bound], "restatements": None}))
+    numbers = ScriptedNumbers(lake, metric("hourly", **HOURLY, alerts={"values": [bound], "restatements": None}))
     numbers.at(1, 12)
     numbers.set_hours(1, {9: 50, 10: 2})
     numbers.publish()
@@ -484,9 +480,9 @@ def test_the_value_of_an_hour_has_the_bound_of_its_metric(settings: Settings) ->
     assert "total of hourly 2024-01-01 is 2 for window_start 2024-01-01T10: below 10" in alert.text
 
 
-def test_a_number_of_the_stream_has_the_bound_of_its_metric_until_its_day_is_final(settings: Settings) -> None:
+def test_a_number_of_the_stream_has_the_bound_of_its_metric_until_its_day_is_final(lake: Lake) -> None:
     bounds = [{"measure": "total", "below": 10, "above": 100}]
-    numbers = ScriptedNumbers(settings, metric("hourly", **HOURLY, alerts={"values": bounds, "restatements": None}))
+    numbers = ScriptedNumbers(lake, metric("hourly", **HOURLY, alerts={"values": bounds, "restatements": None}))
     numbers.at(1, 11)
     numbers.stream_hours(1, {9: 50, 10: 2}, passed=10)
     assert of_metric(numbers, AlertKind.VALUE) == [], "the hour from 10 on is still open, and grows"
@@ -515,21 +511,21 @@ def test_a_bound_of_a_period_that_the_metric_does_not_have_is_refused() -> None:
 
 
 @pytest.mark.parametrize("at_close", ["include", "exclude"])
-def test_rows_that_come_too_late_to_count_alert_by_their_share(settings: Settings, at_close: str) -> None:
+def test_rows_that_come_too_late_to_count_alert_by_their_share(lake: Lake, at_close: str) -> None:
     terms = {"late_dropped": {"above": 0.2, "needs_rows": 5}, "restatements": None}
-    lake = LateLake(settings, None, [late({**TUMBLING, "alerts": terms}, "recompute", 0, at_close=at_close)])
-    [hourly] = lake.metrics
+    sample = LateLake(lake, None, [late({**TUMBLING, "alerts": terms}, "recompute", 0, at_close=at_close)])
+    [hourly] = sample.metrics
 
     def dropped() -> list[Alert]:
-        found = signals.of_metric(settings, lake.catalog, hourly)
+        found = signals.of_metric(lake, sample.catalog, hourly)
         return [alert for alert in found if alert.kind is AlertKind.LATE_DROPPED]
 
-    lake.classify_at(0, Event("a", 5), Event("push", 150))
-    lake.classify_at(1, Event("beyond", 10))
+    sample.classify_at(0, Event("a", 5), Event("push", 150))
+    sample.classify_at(1, Event("beyond", 10))
     assert dropped() == [], "three rows are few"
-    lake.classify_at(2, Event("b", 151), Event("c", 152))
+    sample.classify_at(2, Event("b", 151), Event("c", 152))
     assert dropped() == [], "a fifth is tolerated"
-    lake.classify_at(3, Event("beyond too", 11))
+    sample.classify_at(3, Event("beyond too", 11))
     [alert] = dropped()
     assert "2 of the 6 rows of 2024-10-31 came too late to count in hourly: 33.33%, and 20.00% is tolerated" in alert.text
     assert ("They count when their days are final" in alert.text) == (at_close == "include")
@@ -539,17 +535,17 @@ def test_rows_that_come_too_late_to_count_alert_by_their_share(settings: Setting
 # What a tick looks at first -----------------------------------------------------------------------------------------
 
 
-def test_the_name_of_the_state_changes_with_what_alerts_depend_on(settings: Settings) -> None:
+def test_the_name_of_the_state_changes_with_what_alerts_depend_on(lake: Lake) -> None:
     contracted = metric(publication={"rollups": ["week"]}, checks={"change": [{"measure": "total", "absolute": 5}]})
-    numbers = ScriptedNumbers(settings, contracted)
+    numbers = ScriptedNumbers(lake, contracted)
     numbers.at(1)
-    seen = [signals.state_of(settings, catalog(contracted))]
+    seen = [signals.state_of(lake, catalog(contracted))]
 
     def moved() -> bool:
-        seen.append(signals.state_of(settings, catalog(contracted)))
+        seen.append(signals.state_of(lake, catalog(contracted)))
         return seen[-1] not in seen[:-1]
 
-    append_to_bronze(settings, contract(), [bronze_row(at(TODAY), HOUR)])
+    append_to_bronze(lake, contract(), [bronze_row(at(TODAY), HOUR)])
     assert moved()
     numbers.set(1, 10)
     numbers.publish()
@@ -561,28 +557,28 @@ def test_the_name_of_the_state_changes_with_what_alerts_depend_on(settings: Sett
     assert moved(), "held"
     numbers.at(1, 1)
     assert moved(), "another hour"
-    assert signals.state_of(settings, catalog(metric(**VALUES))) not in seen, "another contract"
+    assert signals.state_of(lake, catalog(metric(**VALUES))) not in seen, "another contract"
     assert not moved()
     assert Series(contracted, PeriodKind.WEEK).name == "total_weekly"
 
 
-def test_rows_that_the_stream_drops_alert_by_their_share(settings: Settings) -> None:
+def test_rows_that_the_stream_drops_alert_by_their_share(lake: Lake) -> None:
     """The published number has them; the alert is about the newest arrival day that the stream has read."""
     terms = {"late_dropped": {"above": 0.2, "needs_rows": 4}, "restatements": None}
     hourly, source = metric("hourly", **HOURLY, alerts=terms), contract(owner="anna")
     lags = enumerate([MINUTE] * 3 + [3 * HOUR])
     rows = [bronze_row(at(TODAY, 12), lag, ingestion_id="file", line_number=line) for line, lag in lags]
-    append_to_bronze(settings, source, rows)
+    append_to_bronze(lake, source, rows)
     entry = Ingestion("events", "file", "hash", TODAY, "one.csv", 1, None, "ingested", "run", at(TODAY, 12), rows=4)
-    ingestions.record(settings, entry)
+    ingestions.record(lake, entry)
 
     def alerts() -> list[Alert]:
-        found = signals.of_metric(settings, Catalog({"events": source}, {"hourly": hourly}), hourly)
+        found = signals.of_metric(lake, Catalog({"events": source}, {"hourly": hourly}), hourly)
         return [alert for alert in found if alert.kind is AlertKind.LATE_DROPPED]
 
     assert alerts() == [], "no stream has read them"
     read = LiveBatch("hourly", "q", 1, "file", 0, 3, at(TODAY, 11), None, 1, at(TODAY, 12))
-    live_batches.record(settings, [read])
+    live_batches.record(lake, [read])
     [alert] = alerts()
     assert (alert.detail, alert.period, alert.numbers["dropped"], alert.numbers["rows"]) == ("the stream", f"{TODAY}", 1, 4)
     assert "1 of the 4 rows of 2024-02-20 came too late for the stream of hourly: 25.00%, and 20.00% is tolerated" in alert.text

@@ -24,7 +24,7 @@ from lakehouse_tests.support.windowed_lake import TUMBLING, source
 if TYPE_CHECKING:
     import pytest
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 NOW = datetime(2024, 2, 20, 12, tzinfo=timezone.utc)
 MINUTE = timedelta(minutes=1)
@@ -35,65 +35,65 @@ def catalog(**alerts: Any) -> Catalog:
     return Catalog({"orders": source()}, {"hourly": metric(TUMBLING, **LIVE, alerts=alerts)})
 
 
-def of_streams(settings: Settings, known: Catalog) -> dict[AlertKind, str]:
-    alerts = all_signals.of_metric(settings, known, known.metrics["hourly"])
+def of_streams(lake: Lake, known: Catalog) -> dict[AlertKind, str]:
+    alerts = all_signals.of_metric(lake, known, known.metrics["hourly"])
     return {alert.kind: alert.text for alert in alerts if alert.kind.value.startswith("live_")}
 
 
-def test_a_stream_whose_process_is_gone_alerts_and_the_sensor_notices(settings: Settings) -> None:
-    settings.now = NOW
+def test_a_stream_whose_process_is_gone_alerts_and_the_sensor_notices(lake: Lake) -> None:
+    lake.settings.now = NOW
     known = catalog(live_state={"rows": 999})
-    assert of_streams(settings, known) == {}, "it never ran"
-    idle = all_signals.state_of(settings, known)
-    with status.running(settings, "hourly"):
-        status.write(settings, replace(RUNNING, state_rows=999))
-        assert of_streams(settings, known) == {}
-        assert all_signals.state_of(settings, known) == idle
-        status.write(settings, replace(RUNNING, batch=4))
-        assert of_streams(settings, known).keys() == {AlertKind.LIVE_STATE}
-        large = all_signals.state_of(settings, known)
+    assert of_streams(lake, known) == {}, "it never ran"
+    idle = all_signals.state_of(lake, known)
+    with status.running(lake, "hourly"):
+        status.write(lake, replace(RUNNING, state_rows=999))
+        assert of_streams(lake, known) == {}
+        assert all_signals.state_of(lake, known) == idle
+        status.write(lake, replace(RUNNING, batch=4))
+        assert of_streams(lake, known).keys() == {AlertKind.LIVE_STATE}
+        large = all_signals.state_of(lake, known)
         assert large != idle
-    assert "was killed (process 7)" in of_streams(settings, known)[AlertKind.LIVE_STOPPED]
-    assert all_signals.state_of(settings, known) not in {idle, large}
-    status.write(settings, replace(RUNNING, state="stopped"))
-    assert of_streams(settings, known) == {}
-    assert all_signals.state_of(settings, known) == idle
+    assert "was killed (process 7)" in of_streams(lake, known)[AlertKind.LIVE_STOPPED]
+    assert all_signals.state_of(lake, known) not in {idle, large}
+    status.write(lake, replace(RUNNING, state="stopped"))
+    assert of_streams(lake, known) == {}
+    assert all_signals.state_of(lake, known) == idle
 
 
-def ingest(settings: Settings, name: str, recorded_at: datetime, rows: int = 1) -> None:
+def ingest(lake: Lake, name: str, recorded_at: datetime, rows: int = 1) -> None:
     known: dict[str, Any] = {"source": "orders", "ingestion_id": name, "content_hash": name, "source_file": name, "bytes": 1}
     known |= {"modified": None, "status": "ingested", "run_id": "run", "arrival_date": NOW.date(), "recorded_at": recorded_at}
-    ingestions.record(settings, Ingestion(**known | {"rows": rows}))
+    ingestions.record(lake, Ingestion(**known | {"rows": rows}))
 
 
-def test_rows_that_a_stream_has_not_read_alert_after_a_while(settings: Settings) -> None:
-    settings.now = NOW
+def test_rows_that_a_stream_has_not_read_alert_after_a_while(lake: Lake) -> None:
+    lake.settings.now = NOW
     known = catalog(live_unread_after="PT5M")
-    with status.running(settings, "hourly"):
-        status.write(settings, RUNNING)
-        ingest(settings, "old", NOW - 120 * MINUTE)  # before the stream began: it does not read it
-        ingest(settings, "read", NOW - 30 * MINUTE)
-        ingest(settings, "empty", NOW - 20 * MINUTE, rows=0)
-        batches.record(settings, [LiveBatch("hourly", "q", 3, "read", 1, 1, None, None, 1, NOW)])
-        assert of_streams(settings, known) == {}
-        ingest(settings, "new", NOW - 6 * MINUTE)
-        assert "has not read rows that were ingested 2024-02-20 11:54 UTC" in of_streams(settings, known)[AlertKind.LIVE_STOPPED]
-        assert of_streams(settings, catalog(live_unread_after="PT6M")) == {}
-        assert of_streams(settings, catalog()) == {}
-        batches.record(settings, [LiveBatch("hourly", "q", 4, "new", 1, 1, None, None, 1, NOW)])
-        assert of_streams(settings, known) == {}
+    with status.running(lake, "hourly"):
+        status.write(lake, RUNNING)
+        ingest(lake, "old", NOW - 120 * MINUTE)  # before the stream began: it does not read it
+        ingest(lake, "read", NOW - 30 * MINUTE)
+        ingest(lake, "empty", NOW - 20 * MINUTE, rows=0)
+        batches.record(lake, [LiveBatch("hourly", "q", 3, "read", 1, 1, None, None, 1, NOW)])
+        assert of_streams(lake, known) == {}
+        ingest(lake, "new", NOW - 6 * MINUTE)
+        assert "has not read rows that were ingested 2024-02-20 11:54 UTC" in of_streams(lake, known)[AlertKind.LIVE_STOPPED]
+        assert of_streams(lake, catalog(live_unread_after="PT6M")) == {}
+        assert of_streams(lake, catalog()) == {}
+        batches.record(lake, [LiveBatch("hourly", "q", 4, "new", 1, 1, None, None, 1, NOW)])
+        assert of_streams(lake, known) == {}
 
 
 def test_brokers_that_do_not_answer_neither_hide_other_alerts_nor_hold_them_up(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lakehouse.streams import lag  # noqa: PLC0415
 
     monkeypatch.setattr(lag, "ANSWER_SECONDS", 0.3)
     bounded = of_kafka("events", "127.0.0.1:1", alerts={"stream_lag": {"messages": 5}})
     silent = Catalog({"events": bounded, "orders": source()}, {"hourly": metric(TUMBLING, **LIVE)})
-    status.write(settings, RUNNING)
-    assert "cannot be read" in " ".join(all_signals.stream_signals.conditions(settings, silent))
-    result = dispatch_alerts(settings, silent, directory(settings))
+    status.write(lake, RUNNING)
+    assert "cannot be read" in " ".join(all_signals.stream_signals.conditions(lake, silent))
+    result = dispatch_alerts(lake, silent, directory(lake))
     assert (result.opened, len(result.unread)) == (1, 1), "the stream that was killed"
     assert "the alerts of events could not be determined" in result.unread[0]

@@ -17,7 +17,7 @@ from lakehouse.operations.backfills.planner import BackfillRequest, PlanProblemE
 from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 SALES = load_catalog(None).sources["sales"]
 FIELDS = [
@@ -75,7 +75,7 @@ def test_a_field_is_one_of_the_contract_and_a_value_of_its_type(text: str, messa
         entity_scope.parse(EVENTS, text)
 
 
-def deliver(settings: Settings, day: int, *records: str) -> None:
+def deliver(lake: Lake, day: int, *records: str) -> None:
     """Ingest a file; a record is ``id shop event-day``, and a delete has no shop."""
     lines = ["id,amount,shop,opened,is_open,event_time,arrived_at,op,corrects"]
     for record in records:
@@ -83,24 +83,24 @@ def deliver(settings: Settings, day: int, *records: str) -> None:
         op, shop = ("delete", "") if shop == "-" else ("insert", shop)
         lines.append(f"{name},1,{shop},,,2024-02-{event_day}T12:00:00Z,2024-02-{day:02}T06:00:00Z,{op},")
     arrival = date(2024, 2, day)
-    Path(str(settings.landing), f"arrival_date={arrival}.csv").write_text("\n".join(lines) + "\n")
+    Path(str(lake.settings.landing), f"arrival_date={arrival}.csv").write_text("\n".join(lines) + "\n")
 
     def no_session() -> Any:
         pytest.fail("nothing of this needs Spark")
 
-    Ingest(settings, EVENTS, no_session, "run").day(arrival)
+    Ingest(lake, EVENTS, no_session, "run").day(arrival)
 
 
 @pytest.fixture
-def shops(settings: Settings) -> Settings:
+def shops(lake: Lake) -> Lake:
     """Two shops on some days; ``a2`` was withdrawn from its day, ``b1`` changed its shop with its day."""
-    deliver(settings, 10, "a1 A 01", "a2 A 03", "b1 B 02", "b2 B 04")
-    deliver(settings, 11, "a2 - 03", "b3 B 05")
-    deliver(settings, 12, "b1 A 06", "a3 A 07")
-    return settings
+    deliver(lake, 10, "a1 A 01", "a2 A 03", "b1 B 02", "b2 B 04")
+    deliver(lake, 11, "a2 - 03", "b3 B 05")
+    deliver(lake, 12, "b1 A 06", "a3 A 07")
+    return lake
 
 
-def test_an_entity_is_the_keys_that_meet_the_condition_with_all_their_rows(shops: Settings) -> None:
+def test_an_entity_is_the_keys_that_meet_the_condition_with_all_their_rows(shops: Lake) -> None:
     entity = entity_scope.of_source(shops, EVENTS, {"shop": ["A"]}, FIRST, date(2024, 2, 6))
     assert sorted(entity.keys.to_pylist()) == ["a1", "a2", "b1"]
     assert sorted(day.day for day in entity.days) == [1, 2, 3, 6], "b1 was in another shop on the 2nd"
@@ -110,8 +110,8 @@ def test_an_entity_is_the_keys_that_meet_the_condition_with_all_their_rows(shops
     assert (len(nobody.keys), nobody.days, nobody.rows) == (0, frozenset(), 0)
 
 
-def test_a_lake_without_rows_has_no_entity(settings: Settings) -> None:
-    assert entity_scope.of_source(settings, EVENTS, {"shop": ["A"]}, FIRST, LAST).rows == 0
+def test_a_lake_without_rows_has_no_entity(lake: Lake) -> None:
+    assert entity_scope.of_source(lake, EVENTS, {"shop": ["A"]}, FIRST, LAST).rows == 0
 
 
 def wish(**changes: Any) -> BackfillRequest:
@@ -119,9 +119,9 @@ def wish(**changes: Any) -> BackfillRequest:
     return BackfillRequest(**{**given, "write_mode": "overwrite", "where": "shop = 'A'", **changes})
 
 
-def test_the_plan_has_the_days_of_the_entity_and_names_it(shops: Settings) -> None:
+def test_the_plan_has_the_days_of_the_entity_and_names_it(shops: Lake) -> None:
     known, now = Catalog({"events": EVENTS}, {}), datetime(2024, 2, 20, tzinfo=timezone.utc)
-    deliver_later = Path(str(shops.landing), "arrival_date=2024-02-13.csv")
+    deliver_later = Path(str(shops.settings.landing), "arrival_date=2024-02-13.csv")
     deliver_later.write_text("id,amount,shop,opened,is_open,event_time,arrived_at,op,corrects\n")
     made = planner.plan(shops, known, wish(), now)
     [wave] = made.waves

@@ -12,7 +12,7 @@ from lakehouse.operations.backfills.log import BackfillEvent, UnknownPlanError
 from lakehouse.operations.backfills.plan import BackfillPlan, BackfillStatus, Layer, Wave
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 NOW = datetime(2024, 11, 20, 12, tzinfo=timezone.utc)
 
@@ -37,40 +37,40 @@ def event(kind: str, minutes: int, name: str = "") -> BackfillEvent:
     return BackfillEvent("bf-1", name or f"{kind}:{minutes}", kind, NOW + timedelta(minutes=minutes), said={"at": minutes})
 
 
-def test_a_plan_is_kept_once_as_it_was(settings: Settings) -> None:
+def test_a_plan_is_kept_once_as_it_was(lake: Lake) -> None:
     for _ in range(2):
-        backfill_log.store_plan(settings, plan())
-    assert backfill_log.plans(settings) == [plan()]
+        backfill_log.store_plan(lake, plan())
+    assert backfill_log.plans(lake) == [plan()]
 
 
-def test_the_same_plan_made_again_is_the_one_that_waits_until_it_has_begun(settings: Settings) -> None:
+def test_the_same_plan_made_again_is_the_one_that_waits_until_it_has_begun(lake: Lake) -> None:
     """A command that was killed before it printed the plan's name is given again."""
-    backfill_log.store_plan(settings, plan())
-    assert backfill_log.store_plan(settings, plan("bf-2")) == plan()
-    assert backfill_log.store_plan(settings, plan("bf-3", "another disk")).plan_id == "bf-3"
-    backfill_log.record(settings, event("started", 1))
-    assert backfill_log.store_plan(settings, plan("bf-4")).plan_id == "bf-4"
-    assert [known.plan_id for known in backfill_log.plans(settings)] == ["bf-1", "bf-3", "bf-4"]
+    backfill_log.store_plan(lake, plan())
+    assert backfill_log.store_plan(lake, plan("bf-2")) == plan()
+    assert backfill_log.store_plan(lake, plan("bf-3", "another disk")).plan_id == "bf-3"
+    backfill_log.record(lake, event("started", 1))
+    assert backfill_log.store_plan(lake, plan("bf-4")).plan_id == "bf-4"
+    assert [known.plan_id for known in backfill_log.plans(lake)] == ["bf-1", "bf-3", "bf-4"]
 
 
-def test_a_plan_is_found_by_the_beginning_of_its_name(settings: Settings) -> None:
+def test_a_plan_is_found_by_the_beginning_of_its_name(lake: Lake) -> None:
     with pytest.raises(UnknownPlanError, match="the newest are none"):
-        backfill_log.plan_named(settings, "bf")
+        backfill_log.plan_named(lake, "bf")
     for name in ("bf-1", "bf-12", "bf-2"):
-        backfill_log.store_plan(settings, plan(name, f"for {name}"))
-    assert backfill_log.plan_named(settings, "bf-1").plan_id == "bf-1"
-    assert backfill_log.plan_named(settings, "bf-2").plan_id == "bf-2"
-    assert backfill_log.plan_named(settings, "newest").plan_id == "bf-2"
+        backfill_log.store_plan(lake, plan(name, f"for {name}"))
+    assert backfill_log.plan_named(lake, "bf-1").plan_id == "bf-1"
+    assert backfill_log.plan_named(lake, "bf-2").plan_id == "bf-2"
+    assert backfill_log.plan_named(lake, "newest").plan_id == "bf-2"
     with pytest.raises(UnknownPlanError, match="3 plans begin with bf; they are bf-1, bf-12, bf-2"):
-        backfill_log.plan_named(settings, "bf")
+        backfill_log.plan_named(lake, "bf")
     with pytest.raises(UnknownPlanError, match="no plan is called x"):
-        backfill_log.plan_named(settings, "x")
+        backfill_log.plan_named(lake, "x")
 
 
-def test_an_event_is_written_once(settings: Settings) -> None:
-    assert backfill_log.record(settings, event("wave", 1, "bronze"))
-    assert not backfill_log.record(settings, event("wave", 2, "bronze"))
-    [told] = backfill_log.events(settings, "bf-1")
+def test_an_event_is_written_once(lake: Lake) -> None:
+    assert backfill_log.record(lake, event("wave", 1, "bronze"))
+    assert not backfill_log.record(lake, event("wave", 2, "bronze"))
+    [told] = backfill_log.events(lake, "bf-1")
     assert told == event("wave", 1, "bronze")
 
 

@@ -24,7 +24,7 @@ from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, colum
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @dataclass
@@ -38,19 +38,19 @@ class Filled:
         numbers = self.numbers
         run = Run("fill", backfill=self.plan.plan_id)
         days = [day(number) for number in (1, 2, 3)]
-        restatement_days.restate(numbers.settings, numbers.source, numbers.series, numbers.session, days, run)
+        restatement_days.restate(numbers.lake, numbers.source, numbers.series, numbers.session, days, run)
 
     def undo(self) -> dict[str, tuple[int, int, list[Any]]]:
         numbers = self.numbers
         catalog = Catalog({"events": numbers.source}, {numbers.metric.name: numbers.metric})
-        done = undo.undo(numbers.settings, catalog, self.plan, Run("back", by="anna"), "wrong file")
+        done = undo.undo(numbers.lake, catalog, self.plan, Run("back", by="anna"), "wrong file")
         return {one.daily.name: (len(one.result.published), len(one.result.unchanged), list(one.first)) for one in done}
 
 
 @pytest.fixture(name="filled")
-def _filled(settings: Settings) -> Iterator[Filled]:
+def _filled(lake: Lake) -> Iterator[Filled]:
     with without_spark():
-        numbers = ScriptedNumbers(settings, metric(publication={"final_after": 3, "after_close": "adjust"}))
+        numbers = ScriptedNumbers(lake, metric(publication={"final_after": 3, "after_close": "adjust"}))
         numbers.at(1)
         numbers.set(1, 10)
         numbers.set(2, 20)
@@ -70,7 +70,7 @@ def _filled(settings: Settings) -> Iterator[Filled]:
             contracts={},
             created_at=datetime(2024, 1, 1, tzinfo=timezone.utc),
         )
-        backfill_log.store_plan(settings, plan)
+        backfill_log.store_plan(lake, plan)
         filled = Filled(numbers, plan)
         filled.backfill()
         yield filled
@@ -83,8 +83,8 @@ def test_the_days_go_back_and_those_published_first_stay(filled: Filled) -> None
     assert [line[:2] for line in numbers.history(2)] == [("r1", 20)], "the backfill left it alone"
     told = columns_of_day(numbers, 1, "reason", "restatement_reason")[-1]
     assert told == ("rollback", "rollback: put back to r1 by anna: undo of backfill-1: wrong file")
-    assert list(reverted_periods.kept(numbers.settings, "total")) == [day(1)]
-    assert [entry.kind for entry in backfill_log.events(numbers.settings, "backfill-1")] == ["undone"]
+    assert list(reverted_periods.kept(numbers.lake, "total")) == [day(1)]
+    assert [entry.kind for entry in backfill_log.events(numbers.lake, "backfill-1")] == ["undone"]
     assert filled.undo() == {"total": (0, 1, [day(3)])}, "again, it changes nothing"
     assert len(numbers.history(1)) == 3
 
@@ -95,7 +95,7 @@ def test_numbers_that_have_changed_since_are_listed_and_nothing_goes_back(filled
     numbers.publish()
     with pytest.raises(UndoError, match=r"numbers have changed since: total_v2024-01-01\.r3 \(manual\); revert days with"):
         filled.undo()
-    assert reverted_periods.log(numbers.settings).read() == []
+    assert reverted_periods.log(numbers.lake).read() == []
     assert numbers.latest_total(1) == 12
 
 
@@ -126,7 +126,7 @@ def test_of_two_backfills_the_later_one_is_undone_first(filled: Filled) -> None:
 def test_after_the_release_the_undone_number_is_computed_again(filled: Filled) -> None:
     numbers = filled.numbers
     filled.undo()
-    revert.release(numbers.settings, numbers.series, numbers.series.period(day(1)), "ben", "right after all")
+    revert.release(numbers.lake, numbers.series, numbers.series.period(day(1)), "ben", "right after all")
     numbers.publish()
     assert numbers.latest_total(1) == 11
     with pytest.raises(UndoError, match="numbers have changed since"):
@@ -141,7 +141,7 @@ def test_a_backfill_that_restated_nothing_has_nothing_to_undo(filled: Filled) ->
 
 @pytest.mark.merge
 def test_the_command_says_what_it_put_back(filled: Filled, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    settings = filled.numbers.settings
+    lake = filled.numbers.lake
     (tmp_path / "contracts").mkdir()
     (tmp_path / "contracts" / "events.yaml").write_text(
         "dataset: events\nprimary_key: [id]\nclocks: {event: at, arrival: seen}\n"
@@ -150,7 +150,7 @@ def test_the_command_says_what_it_put_back(filled: Filled, monkeypatch: pytest.M
     (tmp_path / "contracts" / "total.yaml").write_text(
         "metric: total\nsource: events\nmeasures: [{name: total, sql: sum(amount), type: long, additive: true}]\n"
     )
-    monkeypatch.setenv("LAKEHOUSE_ROOT", str(settings.root))
+    monkeypatch.setenv("LAKEHOUSE_ROOT", str(lake.root))
     monkeypatch.setenv("LAKEHOUSE_CONTRACTS", str(tmp_path / "contracts"))
     done = CliRunner().invoke(app, ["backfill", "undo", "newest", "--by", "anna", "--reason", "wrong file"])
     assert done.exit_code == 0, done.output

@@ -18,7 +18,7 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.operations.corrections import correction_flow, correction_record
 from lakehouse.operations.corrections.correction_record import CorrectionError, Operation
-from lakehouse_tests.support.lake import Lake, contract, csv_file
+from lakehouse_tests.support.lake import SampleLake, contract, csv_file
 from lakehouse_tests.support.stopped_commits import Killed
 
 if TYPE_CHECKING:
@@ -41,41 +41,41 @@ METRIC = MetricContract.model_validate(
 class Deployment:
     """Two rows of one day, published; the clock stands on the day after."""
 
-    lake: Lake
+    sample: SampleLake
     day: int = 3
 
     @property
     def catalog(self) -> Catalog:
-        return Catalog({"events": self.lake.contract}, {"total": METRIC})
+        return Catalog({"events": self.sample.contract}, {"total": METRIC})
 
     def at(self, day: int) -> None:
         self.day = day
-        self.lake.settings.now = datetime(2024, 1, day, 12, tzinfo=timezone.utc)
+        self.sample.lake.settings.now = datetime(2024, 1, day, 12, tzinfo=timezone.utc)
 
     def publish(self) -> int:
         """Ingest what has arrived today, publish, and return the total of the first day."""
-        self.lake.ingest(date(2024, 1, self.day))
-        if pending := self.lake.pending():
-            self.lake.update(pending)
-        settings, series = self.lake.settings, Series(METRIC)
-        follows = find_pending(settings, series)
-        starts = {*follows.starts, *find_due(settings, self.lake.contract, series)}
-        restatement_days.restate(settings, self.lake.contract, series, lambda: self.lake.spark, starts, Run("run"), follows)
-        total: int = history.newest(settings, series)[FIRST].rows[0]["total"]
+        self.sample.ingest(date(2024, 1, self.day))
+        if pending := self.sample.pending():
+            self.sample.update(pending)
+        lake, series = self.sample.lake, Series(METRIC)
+        follows = find_pending(lake, series)
+        starts = {*follows.starts, *find_due(lake, self.sample.contract, series)}
+        restatement_days.restate(lake, self.sample.contract, series, lambda: self.sample.spark, starts, Run("run"), follows)
+        total: int = history.newest(lake, series)[FIRST].rows[0]["total"]
         return total
 
     def propose(self, key: str, operation: Operation = Operation.CORRECT, by: str = "anna", **values: str) -> Correction:
-        return correction_flow.propose(self.lake.settings, self.catalog, "events", key, operation, values, by, "typo")
+        return correction_flow.propose(self.sample.lake, self.catalog, "events", key, operation, values, by, "typo")
 
     def approve(self, correction: Correction, by: str) -> Correction:
-        return correction_flow.approve(self.lake.settings, self.catalog, "events", correction.correction_id[:6], by, "checked")
+        return correction_flow.approve(self.sample.lake, self.catalog, "events", correction.correction_id[:6], by, "checked")
 
 
 @pytest.fixture(name="deployment")
-def _deployment(settings, spark) -> Deployment:
-    deployment = Deployment(Lake(settings, contract(), spark))
+def _deployment(lake, spark) -> Deployment:
+    deployment = Deployment(SampleLake(lake, contract(), spark))
     lines = [f"{key},{amount},2024-01-02T06:00:00Z,2024-01-03T06:00:00Z,insert,," for key, amount in (("a", 10), ("b", 20))]
-    deployment.lake.deliver(date(2024, 1, 3), csv_file(lines))
+    deployment.sample.deliver(date(2024, 1, 3), csv_file(lines))
     deployment.at(3)
     assert deployment.publish() == 30
     return deployment
@@ -118,7 +118,7 @@ def test_a_final_number_needs_two_people(deployment: Deployment) -> None:
     with pytest.raises(CorrectionError, match=f"{waiting.correction_id} is entered already, by ben: checked"):
         deployment.approve(waiting, "carl")
     other = deployment.propose("b", amount="21")
-    rejected = correction_flow.reject(deployment.lake.settings, "events", other.correction_id, "carl", "no")
+    rejected = correction_flow.reject(deployment.sample.lake, "events", other.correction_id, "carl", "no")
     assert rejected.end is not None
     assert rejected.end.kind.value == "rejected"
     assert deployment.publish() == 32
@@ -151,7 +151,7 @@ def test_a_command_that_is_stopped_is_completed_by_the_next_one(deployment: Depl
     assert deployment.publish() == 30
     real = correction_record.record
     with monkeypatch.context() as patched:
-        patched.setattr(correction_record, "record", lambda settings, event: event.file is None and real(settings, event))
+        patched.setattr(correction_record, "record", lambda lake, event: event.file is None and real(lake, event))
         deployment.approve(waiting, "ben")  # delivered, and not recorded
     assert deployment.publish() == 32
     deployment.at(10)
@@ -172,14 +172,14 @@ def test_the_same_command_completes_what_it_has_begun(deployment: Deployment, mo
         if step == "proposed":
             patched.setattr(correction_flow, "deliver", stopped)
         elif step == "delivered":
-            patched.setattr(correction_record, "record", lambda settings, event: event.file is not None or real(settings, event))
+            patched.setattr(correction_record, "record", lambda lake, event: event.file is not None or real(lake, event))
         with suppress(Killed):
             deployment.propose("a", amount="12")
     assert deployment.propose("a", amount="12").end is not None
-    assert len(correction_record.of_source(deployment.lake.settings, "events")) == 1
+    assert len(correction_record.of_source(deployment.sample.lake, "events")) == 1
     assert deployment.publish() == 32
     deployment.propose("a", amount="12")
-    assert len(correction_record.of_source(deployment.lake.settings, "events")) == 1, "the row is the one of this correction"
+    assert len(correction_record.of_source(deployment.sample.lake, "events")) == 1, "the row is the one of this correction"
     deployment.propose("a", amount="10")
     assert deployment.publish() == 30
     deployment.propose("a", amount="12")
@@ -201,7 +201,7 @@ def test_what_cannot_be_corrected_is_said(deployment: Deployment, arguments: tup
     key, operation, values = arguments
     with pytest.raises(CorrectionError, match=message):
         deployment.propose(key, operation, **values)
-    assert correction_record.of_source(deployment.lake.settings, "events") == []
+    assert correction_record.of_source(deployment.sample.lake, "events") == []
 
 
 @pytest.mark.parametrize(
@@ -217,6 +217,6 @@ def test_what_cannot_be_corrected_is_said(deployment: Deployment, arguments: tup
         ({"changes": {}, "source": {"envelope": "delta_feed"}}, "events orders its changes not by one integer"),
     ],
 )
-def test_some_sources_take_no_corrections(settings, spark, changes: dict[str, Any], message: str) -> None:
+def test_some_sources_take_no_corrections(lake, spark, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(CorrectionError, match=message):
-        Deployment(Lake(settings, contract(**changes), spark)).propose("a", Operation.WITHDRAW)
+        Deployment(SampleLake(lake, contract(**changes), spark)).propose("a", Operation.WITHDRAW)

@@ -17,8 +17,8 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.operations.corrections import correction_flow
 from lakehouse.operations.corrections.correction_record import CorrectionError, Operation
-from lakehouse_tests.support.lake import Lake, contract, csv_file
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake import SampleLake, contract, csv_file
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
@@ -41,35 +41,35 @@ METRIC = MetricContract.model_validate(
 
 
 @pytest.fixture(scope="module")
-def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def sample(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SampleLake:
     """A row of a day whose number is final."""
-    made = Lake(lake_settings(tmp_path_factory.mktemp("lake")), contract(), spark)
-    made.settings.now = datetime(2024, 1, 9, 12, tzinfo=timezone.utc)
+    made = SampleLake(lake_in(tmp_path_factory.mktemp("lake")), contract(), spark)
+    made.lake.settings.now = datetime(2024, 1, 9, 12, tzinfo=timezone.utc)
     made.deliver(ARRIVED, csv_file(["a,10,2024-01-02T06:00:00Z,2024-01-03T06:00:00Z,insert,,"]))
     made.ingest(ARRIVED)
     made.update()
     series = Series(METRIC)
-    follows = find_pending(made.settings, series)
-    restatement_days.restate(made.settings, made.contract, series, lambda: spark, follows.starts, Run("run"), follows)
+    follows = find_pending(made.lake, series)
+    restatement_days.restate(made.lake, made.contract, series, lambda: spark, follows.starts, Run("run"), follows)
     return made
 
 
 @law(100, in_each_run=10)
 @given(proposer=PEOPLE, steps=STEPS)
 def test_a_correction_of_a_final_number_is_entered_by_enough_different_people(
-    lake: Lake, proposer: str, steps: list[tuple[str, str]]
+    sample: SampleLake, proposer: str, steps: list[tuple[str, str]]
 ) -> None:
-    catalog = Catalog({"events": lake.contract}, {"total": METRIC})
+    catalog = Catalog({"events": sample.contract}, {"total": METRIC})
     values = {"amount": "12"}
-    proposed = correction_flow.propose(lake.settings, catalog, "events", "a", Operation.CORRECT, values, proposer, "typo")
+    proposed = correction_flow.propose(sample.lake, catalog, "events", "a", Operation.CORRECT, values, proposer, "typo")
     agreed, settled = {proposer}, None
     for action, person in steps:
         is_possible = settled is None and (action == "reject" or person not in agreed)
         try:
             if action == "approve":
-                done = correction_flow.approve(lake.settings, catalog, "events", proposed.correction_id, person, "checked")
+                done = correction_flow.approve(sample.lake, catalog, "events", proposed.correction_id, person, "checked")
             else:
-                done = correction_flow.reject(lake.settings, "events", proposed.correction_id, person, "no")
+                done = correction_flow.reject(sample.lake, "events", proposed.correction_id, person, "no")
         except CorrectionError:
             assert not is_possible
             continue

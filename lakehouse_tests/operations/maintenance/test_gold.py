@@ -32,7 +32,7 @@ from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, lawfu
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @pytest.fixture(autouse=True)
@@ -41,9 +41,9 @@ def _numbers_by_hand() -> Iterator[None]:
         yield
 
 
-def published_numbers(settings: Settings) -> ScriptedNumbers:
+def published_numbers(lake: Lake) -> ScriptedNumbers:
     """Days that were published again and again, and their weeks."""
-    numbers = ScriptedNumbers(settings, metric(publication={"rollups": ["week"]}))
+    numbers = ScriptedNumbers(lake, metric(publication={"rollups": ["week"]}))
     for number in range(1, 16):
         numbers.at(number)
         numbers.set(max(1, number - 3), 10 * number)
@@ -54,7 +54,7 @@ def published_numbers(settings: Settings) -> ScriptedNumbers:
 
 
 @pytest.mark.merge
-def test_published_numbers_are_what_they_were(no_retention: Settings) -> None:
+def test_published_numbers_are_what_they_were(no_retention: Lake) -> None:
     numbers = published_numbers(no_retention)
     week = Series(numbers.metric, Kind.WEEK)
     of = Catalog({"events": contract()}, {"total": numbers.metric})
@@ -83,14 +83,14 @@ def test_published_numbers_are_what_they_were(no_retention: Settings) -> None:
     assert numbers.latest_total(2) == 999
 
 
-def moments(settings: Settings, series: Series) -> set[datetime]:
-    return set(table_io.read(locations.gold(settings, series), ["published_at"])["published_at"].to_pylist())
+def moments(lake: Lake, series: Series) -> set[datetime]:
+    return set(table_io.read(locations.gold(lake, series), ["published_at"])["published_at"].to_pylist())
 
 
-def as_of(settings: Settings, series: Series, moment: datetime) -> list[tuple[Any, ...]]:
+def as_of(lake: Lake, series: Series, moment: datetime) -> list[tuple[Any, ...]]:
     """What readers saw at a moment, by the documented filter."""
     rows = table_io.read(
-        locations.gold(settings, series), ["period", "total", "revision", "published_at", "superseded_at"]
+        locations.gold(lake, series), ["period", "total", "revision", "published_at", "superseded_at"]
     ).to_pylist()
     shown = [
         row for row in rows if row["published_at"] <= moment and not (row["superseded_at"] and row["superseded_at"] <= moment)
@@ -98,9 +98,7 @@ def as_of(settings: Settings, series: Series, moment: datetime) -> list[tuple[An
     return sorted((row["period"], row["total"], row["revision"]) for row in shown)
 
 
-def test_due_numbers_are_found_in_the_statistics_of_compacted_files(
-    no_retention: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_due_numbers_are_found_in_the_statistics_of_compacted_files(no_retention: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the 32nd column too, with which Delta's own statistics end."""
     path = locations.gold(no_retention, Series(TOTAL))
     many = {f"measure_{number}": [1] for number in range(40)}
@@ -120,10 +118,10 @@ def test_due_numbers_are_found_in_the_statistics_of_compacted_files(
 
 
 def test_transactions_are_remembered_after_a_checkpoint_and_a_cleaned_log(
-    no_retention: Settings, monkeypatch: pytest.MonkeyPatch
+    no_retention: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance_maintain, "_CHECKPOINT_AFTER_COMMITS", 3)
-    path = no_retention.table("ops", "events_keys")
+    path = no_retention.address("ops", "events_keys")
     for number in range(25):
         row_writer.append(path, pa.table({"record_key": [f"{number}"]}), app_id=f"keys:{number}")
     assert maintain_table(no_retention, "ops/events_keys").checkpointed
@@ -136,7 +134,7 @@ def test_transactions_are_remembered_after_a_checkpoint_and_a_cleaned_log(
     assert sorted(table_io.read(path)["record_key"].to_pylist(), key=int) == [f"{number}" for number in range(25)]
 
 
-def test_a_log_is_copied_before_it_is_cleaned(no_retention: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_is_copied_before_it_is_cleaned(no_retention: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance_maintain, "_CHECKPOINT_AFTER_COMMITS", 3)
     with monkeypatch.context() as patched:
         patched.setattr(publications, "follow", lambda *_: 0)  # runs that were stopped right behind their commits
@@ -154,7 +152,7 @@ def test_a_log_is_copied_before_it_is_cleaned(no_retention: Settings, monkeypatc
 
 
 @pytest.mark.merge
-def test_a_log_stays_for_a_rollup_that_has_yet_to_follow_it(no_retention: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_stays_for_a_rollup_that_has_yet_to_follow_it(no_retention: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance_maintain, "_CHECKPOINT_AFTER_COMMITS", 3)
     numbers = ScriptedNumbers(no_retention, metric(publication={"rollups": ["week"]}))
     of = Catalog({"events": contract()}, {"total": numbers.metric})

@@ -37,7 +37,7 @@ def a_history(reproducible: ReproducibleLake) -> None:
     reproducible.publish()
     reproducible.deliver(9, "f,8,1,insert,,red", "g,9,9,insert,,blue")  # f waits: beyond the watermark
     reproducible.publish()
-    decide(reproducible.lake, "accept", "f")
+    decide(reproducible.sample, "accept", "f")
     reproducible.at(10)
     reproducible.publish()
 
@@ -47,7 +47,7 @@ def maintained(reproducible: ReproducibleLake, *only: str) -> dict[str, Upkeep]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(maintenance_maintain, "_SMALL_FILES", 1)
         patched.setattr(maintenance_maintain, "_CHECKPOINT_AFTER_COMMITS", 2)
-        done = {one.table: one for one in maintain(without_retention(reproducible.settings), reproducible.catalog, only)}
+        done = {one.table: one for one in maintain(without_retention(reproducible.lake), reproducible.catalog, only)}
     assert [one for one in done.values() if one.problem] == []
     return done
 
@@ -56,7 +56,7 @@ def contents(reproducible: ReproducibleLake) -> dict[str, Any]:
     """Every row of every table, whatever files it is in."""
     rows_by_table = {}
     for table in lake_tables.tables(reproducible.catalog):
-        rows = table_io.read(table.path(reproducible.settings))
+        rows = table_io.read(table.path(reproducible.lake))
         if rows is not None:
             rows_by_table[f"{table}"] = sorted(map(repr, rows.to_pylist()))
     return rows_by_table
@@ -64,59 +64,56 @@ def contents(reproducible: ReproducibleLake) -> dict[str, Any]:
 
 def contents_in_spark(reproducible: ReproducibleLake) -> dict[str, list[str]]:
     """The same of the tables that Spark reads, as Spark reads them."""
-    paths = [locations.silver(reproducible.settings, "events"), locations.bronze(reproducible.settings, "events")]
+    paths = [locations.silver(reproducible.lake, "events"), locations.bronze(reproducible.lake, "events")]
     return {
-        path: sorted(map(repr, reproducible.lake.spark.read.format("delta").load(path).toArrow().to_pylist())) for path in paths
+        path: sorted(map(repr, reproducible.sample.spark.read.format("delta").load(path).toArrow().to_pylist())) for path in paths
     }
 
 
 def waiting(reproducible: ReproducibleLake) -> list[Any]:
     return [
-        (found.causes, found.starts)
-        for found in (find_pending(reproducible.settings, Series(one)) for one in reproducible.metrics)
+        (found.causes, found.starts) for found in (find_pending(reproducible.lake, Series(one)) for one in reproducible.metrics)
     ]
 
 
 @pytest.mark.merge
-def test_nothing_that_can_be_queried_is_lost(settings, spark) -> None:
-    reproducible = reproducible_lake(settings, spark, TWO_METRICS, **WEEK_WATERMARK)
+def test_nothing_that_can_be_queried_is_lost(lake, spark) -> None:
+    reproducible = reproducible_lake(lake, spark, TWO_METRICS, **WEEK_WATERMARK)
     a_history(reproducible)
     before, seen_by_spark = contents(reproducible), contents_in_spark(reproducible)
-    published = [publications.of(settings, metric.name) for metric in reproducible.metrics]
-    tables = {f"{path.parent.parent.name}/{path.parent.name}" for path in Path(settings.root).glob("*/*/_delta_log")}
+    published = [publications.of(lake, metric.name) for metric in reproducible.metrics]
+    tables = {f"{path.parent.parent.name}/{path.parent.name}" for path in Path(lake.root).glob("*/*/_delta_log")}
     done = maintained(reproducible)
     assert set(done) == tables, "every table was maintained"
     assert done["silver/events"].partitions_compacted
     assert done["silver/events"].files_deleted > 10
-    assert not list(Path(locations.silver(settings, "events")).rglob("cdc-*.parquet")), "everybody has followed"
+    assert not list(Path(locations.silver(lake, "events")).rglob("cdc-*.parquet")), "everybody has followed"
     assert contents(reproducible) == before
     assert contents_in_spark(reproducible) == seen_by_spark
     assert waiting(reproducible) == [({}, frozenset())] * 2
-    assert [publications.of(settings, metric.name) for metric in reproducible.metrics] == published
-    table = DeltaTable(locations.silver(settings, "events"))
-    assert audit_log.followed(settings, "events", f"{table.metadata().id}") == table.version() - 1, "all but the compaction"
+    assert [publications.of(lake, metric.name) for metric in reproducible.metrics] == published
+    table = DeltaTable(locations.silver(lake, "events"))
+    assert audit_log.followed(lake, "events", f"{table.metadata().id}") == table.version() - 1, "all but the compaction"
     assert [reproduction.name for reproduction in reproducible.reproduce_all() if not reproduction.equal] == []
     assert all(
         report.files_deleted == 0 and report.files_before == report.files_after for report in maintained(reproducible).values()
     )
 
     reproducible.deliver(11, "z,9,10,insert,,red", "g,6,9,correct,,blue", "c,,,delete,,")  # and life goes on
-    assert reproducible.lake.pending() == [date(2024, 2, 2), date(2024, 2, 9), date(2024, 2, 10)]
+    assert reproducible.sample.pending() == [date(2024, 2, 2), date(2024, 2, 9), date(2024, 2, 10)]
     reproducible.publish()
     assert waiting(reproducible) == [({}, frozenset())] * 2
-    assert reproducible.lake.silver() == reproducible.lake.rebuilt([date(2024, 2, day) for day in range(1, 12)])
+    assert reproducible.sample.silver() == reproducible.sample.rebuilt([date(2024, 2, day) for day in range(1, 12)])
     newest = [
-        row
-        for row in audit_log.read(settings, "events").to_pylist()
-        if row["silver_version"] == reproducible.lake.silver_version()
+        row for row in audit_log.read(lake, "events").to_pylist() if row["silver_version"] == reproducible.sample.silver_version()
     ]
     assert {row["event_id"] for row in newest} == {"g", "c", "z"}
-    assert reproducible.lake.ingest(date(2024, 2, 11)).ingested == []  # transaction ids are remembered
+    assert reproducible.sample.ingest(date(2024, 2, 11)).ingested == []  # transaction ids are remembered
 
 
 @pytest.mark.proof
-def test_a_metric_that_is_behind_finds_what_it_has_to_follow(settings, spark) -> None:
-    reproducible = reproducible_lake(settings, spark)
+def test_a_metric_that_is_behind_finds_what_it_has_to_follow(lake, spark) -> None:
+    reproducible = reproducible_lake(lake, spark)
     total, *rest = reproducible.metrics
     reproducible.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue", "c,3,2,insert,,red")
     reproducible.publish()
@@ -133,10 +130,10 @@ def test_a_metric_that_is_behind_finds_what_it_has_to_follow(settings, spark) ->
     assert waiting(reproducible) == before
     reproducible.publish()
     assert waiting(reproducible) == [({}, frozenset())] * 3
-    reasons = table_io.read(locations.gold(settings, Series(total)), ["event_date", "revision", "restatement_reason"]).to_pylist()
+    reasons = table_io.read(locations.gold(lake, Series(total)), ["event_date", "revision", "restatement_reason"]).to_pylist()
     told = {(row["event_date"].day, row["revision"]): row["restatement_reason"] for row in reasons}
     assert told[2, 2] == "correction: 1 moved here from another day, 1 withdrawn"
     assert maintained(reproducible)["silver/events"].files_deleted > 0
     assert [one.name for one in reproducible.reproduce_all() if not one.equal] == []
-    operations = [commit["operation"] for commit in commit_log.history(DeltaTable(locations.silver(settings, "events")), -1)]
+    operations = [commit["operation"] for commit in commit_log.history(DeltaTable(locations.silver(lake, "events")), -1)]
     assert operations.count("OPTIMIZE") <= 2

@@ -31,11 +31,11 @@ from lakehouse_tests.support.maintained_lake import (
 from lakehouse_tests.support.silver_log import append_to_silver
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @pytest.mark.merge
-def test_compaction_changes_no_row_and_is_no_change_to_anybody(no_retention: Settings) -> None:
+def test_compaction_changes_no_row_and_is_no_change_to_anybody(no_retention: Lake) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 11)
     before = table_io.read(locations.silver(no_retention, "events")).sort_by("record_key")
@@ -53,7 +53,7 @@ def test_compaction_changes_no_row_and_is_no_change_to_anybody(no_retention: Set
 
 
 @pytest.mark.merge
-def test_a_dry_run_reports_what_would_be_done_and_touches_nothing(no_retention: Settings) -> None:
+def test_a_dry_run_reports_what_would_be_done_and_touches_nothing(no_retention: Lake) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 11)
     for _ in range(30):
@@ -73,28 +73,28 @@ def test_a_dry_run_reports_what_would_be_done_and_touches_nothing(no_retention: 
 
 
 @pytest.mark.merge
-def test_readers_and_writers_at_work_keep_their_files(settings: Settings) -> None:
-    changing_silver(settings)
-    record_followed(settings, 11)
-    reader = DeltaTable(locations.silver(settings, "events"))
-    done = maintain_table(settings, "silver/events")
+def test_readers_and_writers_at_work_keep_their_files(lake: Lake) -> None:
+    changing_silver(lake)
+    record_followed(lake, 11)
+    reader = DeltaTable(locations.silver(lake, "events"))
+    done = maintain_table(lake, "silver/events")
     assert done.files_deleted == 0
     assert done.kept == ("14 unused files stay: for active readers and writers (168 h)",)
     assert len(table_io.read_version(reader)) == 10
-    grow_old(locations.silver(settings, "events"))  # files that were written long ago, and left the table just now
-    orphan = Path(locations.silver(settings, "events"), "event_date=2024-02-01", "orphan.parquet")
+    grow_old(locations.silver(lake, "events"))  # files that were written long ago, and left the table just now
+    orphan = Path(locations.silver(lake, "events"), "event_date=2024-02-01", "orphan.parquet")
     orphan.write_bytes(b"what a killed writer left")
-    maintain_table(settings, "silver/events")
+    maintain_table(lake, "silver/events")
     assert len(table_io.read_version(reader)) == 10
     assert orphan.exists()
     grow_old(orphan.parent)
-    assert maintain_table(settings, "silver/events").files_deleted == 1
+    assert maintain_table(lake, "silver/events").files_deleted == 1
     assert not orphan.exists()
 
 
 @pytest.mark.merge
 def test_stopped_between_compaction_and_deletion_the_next_one_does_the_rest(
-    no_retention: Settings, monkeypatch: pytest.MonkeyPatch
+    no_retention: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 11)
@@ -125,7 +125,7 @@ def test_stopped_between_compaction_and_deletion_the_next_one_does_the_rest(
 
 
 @pytest.mark.merge
-def test_a_writer_that_is_quicker_wins_and_is_left_in_peace(no_retention: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_is_quicker_wins_and_is_left_in_peace(no_retention: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 11)
     opened = maintenance_maintain._Work._opened
@@ -154,7 +154,7 @@ def test_a_writer_that_is_quicker_wins_and_is_left_in_peace(no_retention: Settin
 
 
 @pytest.mark.merge
-def test_a_table_that_another_process_compacts_is_left_alone(no_retention: Settings) -> None:
+def test_a_table_that_another_process_compacts_is_left_alone(no_retention: Lake) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 11)
     with leases.held(locations.silver(no_retention, "events"), leases.COMPACTION):
@@ -164,7 +164,7 @@ def test_a_table_that_another_process_compacts_is_left_alone(no_retention: Setti
 
 
 @pytest.mark.merge
-def test_two_at_once_do_not_disturb_each_other(no_retention: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_at_once_do_not_disturb_each_other(no_retention: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 11)
     delete = Storage.delete
@@ -178,24 +178,24 @@ def test_two_at_once_do_not_disturb_each_other(no_retention: Settings, monkeypat
     assert len(table_io.read(locations.silver(no_retention, "events"))) == 10
 
 
-def test_a_broken_table_keeps_no_other_from_being_looked_after(no_retention: Settings) -> None:
+def test_a_broken_table_keeps_no_other_from_being_looked_after(no_retention: Lake) -> None:
     changing_silver(no_retention)
     for number in range(12):
-        row_writer.append(no_retention.table("ops", "events_keys"), pa.table({"record_key": [f"{number}"]}))
+        row_writer.append(no_retention.address("ops", "events_keys"), pa.address({"record_key": [f"{number}"]}))
     Path(locations.silver(no_retention, "events"), "_delta_log", f"{5:020}.json").write_text("no JSON")
     done = {one.table: one for one in maintain(no_retention, CATALOG)}
     assert done["silver/events"].problem
     assert done["ops/events_keys"].files_after == 1
 
 
-def test_less_than_the_guard_allows_is_refused(settings: Settings) -> None:
+def test_less_than_the_guard_allows_is_refused(lake: Lake) -> None:
     with pytest.raises(MaintenanceError, match=r"24 hours are less than the 168 .* set LAKEHOUSE_RETENTION_HOURS"):
-        maintain(settings, CATALOG, retention_hours=24)
+        maintain(lake, CATALOG, retention_hours=24)
     with pytest.raises(MaintenanceError, match="no contract describes silver/evnets; known are bronze/events, "):
-        maintain(settings, CATALOG, ["silver/evnets"])
+        maintain(lake, CATALOG, ["silver/evnets"])
 
 
-def test_the_key_log_stays_sorted_so_that_a_look_up_reads_a_part_of_it(no_retention: Settings) -> None:
+def test_the_key_log_stays_sorted_so_that_a_look_up_reads_a_part_of_it(no_retention: Lake) -> None:
     path, ids = locations.key_log(no_retention, "events"), [f"delivery{number}" for number in range(10)]
     for number, ingestion_id in enumerate(ids):
         keys = [f"k{key:06}" for key in range(number, 50_000, 10)]

@@ -29,7 +29,7 @@ from lakehouse_tests.support.maintained_lake import (
 from lakehouse_tests.support.silver_log import append_to_silver
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 def _ingested(name: str, day: date) -> Ingestion:
@@ -52,7 +52,7 @@ def _ingested(name: str, day: date) -> Ingestion:
 
 
 @pytest.mark.merge
-def test_what_a_metric_has_yet_to_follow_stays_until_it_has(no_retention: Settings) -> None:
+def test_what_a_metric_has_yet_to_follow_stays_until_it_has(no_retention: Lake) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 10)
     before = pending(no_retention)
@@ -70,7 +70,7 @@ def test_what_a_metric_has_yet_to_follow_stays_until_it_has(no_retention: Settin
 
 
 @pytest.mark.merge
-def test_compaction_that_a_metric_has_not_seen_is_nothing_it_needs(no_retention: Settings) -> None:
+def test_compaction_that_a_metric_has_not_seen_is_nothing_it_needs(no_retention: Lake) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 11)
     assert maintain_table(no_retention, "silver/events").files_deleted  # commits version 12, and the metric stays at 11
@@ -79,7 +79,7 @@ def test_compaction_that_a_metric_has_not_seen_is_nothing_it_needs(no_retention:
     assert "from version 13 of" in maintain_table(no_retention, "silver/events").kept[0]
 
 
-def test_a_metric_that_never_followed_needs_nothing(no_retention: Settings) -> None:
+def test_a_metric_that_never_followed_needs_nothing(no_retention: Lake) -> None:
     changing_silver(no_retention)
     assert maintain_table(no_retention, "silver/events").kept == ()
     days = {date(2024, 2, 1)}
@@ -87,7 +87,7 @@ def test_a_metric_that_never_followed_needs_nothing(no_retention: Settings) -> N
 
 
 @pytest.mark.merge
-def test_where_a_reader_is_behind_for_longer_than_the_table_remembers_nothing_is_deleted(no_retention: Settings) -> None:
+def test_where_a_reader_is_behind_for_longer_than_the_table_remembers_nothing_is_deleted(no_retention: Lake) -> None:
     changing_silver(no_retention)
     table = DeltaTable(locations.silver(no_retention, "events"))
     table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
@@ -98,7 +98,7 @@ def test_where_a_reader_is_behind_for_longer_than_the_table_remembers_nothing_is
 
 
 @pytest.mark.merge
-def test_only_the_dataset_version_that_readers_see_holds_files_back(no_retention: Settings) -> None:
+def test_only_the_dataset_version_that_readers_see_holds_files_back(no_retention: Lake) -> None:
     two_dataset_versions.three_days(no_retention)
     two_dataset_versions.promote(no_retention, two_dataset_versions.catalog())
     changing_silver(no_retention)
@@ -112,7 +112,7 @@ def test_only_the_dataset_version_that_readers_see_holds_files_back(no_retention
 
 
 @pytest.mark.merge
-def test_the_audit_is_complete_before_what_it_is_made_from_may_go(no_retention: Settings) -> None:
+def test_the_audit_is_complete_before_what_it_is_made_from_may_go(no_retention: Lake) -> None:
     changing_silver(no_retention)
     append_to_silver(no_retention, ("in time", 5, 1), late=0)
     record_followed(no_retention, 12)
@@ -125,7 +125,7 @@ def test_the_audit_is_complete_before_what_it_is_made_from_may_go(no_retention: 
 
 
 @pytest.mark.merge
-def test_silver_that_a_stopped_run_left_half_recorded_is_not_compacted(no_retention: Settings) -> None:
+def test_silver_that_a_stopped_run_left_half_recorded_is_not_compacted(no_retention: Lake) -> None:
     """Only its newest commit holds what silver included: what numbers name as their inputs must not change."""
     changing_silver(no_retention)
     append_to_silver(no_retention, ("k1", 2, 1), days=["2024-02-02"], ingestions=["x"])
@@ -139,26 +139,26 @@ def test_silver_that_a_stopped_run_left_half_recorded_is_not_compacted(no_retent
     assert lineage.of_silver(no_retention, contract()) == before
     applied = {"days": entry.touched_days, "ingestion_ids": ["x"], "method": "merge"}
     applied["silver"] = DeltaTable(locations.silver(no_retention, "events"))
-    applied_inputs.record(no_retention, "events", run_id="again", now=no_retention.clock(), **applied)
+    applied_inputs.record(no_retention, "events", run_id="again", now=no_retention.now(), **applied)
     assert maintain_table(no_retention, "silver/events").partitions_compacted == 1
     assert lineage.of_silver(no_retention, contract()) == replace(before, silver_version=13)
 
 
 @pytest.mark.merge
-def test_more_than_a_table_remembers_is_reported_with_the_way_out(settings: Settings) -> None:
-    changing_silver(settings)
-    record_followed(settings, 11)
-    (why,) = maintain_table(settings, "silver/events", retention_hours=720).kept
+def test_more_than_a_table_remembers_is_reported_with_the_way_out(lake: Lake) -> None:
+    changing_silver(lake)
+    record_followed(lake, 11)
+    (why,) = maintain_table(lake, "silver/events", retention_hours=720).kept
     assert "delta.deletedFileRetentionDuration to 'interval 720 hours'" in why
-    table = DeltaTable(locations.silver(settings, "events"))
+    table = DeltaTable(locations.silver(lake, "events"))
     table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 720 hours"})
-    record_followed(settings, 13)
-    assert "(720 h)" in maintain_table(settings, "silver/events", retention_hours=720).kept[0]
-    assert "deletedFile" not in maintain_table(settings, "silver/events", retention_hours=720).kept[0]
+    record_followed(lake, 13)
+    assert "(720 h)" in maintain_table(lake, "silver/events", retention_hours=720).kept[0]
+    assert "deletedFile" not in maintain_table(lake, "silver/events", retention_hours=720).kept[0]
 
 
 @pytest.mark.merge
-def test_the_story_of_a_key_begins_where_the_files_do(no_retention: Settings) -> None:
+def test_the_story_of_a_key_begins_where_the_files_do(no_retention: Lake) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 11)
     for number in (300, 400):
@@ -180,7 +180,7 @@ def test_the_story_of_a_key_begins_where_the_files_do(no_retention: Settings) ->
     assert oldest == 14
 
 
-def test_a_compaction_after_a_stopped_run_hides_nothing_of_it(no_retention: Settings) -> None:
+def test_a_compaction_after_a_stopped_run_hides_nothing_of_it(no_retention: Lake) -> None:
     changing_silver(no_retention)
     append_to_silver(no_retention, ("k1", 2, 1), days=["2024-02-02"], ingestions=["x"])
     ingestions.record(no_retention, _ingested("x", date(2024, 2, 2)))

@@ -38,118 +38,118 @@ def _added_up() -> Iterator[None]:
 
 
 @pytest.mark.merge
-def test_a_target_that_was_given_up_is_never_recorded_as_notified(settings) -> None:
+def test_a_target_that_was_given_up_is_never_recorded_as_notified(lake) -> None:
     """The notice of ``trailing`` is too old to be sent; that of ``total``, about the same change, was sent a day later."""
     trailing = metric("trailing", "forecast", window=2)
-    lake, channel = published_lake(settings, metric("total", "board"), trailing), RecordingChannel(broken="trailing")
-    lake.add_rows(("late", 1, 5))
-    lake.publish("trailing")
-    given_up = settings.clock() + notice_log.NOTIFY_WITHIN + timedelta(seconds=1)
-    lake.at(5)
-    lake.publish("total")
-    assert (lake.dispatch(channel).delivered, lake.notified()) == (1, {"late": [False]})
-    settings.now = given_up
+    sample, channel = published_lake(lake, metric("total", "board"), trailing), RecordingChannel(broken="trailing")
+    sample.add_rows(("late", 1, 5))
+    sample.publish("trailing")
+    given_up = lake.now() + notice_log.NOTIFY_WITHIN + timedelta(seconds=1)
+    sample.at(5)
+    sample.publish("total")
+    assert (sample.dispatch(channel).delivered, sample.notified()) == (1, {"late": [False]})
+    lake.settings.now = given_up
     channel.broken = None
-    assert (lake.dispatch(channel).audited, len(channel.messages)) == (0, 1)
-    assert lake.notified() == {"late": [False]}
+    assert (sample.dispatch(channel).audited, len(channel.messages)) == (0, 1)
+    assert sample.notified() == {"late": [False]}
 
 
 @pytest.mark.merge
 @pytest.mark.parametrize("meanwhile", [True, False])
-def test_a_held_number_is_notified_when_it_is_signed_off(settings, meanwhile: bool) -> None:
+def test_a_held_number_is_notified_when_it_is_signed_off(lake, meanwhile: bool) -> None:
     limit = {"change": [{"measure": "total", "absolute": 5}]}
-    lake, channel = published_lake(settings, metric("total", "board", checks=limit)), RecordingChannel()
-    lake.add_rows(("late", 1, 100))
-    assert lake.publish()[0].held == [day(1)]
+    sample, channel = published_lake(lake, metric("total", "board", checks=limit)), RecordingChannel()
+    sample.add_rows(("late", 1, 100))
+    assert sample.publish()[0].held == [day(1)]
     if meanwhile:
-        lake.add_rows(("other", 2, 1))
-        lake.publish()
-    lake.dispatch(channel)
+        sample.add_rows(("other", 2, 1))
+        sample.publish()
+    sample.dispatch(channel)
     assert [restated_figures(message) for message in channel.messages] == [[("2024-02-02", 20, 21, 1, "5.00")]] * meanwhile
-    assert lake.notified() == {"late": [False]} | ({"other": [True]} if meanwhile else {})
+    assert sample.notified() == {"late": [False]} | ({"other": [True]} if meanwhile else {})
     run = Run("signed", by="anna")
-    held_numbers.sign_off(settings, Series(lake.metrics[0]), Calendar().containing(day(1), Kind.DAY), 2, run, "a big order")
-    lake.dispatch(channel)
+    held_numbers.sign_off(lake, Series(sample.metrics[0]), Calendar().containing(day(1), Kind.DAY), 2, run, "a big order")
+    sample.dispatch(channel)
     assert restated_figures(channel.messages[-1]) == [("2024-02-01", 10, 110, 100, "1000.00")]
-    assert set(map(tuple, lake.notified().values())) == {(True,)}
+    assert set(map(tuple, sample.notified().values())) == {(True,)}
 
 
-def test_a_change_that_moves_no_number_was_notified_to_nobody(settings) -> None:
-    lake, channel = published_lake(settings, metric("total", "board")), RecordingChannel()
-    lake.correct("a", source_system="'till'")
-    assert lake.publish()[0].revisions == []
-    lake.add_rows(("late", 1, 5))
-    lake.publish()
-    lake.dispatch(channel)
+def test_a_change_that_moves_no_number_was_notified_to_nobody(lake) -> None:
+    sample, channel = published_lake(lake, metric("total", "board")), RecordingChannel()
+    sample.correct("a", source_system="'till'")
+    assert sample.publish()[0].revisions == []
+    sample.add_rows(("late", 1, 5))
+    sample.publish()
+    sample.dispatch(channel)
     assert len(channel.messages) == 1
-    assert lake.notified() == {"a": [False], "late": [True]}
+    assert sample.notified() == {"a": [False], "late": [True]}
 
 
 @pytest.mark.merge
-def test_the_audit_waits_for_every_metric_with_consumers(settings) -> None:
+def test_the_audit_waits_for_every_metric_with_consumers(lake) -> None:
     """``total`` is sent at once; ``trailing`` has not followed silver yet, then its target is broken, then all are sent."""
     trailing = metric("trailing", "forecast", window=2)
-    lake, channel = published_lake(settings, metric("total", "board"), trailing, metric("unread")), RecordingChannel()
-    lake.add_rows(("late", 1, 5))
-    lake.publish("total")
-    assert lake.dispatch(channel).audited == 0
+    sample, channel = published_lake(lake, metric("total", "board"), trailing, metric("unread")), RecordingChannel()
+    sample.add_rows(("late", 1, 5))
+    sample.publish("total")
+    assert sample.dispatch(channel).audited == 0
     channel.broken = "trailing"
-    lake.publish("trailing")
-    told = lake.dispatch(channel)
+    sample.publish("trailing")
+    told = sample.dispatch(channel)
     assert (told.audited, told.waiting, told.problems) == (0, 1, ["box is broken"])
     channel.broken = None
-    assert lake.dispatch(channel).audited == 1
+    assert sample.dispatch(channel).audited == 1
     assert restated_figures(channel.messages[-1]) == [("2024-02-01", 10, 15, 5, "50.00"), ("2024-02-02", 30, 35, 5, "16.67")]
     assert channel.messages[-1].data["changed_rows"] is None, "a window counts a row on each of its days"
-    assert lake.notified() == {"late": [True]}
+    assert sample.notified() == {"late": [True]}
 
 
-def test_the_audit_does_not_wait_for_a_number_that_is_held(settings) -> None:
+def test_the_audit_does_not_wait_for_a_number_that_is_held(lake) -> None:
     other = metric("other", "forecast", checks={"change": [{"measure": "total", "absolute": 0}]})
-    lake, channel = published_lake(settings, metric("total", "board"), other), RecordingChannel()
-    lake.add_rows(("late", 1, 5))
-    lake.publish("total")
-    assert lake.dispatch(channel).audited == 0
-    lake.publish("other")  # it has followed; its number is held
-    assert (lake.dispatch(channel).audited, len(channel.messages)) == (1, 1)
+    sample, channel = published_lake(lake, metric("total", "board"), other), RecordingChannel()
+    sample.add_rows(("late", 1, 5))
+    sample.publish("total")
+    assert sample.dispatch(channel).audited == 0
+    sample.publish("other")  # it has followed; its number is held
+    assert (sample.dispatch(channel).audited, len(channel.messages)) == (1, 1)
 
 
-def test_audit_rows_that_were_written_late_are_followed_too(settings) -> None:
+def test_audit_rows_that_were_written_late_are_followed_too(lake) -> None:
     """A run was stopped between silver's commit and its audit, and gold followed silver meanwhile."""
-    lake, channel = published_lake(settings, metric("total", "board")), RecordingChannel()
+    sample, channel = published_lake(lake, metric("total", "board")), RecordingChannel()
     with pytest.MonkeyPatch.context() as stopped:
         stopped.setattr(NotifiedLake, "audit", lambda _: None)
-        lake.add_rows(("late", 1, 5))
-    lake.publish()
-    assert lake.dispatch(channel).audited == 1
-    assert lake.notified() == {"late": [True]}
+        sample.add_rows(("late", 1, 5))
+    sample.publish()
+    assert sample.dispatch(channel).audited == 1
+    assert sample.notified() == {"late": [True]}
 
 
 @pytest.mark.merge
-def test_what_an_earlier_release_notified_is_not_notified_again(settings) -> None:
+def test_what_an_earlier_release_notified_is_not_notified_again(lake) -> None:
     """It was stopped after it marked the audit row, before it recorded that in the notices."""
-    lake, channel = published_lake(settings, metric("total", "board")), RecordingChannel()
-    lake.add_rows(("late", 1, 5))
-    lake.publish()
-    assert (lake.dispatch(channel).delivered, lake.notified()) == (1, {"late": [True]})
-    audit_of_earlier_release(settings, ["late"])
-    rmtree(locations.audit_notifications(settings))
-    for entry in notice_log.of(settings):
-        notice_log.delivered(settings, entry, settings.clock())
-    dispatch = lake.dispatch(channel)
+    sample, channel = published_lake(lake, metric("total", "board")), RecordingChannel()
+    sample.add_rows(("late", 1, 5))
+    sample.publish()
+    assert (sample.dispatch(channel).delivered, sample.notified()) == (1, {"late": [True]})
+    audit_of_earlier_release(lake, ["late"])
+    rmtree(locations.audit_notifications(lake))
+    for entry in notice_log.of(lake):
+        notice_log.delivered(lake, entry, lake.now())
+    dispatch = sample.dispatch(channel)
     assert (dispatch.delivered, dispatch.audited, len(channel.messages)) == (0, 0, 1)
-    assert lake.notified() == {"late": [True]}
-    lake.add_rows(("later", 1, 6))
-    lake.publish()
-    assert lake.dispatch(channel).audited == 1
-    assert lake.notified() == {"late": [True], "later": [True]}
+    assert sample.notified() == {"late": [True]}
+    sample.add_rows(("later", 1, 6))
+    sample.publish()
+    assert sample.dispatch(channel).audited == 1
+    assert sample.notified() == {"late": [True], "later": [True]}
 
 
-def test_a_notification_names_its_notices(settings) -> None:
-    lake, channel = published_lake(settings, metric("total", "board", "shop")), RecordingChannel()
-    lake.add_rows(("late", 1, 5))
-    lake.publish()
-    lake.dispatch(channel)
-    (recorded,) = table_io.read(locations.audit_notifications(settings)).to_pylist()
+def test_a_notification_names_its_notices(lake) -> None:
+    sample, channel = published_lake(lake, metric("total", "board", "shop")), RecordingChannel()
+    sample.add_rows(("late", 1, 5))
+    sample.publish()
+    sample.dispatch(channel)
+    (recorded,) = table_io.read(locations.audit_notifications(lake)).to_pylist()
     assert json.loads(recorded["notices"]) == sorted(message.message_id for message in channel.messages)
-    assert recorded["notified_at"] == settings.clock()
+    assert recorded["notified_at"] == lake.now()

@@ -24,7 +24,7 @@ from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.resources import LakeTables
 from lakehouse.silver import audit_log as log
 from lakehouse.silver import update as silver_update
-from lakehouse_tests.support.lake import Lake, contract, csv_file
+from lakehouse_tests.support.lake import SampleLake, contract, csv_file
 from lakehouse_tests.support.notified_lake import NotifiedLake, RecordingChannel, metric, numbers_from_silver, published_lake
 from lakehouse_tests.support.stopped_commits import Killed, after_each_commit
 from lakehouse_tests.support.webhook_server import webhook_server
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from lakehouse.lake import Lake
     from lakehouse.operations.channels import Message
-    from lakehouse.settings import Settings
     from lakehouse_tests.support.webhook_server import Receiver
 
 TWO = [("late 1", 1, 5), ("late 2", 2, 7)]
@@ -51,94 +51,94 @@ def keys(receiver: Receiver) -> list[str]:
     return [headers["Idempotency-Key"] for _, headers, _ in receiver.requests]
 
 
-def restated(settings: Settings) -> NotifiedLake:
+def restated(lake: Lake) -> NotifiedLake:
     """Two publications without a notice yet: each with a late row, of the metric of one consumer."""
-    lake = published_lake(settings, metric("total", "board"))
+    sample = published_lake(lake, metric("total", "board"))
     for said in TWO:
-        lake.add_rows(said)
-        lake.publish()
-    return lake
+        sample.add_rows(said)
+        sample.publish()
+    return sample
 
 
-def test_a_webhook_is_posted_each_notice_once_with_its_key(settings, receiver: Receiver) -> None:
-    settings.alert_targets = ["log", receiver.url]
+def test_a_webhook_is_posted_each_notice_once_with_its_key(lake, receiver: Receiver) -> None:
+    lake.settings.alert_targets = ["log", receiver.url]
     with numbers_from_silver():
-        lake = restated(settings)
-        assert lake.dispatch(*targets(settings)).delivered == 4
-        assert lake.dispatch(*targets(settings)).delivered == 0
+        sample = restated(lake)
+        assert sample.dispatch(*targets(lake)).delivered == 4
+        assert sample.dispatch(*targets(lake)).delivered == 0
     assert [body["subject"][-21:] for body in receiver.taken] == ["2024-02-01: late_data", "2024-02-02: late_data"]
     assert [(key, ["board"]) for key in keys(receiver)] == [
         (message["message_id"], message["addressed_to"]) for message in receiver.taken
     ]
     assert len(set(keys(receiver))) == 2
     assert receiver.taken[0]["data"]["restated"][0]["measures"][0]["difference"] == 5
-    by = [(entry.consumer, entry.target.partition(":")[0]) for entry in ledger.of(settings)]
+    by = [(entry.consumer, entry.target.partition(":")[0]) for entry in ledger.of(lake)]
     assert by == [("board", "log"), ("board", "webhook")] * 2
-    assert not any("/hook" in entry.target for entry in ledger.of(settings))
+    assert not any("/hook" in entry.target for entry in ledger.of(lake))
 
 
-def test_a_target_that_fails_is_retried_and_holds_up_no_other(settings, receiver: Receiver) -> None:
+def test_a_target_that_fails_is_retried_and_holds_up_no_other(lake, receiver: Receiver) -> None:
     receiver.answers = [400, 204, 400, 400]  # the first message is tried again after the others
     hook, channel = Webhook(receiver.url), RecordingChannel()
     with numbers_from_silver():
-        lake = restated(settings)
-        told = lake.dispatch(hook, channel)
+        sample = restated(lake)
+        told = sample.dispatch(hook, channel)
         assert (told.delivered, told.waiting, told.audited) == (3, 1, 1), "one message that is refused stops no other"
         assert "it answered 400" in told.problems[0]
-        assert lake.notified() == {"late 1": [False], "late 2": [True]}
-        again = lake.dispatch(hook, channel)
+        assert sample.notified() == {"late 1": [False], "late 2": [True]}
+        again = sample.dispatch(hook, channel)
         assert (again.delivered, again.waiting, again.audited, again.problems) == (1, 0, 1, [])
-        assert lake.dispatch(hook, channel).delivered == 0
-        assert lake.notified() == {"late 1": [True], "late 2": [True]}
+        assert sample.dispatch(hook, channel).delivered == 0
+        assert sample.notified() == {"late 1": [True], "late 2": [True]}
     first, second = dict.fromkeys(keys(receiver))
     assert keys(receiver) == [first, second, *[first] * 3], "the same key, so that a receiver can tell"
     assert len(channel.messages) == 2
 
 
-def test_a_target_without_time_waits_and_loses_nothing(settings) -> None:
+def test_a_target_without_time_waits_and_loses_nothing(lake) -> None:
     channel = RecordingChannel()
     with numbers_from_silver():
-        lake = restated(settings)
-        assert dispatch_notices(settings, lake.catalog, Directory.of([channel]), seconds=0).waiting == 2
-        assert lake.dispatch(channel).delivered == 2
+        sample = restated(lake)
+        assert dispatch_notices(lake, sample.catalog, Directory.of([channel]), seconds=0).waiting == 2
+        assert sample.dispatch(channel).delivered == 2
 
 
-def test_killed_between_the_delivery_and_its_record_the_same_is_sent_again(settings, receiver: Receiver) -> None:
+def test_killed_between_the_delivery_and_its_record_the_same_is_sent_again(lake, receiver: Receiver) -> None:
     hook = Webhook(receiver.url)
     with numbers_from_silver():
-        lake = restated(settings)
+        sample = restated(lake)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(ledger, "delivered", _killed)
             with pytest.raises(Killed):
-                lake.dispatch(hook)
-        assert lake.dispatch(hook).delivered == 2
-        assert lake.dispatch(hook).delivered == 0
+                sample.dispatch(hook)
+        assert sample.dispatch(hook).delivered == 2
+        assert sample.dispatch(hook).delivered == 0
     assert receiver.taken[0] == receiver.taken[1], "word for word"
     assert (len(receiver.taken), len(set(keys(receiver)))) == (3, 2)
 
 
 @pytest.mark.merge
-def test_a_stop_after_any_step_ends_in_the_same_state(settings, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_stop_after_any_step_ends_in_the_same_state(lake, tmp_path_factory: pytest.TempPathFactory) -> None:
     """A killed process leaves its files and what it sent: stopped after each commit and each message."""
     stops: list[tuple[Path, list[Message]]] = []
     channel = RecordingChannel()
 
     def stop() -> None:
         root = tmp_path_factory.mktemp("stopped") / "lake"
-        copytree(settings.root, root)
+        copytree(lake.root, root)
         stops.append((root, [*channel.messages]))
 
     with numbers_from_silver():
-        lake = restated(settings)
+        sample = restated(lake)
         stop()
         with pytest.MonkeyPatch.context() as patched:
             after_each_commit(patched, stop)
             patched.setattr(RecordingChannel, "send", _and_then(RecordingChannel.send, stop))
-            lake.dispatch(channel)
-        expected = outcome(lake)
+            sample.dispatch(channel)
+        expected = outcome(sample)
         assert expected[1] == {"late 1": [True], "late 2": [True]}
         for number, (root, sent) in enumerate(stops):
-            again = NotifiedLake(settings.model_copy(update={"root": str(root)}), lake.metrics)
+            again = NotifiedLake(lake.with_settings(root=str(root)), sample.metrics)
             other = RecordingChannel(messages=[*sent])
             again.dispatch(other)
             assert outcome(again) == expected, f"stopped behind step {number}"
@@ -149,10 +149,10 @@ def test_a_stop_after_any_step_ends_in_the_same_state(settings, tmp_path_factory
     assert len(stops) == 1 + 1 + 2 * 2 + 3
 
 
-def outcome(lake: NotifiedLake) -> tuple[Any, ...]:
-    rows = [{**vars(entry), "found_at": None} for entry in ledger.of(lake.settings)]
+def outcome(sample: NotifiedLake) -> tuple[Any, ...]:
+    rows = [{**vars(entry), "found_at": None} for entry in ledger.of(sample.lake)]
     assert {row["status"] for row in rows} == {NoticeStatus.AUDITED}
-    return sorted(rows, key=str), lake.notified(), ledger.scanned_version(lake.settings, "total")
+    return sorted(rows, key=str), sample.notified(), ledger.scanned_version(sample.lake, "total")
 
 
 def _by_id(messages: list[Message]) -> dict[str, Message]:
@@ -171,13 +171,13 @@ def _and_then(do: Callable[..., Any], then: Callable[[], None]) -> Callable[...,
     return both
 
 
-def test_the_sensor_notifies_and_reports_what_it_did(settings, receiver: Receiver) -> None:
-    settings.alert_targets = [receiver.url]
+def test_the_sensor_notifies_and_reports_what_it_did(lake, receiver: Receiver) -> None:
+    lake.settings.alert_targets = [receiver.url]
     with numbers_from_silver():
-        lake = restated(settings)
+        sample = restated(lake)
         with dg.DagsterInstance.ephemeral() as instance:
-            definitions = build_definitions(settings, lake.catalog)
-            sensor = notice_sensor.notices_sensor(settings, lake.catalog)
+            definitions = build_definitions(lake, sample.catalog)
+            sensor = notice_sensor.notices_sensor(lake, sample.catalog)
             assert sensor.name in {one.name for one in definitions.sensors or ()}
             assert sensor.minimum_interval_seconds == 60
             receiver.answers = [400, 204, 400, 400]
@@ -194,30 +194,28 @@ def test_the_sensor_notifies_and_reports_what_it_did(settings, receiver: Receive
 
 
 @pytest.mark.spark
-def test_each_consumer_is_notified_of_a_late_row_on_a_published_day(settings, spark, receiver: Receiver) -> None:
+def test_each_consumer_is_notified_of_a_late_row_on_a_published_day(lake, spark, receiver: Receiver) -> None:
     """From the file to the receiver: through bronze, silver, its audit, and gold."""
     metrics = [metric("total", "board", "forecast"), metric("unread")]
     catalog = Catalog({"events": contract()}, {one.name: one for one in metrics})
-    lake, hook = Lake(settings, contract(lateness={"expected": "P1D"}), spark), Webhook(receiver.url)
+    sample, hook = SampleLake(lake, contract(lateness={"expected": "P1D"}), spark), Webhook(receiver.url)
 
     def arrive(day: int, *lines: str) -> NoticeDispatch:
-        settings.now = settings.clock().replace(month=2, day=day, hour=23)
+        lake.settings.now = lake.now().replace(month=2, day=day, hour=23)
         rows = [
             f"{key},{amount},2024-02-{int(on):02}T12:00:00Z,2024-02-{day:02}T18:00:00Z,insert,,0"
             for key, amount, on in map(str.split, lines)
         ]
-        lake.deliver(date(2024, 2, day), csv_file(rows))
-        lake.ingest(date(2024, 2, day))
-        silver_update.update(settings, lake.contract, lambda: spark, lake.pending(), "run", metrics)
+        sample.deliver(date(2024, 2, day), csv_file(rows))
+        sample.ingest(date(2024, 2, day))
+        silver_update.update(lake, sample.contract, lambda: spark, sample.pending(), "run", metrics)
         for followed in metrics:
-            pending = find_pending(settings, Series(followed))
-            restatement_days.restate(
-                settings, lake.contract, Series(followed), lambda: spark, pending.starts, Run("run"), pending
-            )
-        return dispatch_notices(settings, catalog, Directory.of([hook]))
+            pending = find_pending(lake, Series(followed))
+            restatement_days.restate(lake, sample.contract, Series(followed), lambda: spark, pending.starts, Run("run"), pending)
+        return dispatch_notices(lake, catalog, Directory.of([hook]))
 
     def notified() -> dict[str, bool]:
-        return {row["event_id"]: row["notification_sent"] for row in log.read(settings, "events").to_pylist()}
+        return {row["event_id"]: row["notification_sent"] for row in log.read(lake, "events").to_pylist()}
 
     arrive(2, "first 10 2")  # event days before the first arrival day are history
     arrive(4, "a 10 4", "b 20 4")
@@ -233,5 +231,5 @@ def test_each_consumer_is_notified_of_a_late_row_on_a_published_day(settings, sp
         (measure,) = period["measures"]
         assert [measure[name] for name in ("before", "after", "difference", "percent")] == [30, 35, 5, "16.67"]
     assert notified() == {"early": False, "late": True}
-    assert dispatch_notices(settings, catalog, Directory.of([hook])).delivered == 0
+    assert dispatch_notices(lake, catalog, Directory.of([hook])).delivered == 0
     assert len(receiver.taken) == 2

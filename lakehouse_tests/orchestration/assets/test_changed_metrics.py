@@ -21,16 +21,16 @@ from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.notified_lake import metric
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
-def test_a_run_publishes_nothing_and_names_the_key_and_the_ways_out(settings: Settings) -> None:
+def test_a_run_publishes_nothing_and_names_the_key_and_the_ways_out(lake: Lake) -> None:
     before, day = metric(), date(2024, 1, 5)
-    version, now = provenance.of_contract(before), settings.clock()
-    contract_archive.record(settings, "metric", before.name, version, before.model_dump_json(), now, "s")
-    write_deltalake(locations.gold(settings, Series(before)), pa.table({"value": [1]}))
+    version, now = provenance.of_contract(before), lake.now()
+    contract_archive.record(lake, "metric", before.name, version, before.model_dump_json(), now, "s")
+    write_deltalake(locations.gold(lake, Series(before)), pa.table({"value": [1]}))
     catalog = Catalog({"events": contract()}, {"total": metric(window=7)})
     with dg.DagsterInstance.ephemeral() as instance, pytest.raises(RunFailedError) as problem:
-        InProcess(settings, catalog, instance).run(gold_key("total"), [day])
+        InProcess(lake, catalog, instance).run(gold_key("total"), [day])
     assert "window: was 1 and is 7, and gold/total was published by the former: nothing is published" in f"{problem.value}"
     assert "'dataset_version: 2'" in f"{problem.value}"

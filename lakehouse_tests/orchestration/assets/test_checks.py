@@ -20,7 +20,7 @@ from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse.silver import checks as silver_checks
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.sales_files import FIRST_SALES
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 pytestmark = pytest.mark.spark
 
@@ -40,13 +40,13 @@ RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_e
 class House:
     """A deployment in this process, with a lake of one arrival day that is published."""
 
-    def __init__(self, settings: Settings, instance: dg.DagsterInstance) -> None:
+    def __init__(self, lake: Lake, instance: dg.DagsterInstance) -> None:
         loaded = load_catalog(None)
         rules = loaded.sources["sales"].quality.model_dump() | {"nulls": {"customer_id": 0}, "row_count": {"min": 1}}
         self.contract = SourceContract.model_validate({**loaded.sources["sales"].model_dump(), "quality": rules})
         self.metric = loaded.metrics["revenue"]
-        self.settings, self.instance = settings, instance
-        definitions = build_definitions(settings, Catalog({"sales": self.contract}, {"revenue": self.metric}))
+        self.lake, self.instance = lake, instance
+        definitions = build_definitions(lake.settings, Catalog({"sales": self.contract}, {"revenue": self.metric}))
         self.job = definitions.resolve_implicit_global_asset_job_def()
 
     def run(self, assets: set[dg.AssetKey], tags: dict[str, str], checks: set[dg.AssetCheckKey] | None = None) -> Any:
@@ -68,7 +68,7 @@ class House:
         return self.run(set(), tags, {dg.AssetCheckKey(key, name) for name in check_names}).get_asset_check_evaluations()
 
     def silver_version(self) -> int:
-        return table_io.version(locations.silver(self.settings, "sales"), self.settings.storage_options)
+        return table_io.version(locations.silver(self.lake, "sales"), self.lake.storage_options)
 
 
 def span(first: str, last: str) -> dict[str, str]:
@@ -85,10 +85,10 @@ def by_partition(evaluations: list[dg.AssetCheckEvaluation]) -> dict[str | None,
 
 @pytest.fixture(name="house", scope="module")
 def _house(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    settings = lake_settings(tmp_path_factory.mktemp("house"))
-    Path(str(settings.landing), "arrival_date=2024-11-05.csv").write_text(FIRST_SALES)
+    lake = lake_in(tmp_path_factory.mktemp("house"))
+    Path(str(lake.settings.landing), "arrival_date=2024-11-05.csv").write_text(FIRST_SALES)
     with dg.DagsterInstance.ephemeral() as instance:
-        house = House(settings, instance)
+        house = House(lake, instance)
         house.run({BRONZE}, {"dagster/partition": "2024-11-05"})
         house.run({SILVER}, span(DAYS[0], DAYS[-1]))
         house.run({GOLD}, span(DAYS[0], DAYS[-1]))
@@ -173,8 +173,8 @@ def test_the_rolling_backfill_makes_a_bad_day_good_and_leaves_the_others_alone(h
     version = house.silver_version()
     house.run({SILVER}, span(DAYS[0], DAYS[3]))
     assert house.silver_version() == version, "days that come out equal are not written"
-    assert not find_pending(house.settings, series).starts, "and queue nothing below"
-    table = table_io.open_table(locations.silver(house.settings, "sales"))
+    assert not find_pending(house.lake, series).starts, "and queue nothing below"
+    table = table_io.open_table(locations.silver(house.lake, "sales"))
     assert table is not None
     table.delete("record_key = 's21'")
     told = by_partition(house.check(SILVER, span(DAYS[0], DAYS[3]), "equals_bronze"))
@@ -183,4 +183,4 @@ def test_the_rolling_backfill_makes_a_bad_day_good_and_leaves_the_others_alone(h
     assert by_partition(result.get_asset_check_evaluations())[DAYS[1]]["equals_bronze"]
     made = {event.partition for event in result.all_events if event.is_step_materialization}
     assert made == set(DAYS)
-    assert find_pending(house.settings, series).starts <= {date(2024, 11, 2)}
+    assert find_pending(house.lake, series).starts <= {date(2024, 11, 2)}

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from lakehouse.orchestration.assets.metric_assets import late_metadata
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.late_lake import LateLake, late
 from lakehouse_tests.support.numbers_without_spark import without_spark
 from lakehouse_tests.support.united_lake import metric
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 def test_each_day_has_its_late_rows_and_the_rates_of_the_metric(tmp_path: Path) -> None:
     with without_spark():
-        lake = LateLake(lake_settings(tmp_path), None, [late(TUMBLING, "recompute")])
-        lake.classify_at(0, Event("on time", 30), Event("next", 73))
-        lake.classify_at(1, Event("within", 40), Event("later", 80))
-        lake.classify_at(2, Event("beyond", 45))
+        sample = LateLake(lake_in(tmp_path), None, [late(TUMBLING, "recompute")])
+        sample.classify_at(0, Event("on time", 30), Event("next", 73))
+        sample.classify_at(1, Event("within", 40), Event("later", 80))
+        sample.classify_at(2, Event("beyond", 45))
         rates = {"on_time_rate": 0.6, "late_accepted_rate": 0.2, "late_dropped_rate": 0.2}
         next_day = FIRST + timedelta(days=1)
-        assert late_metadata(lake.settings, lake.metrics[0], [FIRST, next_day]) == {
+        assert late_metadata(sample.lake, sample.metrics[0], [FIRST, next_day]) == {
             FIRST: {"late_accepted": 1, "late_dropped": 1, **rates},
             next_day: {"late_accepted": 0, "late_dropped": 0, **rates},
         }
-        assert late_metadata(lake.settings, metric(TUMBLING), [FIRST]) == {}
+        assert late_metadata(sample.lake, metric(TUMBLING), [FIRST]) == {}

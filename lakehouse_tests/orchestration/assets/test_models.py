@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 MODEL = ModelContract.model_validate(
     {
@@ -61,8 +61,8 @@ for folder in (None, Path(sys.argv[1])):
 """
 
 
-def test_a_set_a_model_and_its_scores_are_assets_with_their_partitions(lake: Settings) -> None:
-    definitions = build_definitions(lake, _catalog())
+def test_a_set_a_model_and_its_scores_are_assets_with_their_partitions(lake: Lake) -> None:
+    definitions = build_definitions(lake.settings, _catalog())
     dg.Definitions.validate_loadable(definitions)
     partitions = {key: definitions.resolve_assets_def(key).partitions_def for key in map(_key, ("datasets", "models", "scores"))}
     assert partitions[set_key("training_data")] == set_versions("training_data")
@@ -81,10 +81,10 @@ def test_a_set_a_model_and_its_scores_are_assets_with_their_partitions(lake: Set
     assert checks == set(score_checks.NAMES) == set(check_names(_catalog())[scores_key("fraud")])
 
 
-def test_only_a_model_with_a_policy_is_retrained(lake: Settings) -> None:
+def test_only_a_model_with_a_policy_is_retrained(lake: Lake) -> None:
     for policy, expected in ((MODEL.retrain_when, True), (None, False)):
         catalog = _catalog(MODEL.model_copy(update={"retrain_when": policy}))
-        sensors = {sensor.name for sensor in build_definitions(lake, catalog).sensors or ()}
+        sensors = {sensor.name for sensor in build_definitions(lake.settings, catalog).sensors or ()}
         assert ("retrain_fraud" in sensors) is expected
 
 
@@ -96,7 +96,7 @@ def test_the_definitions_load_neither_mlflow_nor_scikit_learn(tmp_path: Path) ->
     assert process.stdout.split("\n")[:2] == ["0", "1"], process.stderr
 
 
-def test_the_sensor_finds_nothing_without_a_version_in_use(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_the_sensor_finds_nothing_without_a_version_in_use(lake: Lake, instance: dg.DagsterInstance) -> None:
     sensor = SensorTicks(lake, _catalog(), "retrain_fraud", instance)
     for _ in range(2):
         assert sensor.skip_message() == "no correction reaches the policy of fraud"
@@ -106,31 +106,33 @@ class Deployment:
     """Payments with a released set and a model in use, and the deployment's definitions."""
 
     def __init__(self, folder: Path, spark: SparkSession, instance: dg.DagsterInstance) -> None:
-        settings = trained_lake.settings_of(folder)
+        lake = trained_lake.settings_of(folder)
         (folder / "landing").mkdir()
-        settings.landing = str(folder / "landing")
+        lake.settings.landing = str(folder / "landing")
         (folder / "contracts" / "prior_of_fraud.py").write_text(TRAIN)
-        self.lake, self.settings, self.instance = TrainingLake(settings, spark), settings, instance
-        self.catalog = Catalog(self.lake.sources, {"spend": self.lake.metric}, self.lake.catalog.training_sets, {"fraud": MODEL})
-        self.lake.deliver(Said("customers", "c1", at=-5, arrives=-4, values=("silver",)))
-        self.lake.deliver(*(Said("payments", f"p{number}", number / 2, 6, ("c1", "DE", number + 1)) for number in range(12)))
-        self.lake.deliver(*(Said("labels", f"p{number}", 6, 7, (1,)) for number in (1, 9)))
-        settings.now = moment(10)
+        self.sample, self.lake, self.instance = TrainingLake(lake, spark), lake, instance
+        self.catalog = Catalog(
+            self.sample.sources, {"spend": self.sample.metric}, self.sample.catalog.training_sets, {"fraud": MODEL}
+        )
+        self.sample.deliver(Said("customers", "c1", at=-5, arrives=-4, values=("silver",)))
+        self.sample.deliver(*(Said("payments", f"p{number}", number / 2, 6, ("c1", "DE", number + 1)) for number in range(12)))
+        self.sample.deliver(*(Said("labels", f"p{number}", 6, 7, (1,)) for number in (1, 9)))
+        lake.settings.now = moment(10)
         terms = {"by": "anna", "notes": "first"}
-        labels.release(settings, self.lake.sources["labels"], "v3.0", **terms)
-        build.build(spark, settings, self.catalog, self.lake.contract, "v5.0", **terms)
-        training.train(settings, self.catalog, MODEL, "v2.3", "v5.0", parameters={"strategy": "stratified"}, **terms)
-        promotion.promote(settings, self.catalog, MODEL, "v2.3", **terms)
-        self.sensor = SensorTicks(settings, self.catalog, "retrain_fraud", instance)
+        labels.release(lake, self.sample.sources["labels"], "v3.0", **terms)
+        build.build(spark, lake, self.catalog, self.sample.contract, "v5.0", **terms)
+        training.train(lake, self.catalog, MODEL, "v2.3", "v5.0", parameters={"strategy": "stratified"}, **terms)
+        promotion.promote(lake, self.catalog, MODEL, "v2.3", **terms)
+        self.sensor = SensorTicks(lake, self.catalog, "retrain_fraud", instance)
 
     def retrain(self) -> None:
-        wanted = retraining.due(self.lake.session, self.settings, self.catalog, MODEL)
+        wanted = retraining.due(self.sample.session, self.lake, self.catalog, MODEL)
         assert wanted is not None
-        retraining.carry_out(self.lake.session, self.settings, self.catalog, MODEL, wanted, by="anna")
+        retraining.carry_out(self.sample.session, self.lake, self.catalog, MODEL, wanted, by="anna")
 
     def versions(self) -> dict[str, list[str]]:
         """The versions of labels, set and model."""
-        entries = releases.all_of(self.settings)
+        entries = releases.all_of(self.lake)
         return {kind.value: [entry.version for entry in entries if entry.kind is kind] for kind in ReleaseKind}
 
     def run_job(self, request: dg.RunRequest) -> dg.ExecuteInProcessResult:
@@ -153,35 +155,35 @@ def deployment(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) ->
 @pytest.mark.spark
 @pytest.mark.own_spark
 def test_corrections_retrain_a_model_once_each_and_promote_nothing(deployment: Deployment) -> None:
-    lake, settings, sensor = deployment.lake, deployment.settings, deployment.sensor
+    sample, lake, sensor = deployment.sample, deployment.lake, deployment.sensor
     assert "no correction reaches" in sensor.skip_message()
-    lake.deliver(*(Said("payments", f"n{number}", 12, 12.5, ("c1", "DE", 1)) for number in range(9)))
-    lake.deliver(Said("labels", "p2", 6, 13, (1,)))
-    of_set = releases.find(settings, ReleaseKind.TRAINING_SET, "training_data", "v5.0")
-    assert changes.at_most(settings, changes.new_inputs(settings, of_set)) == 1, "of the new payments none belongs to the set"
+    sample.deliver(*(Said("payments", f"n{number}", 12, 12.5, ("c1", "DE", 1)) for number in range(9)))
+    sample.deliver(Said("labels", "p2", 6, 13, (1,)))
+    of_set = releases.find(lake, ReleaseKind.TRAINING_SET, "training_data", "v5.0")
+    assert changes.at_most(lake, changes.new_inputs(lake, of_set)) == 1, "of the new payments none belongs to the set"
     assert "no correction reaches" in sensor.skip_message()
 
-    lake.deliver(Said("labels", "p3", 6, 14, (1,)))
+    sample.deliver(Said("labels", "p3", 6, 14, (1,)))
     (request,) = sensor.run_requests()
     assert [again.run_key for again in sensor.run_requests()] == [request.run_key]
     stops = 0
     while stopped_behind(1, deployment.retrain):
         stops += 1
-        is_over = any(entry.is_over for entry in retraining_log.of(settings, "fraud"))  # there may be none: only the table
+        is_over = any(entry.is_over for entry in retraining_log.of(lake, "fraud"))  # there may be none: only the table
         assert bool(sensor.run_requests()) is not is_over, "what was begun is continued"
         if is_over:
             break  # it was stopped behind its last step
     assert stops >= len(RetrainingStep) - 1
     assert deployment.versions() == {"labels": ["v3.0", "v3.1"], "training_set": ["v5.0", "v5.1"], "model": ["v2.3", "v2.4"]}
-    (first,) = retraining_log.of(settings, "fraud")
+    (first,) = retraining_log.of(lake, "fraud")
     assert (first.step, first.changed_rows, first.changed_labels) == (RetrainingStep.BACKTESTED, 2, 2)
-    made = releases.find(settings, ReleaseKind.MODEL, "fraud", "v2.4").about
+    made = releases.find(lake, ReleaseKind.MODEL, "fraud", "v2.4").about
     assert (made["training_set"]["full_name"], made["parameters"]) == ("training_data_v5.1", {"strategy": "stratified"})
-    assert [(entry.version, entry.against) for entry in backtest_log.of(settings, "fraud")] == [("v2.4", "v2.3")]
-    assert promotion_log.in_use(settings, "fraud") == "v2.3"
+    assert [(entry.version, entry.against) for entry in backtest_log.of(lake, "fraud")] == [("v2.4", "v2.3")]
+    assert promotion_log.in_use(lake, "fraud") == "v2.3"
     assert "no correction reaches" in sensor.skip_message()
 
-    lake.deliver(Said("labels", "p4", 6, 15, (0,)), Said("labels", "p5", 6, 15, (0,)))
+    sample.deliver(Said("labels", "p4", 6, 15, (0,)), Said("labels", "p5", 6, 15, (0,)))
     (request,) = sensor.run_requests()
     done = deployment.run_job(request)
     assert done.success
@@ -189,7 +191,7 @@ def test_corrections_retrain_a_model_once_each_and_promote_nothing(deployment: D
     deployment.instance.add_run(_succeeded(request))
     assert "a run has found that the policy is not reached" in sensor.skip_message()
 
-    lake.deliver(*(Said("labels", f"p{number}", 6, 16, (1,)) for number in (4, 5)))
+    sample.deliver(*(Said("labels", f"p{number}", 6, 16, (1,)) for number in (4, 5)))
     (request,) = sensor.run_requests()
     assert deployment.run_job(request).success
     assert deployment.versions() == {
@@ -199,24 +201,24 @@ def test_corrections_retrain_a_model_once_each_and_promote_nothing(deployment: D
     }
     assert deployment.instance.get_materialized_partitions(model_key("fraud")) == {"v2.5"}
     assert deployment.instance.get_dynamic_partitions("set_versions_training_data") == ["v5.2"]
-    assert promotion_log.in_use(settings, "fraud") == "v2.3"
+    assert promotion_log.in_use(lake, "fraud") == "v2.3"
 
     _versions_are_made_as_partitions(deployment)
     _days_are_scored_with_their_checks(deployment)
 
 
 def _versions_are_made_as_partitions(deployment: Deployment) -> None:
-    instance, settings = deployment.instance, deployment.settings
+    instance, lake = deployment.instance, deployment.lake
     instance.add_dynamic_partitions("set_versions_training_data", ["v6.0"])
     instance.add_dynamic_partitions("model_versions_fraud", ["v3.0"])
     config = {"labels": "v3.1", "known_at": moment(13.5).isoformat(), "notes": "as of then"}
     assert deployment.materialize(set_key("training_data"), "v6.0", config).success
-    of_set = releases.find(settings, ReleaseKind.TRAINING_SET, "training_data", "v6.0")
+    of_set = releases.find(lake, ReleaseKind.TRAINING_SET, "training_data", "v6.0")
     assert (of_set.notes, of_set.about["labels"]["version"], of_set.known_at) == ("as of then", "v3.1", moment(13.5))
     config = {"training_set": "v6.0", "notes": "by hand", "parameters": {"strategy": "uniform"}}
     (event,) = deployment.materialize(model_key("fraud"), "v3.0", config).get_asset_materialization_events()
     metadata = event.materialization.metadata
-    trained = releases.find(settings, ReleaseKind.MODEL, "fraud", "v3.0").about
+    trained = releases.find(lake, ReleaseKind.MODEL, "fraud", "v3.0").about
     assert metadata["training_set"].value == "training_data_v6.0"
     assert metadata["mlflow_run"].value == trained["mlflow"]["run_id"]
     assert metadata["parameters"].value == {"strategy": "uniform"} == trained["parameters"]
@@ -238,8 +240,8 @@ def _days_are_scored_with_their_checks(deployment: Deployment) -> None:
 
 
 def _catalog(model: ModelContract = MODEL) -> Catalog:
-    lake = TrainingLake(trained_lake.Settings(), None)
-    return Catalog(lake.sources, {"spend": lake.metric}, lake.catalog.training_sets, {"fraud": model})
+    sample = TrainingLake(trained_lake.Settings(), None)
+    return Catalog(sample.sources, {"spend": sample.metric}, sample.catalog.training_sets, {"fraud": model})
 
 
 def _key(layer: str) -> dg.AssetKey:

@@ -20,7 +20,7 @@ from lakehouse_tests.support.sensor_ticks import SensorTicks
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 SILVER = dg.AssetKey(["silver", "events"])
 ONE = {PARTITION_NAME_TAG: "2024-01-05"}
@@ -28,8 +28,8 @@ IDLE = "nothing has changed since the last look"
 
 
 @pytest.fixture(name="ticks")
-def _ticks(lake: Settings, instance: dg.DagsterInstance, tmp_path: Path) -> SensorTicks:
-    lake.alert_targets = [f"file:{tmp_path / 'alerts.jsonl'}"]
+def _ticks(lake: Lake, instance: dg.DagsterInstance, tmp_path: Path) -> SensorTicks:
+    lake.settings.alert_targets = [f"file:{tmp_path / 'alerts.jsonl'}"]
     return SensorTicks(lake, Catalog({"events": contract(owner="anna")}, {}), "alerts", instance)
 
 
@@ -90,9 +90,11 @@ def test_an_alert_escalates_at_its_time_although_nothing_changes_and_an_acknowle
 ) -> None:
     """The hour of an idle look is the same; the daemon is started again in between."""
     owner, platform = tmp_path / "owner.jsonl", tmp_path / "platform.jsonl"
-    ticks.lake.addresses = tmp_path / "addresses.yaml"
-    ticks.lake.addresses.write_text(f"owners: {{anna: ['file:{owner}']}}\nplatform: ['file:{platform}']\nescalate_after: PT20M\n")
-    ticks.lake.now = datetime(2024, 1, 6, 10, 5, tzinfo=timezone.utc)
+    ticks.lake.settings.addresses = tmp_path / "addresses.yaml"
+    ticks.lake.settings.addresses.write_text(
+        f"owners: {{anna: ['file:{owner}']}}\nplatform: ['file:{platform}']\nescalate_after: PT20M\n"
+    )
+    ticks.lake.settings.now = datetime(2024, 1, 6, 10, 5, tzinfo=timezone.utc)
     records = DagsterRecords(ticks.instance)
     for day in ("2024-01-05", "2024-01-06"):
         records.run(SILVER, {PARTITION_NAME_TAG: day})
@@ -101,10 +103,10 @@ def test_an_alert_escalates_at_its_time_although_nothing_changes_and_an_acknowle
     assert not platform.exists()
     first, second = alert_log.all_of(ticks.lake)
     alert_log.acknowledge(ticks.lake, [first], "anna", "on it")
-    ticks.lake.now += timedelta(minutes=19)
+    ticks.lake.settings.now += timedelta(minutes=19)
     restarted = SensorTicks(ticks.lake, ticks.catalog, "alerts", ticks.instance, ticks.cursor)
     assert restarted.skip_message() == IDLE
-    ticks.lake.now += timedelta(minutes=1)
+    ticks.lake.settings.now += timedelta(minutes=1)
     assert restarted.skip_message() == "0 opened, 0 resolved, 2 open"
     assert restarted.skip_message() == IDLE
     [line] = platform.read_text().splitlines()
@@ -115,7 +117,7 @@ def test_an_alert_escalates_at_its_time_although_nothing_changes_and_an_acknowle
 
 
 def test_a_mistake_in_the_file_of_addresses_is_reported_by_the_tick(ticks: SensorTicks, tmp_path: Path) -> None:
-    ticks.lake.addresses = tmp_path / "addresses.yaml"
-    ticks.lake.addresses.write_text("owner: {}\n")
+    ticks.lake.settings.addresses = tmp_path / "addresses.yaml"
+    ticks.lake.settings.addresses.write_text("owner: {}\n")
     with pytest.raises(Exception, match=r"addresses.yaml:1: owner: unknown key; docs/alerts.md lists the known ones"):
         ticks.tick()

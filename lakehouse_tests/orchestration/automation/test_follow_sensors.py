@@ -15,14 +15,14 @@ from lakehouse.orchestration.common.plan_runs import BACKFILL_RUNNING, backfill_
 from lakehouse_tests.support.sensor_ticks import SensorTicks
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 ARRIVAL = date(2024, 11, 5)
 TOUCHED = [date(2024, 11, 2), date(2024, 11, 4)]
 CATALOG = load_catalog(None)
 
 
-def ingest(lake: Settings, arrival: date = ARRIVAL, touched: list[date] = TOUCHED, name: str = "abc") -> None:
+def ingest(lake: Lake, arrival: date = ARRIVAL, touched: list[date] = TOUCHED, name: str = "abc") -> None:
     """What a run leaves that was killed after its ledger row and before its events."""
     ingestions.record(
         lake,
@@ -45,7 +45,7 @@ def ingest(lake: Settings, arrival: date = ARRIVAL, touched: list[date] = TOUCHE
     )
 
 
-def test_days_left_behind_are_announced_again(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_days_left_behind_are_announced_again(lake: Lake, instance: dg.DagsterInstance) -> None:
     sensor = SensorTicks(lake, CATALOG, "reconcile_sales", instance)
     assert sensor.skip_message() == "nothing waits for silver"
     ingest(lake)
@@ -56,7 +56,7 @@ def test_days_left_behind_are_announced_again(lake: Settings, instance: dg.Dagst
     assert again.run_key == request.run_key, "a repeated tick starts nothing twice"
 
 
-def test_a_planned_backfill_is_left_alone_and_what_it_leaves_is_followed(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_a_planned_backfill_is_left_alone_and_what_it_leaves_is_followed(lake: Lake, instance: dg.DagsterInstance) -> None:
     sensors = [SensorTicks(lake, CATALOG, name, instance) for name in ("reconcile_sales", "landing_sales", "stewards_sales")]
     ingest(lake)
     with backfill_lock(lake, "sales"):
@@ -64,7 +64,7 @@ def test_a_planned_backfill_is_left_alone_and_what_it_leaves_is_followed(lake: S
     assert len(sensors[0].run_requests()) == 1
 
 
-def test_an_arrival_day_outside_the_partitions_is_reported_with_the_others(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_an_arrival_day_outside_the_partitions_is_reported_with_the_others(lake: Lake, instance: dg.DagsterInstance) -> None:
     ingest(lake, date(2024, 10, 31), name="before")
     sensor = SensorTicks(lake, CATALOG, "reconcile_sales", instance)
     assert sensor.skip_message() == (
@@ -75,12 +75,12 @@ def test_an_arrival_day_outside_the_partitions_is_reported_with_the_others(lake:
     assert request.partition_key == "2024-11-05"
 
 
-def test_days_just_announced_are_left_to_the_policy(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_days_just_announced_are_left_to_the_policy(lake: Lake, instance: dg.DagsterInstance) -> None:
     ingest(lake)
     announce(instance, TOUCHED)
     sensor = SensorTicks(lake, CATALOG, "reconcile_sales", instance)
     assert "all were announced recently" in sensor.skip_message()
-    lake.reconcile_seconds = 0
+    lake.settings.reconcile_seconds = 0
     assert len(SensorTicks(lake, CATALOG, "reconcile_sales", instance).run_requests()) == 1
 
 
@@ -89,7 +89,7 @@ def announce(instance: dg.DagsterInstance, days: list[date]) -> None:
         instance.report_runless_asset_event(dg.AssetMaterialization(["arrivals", "sales"], partition=f"{day}"))
 
 
-def test_the_announcements_of_other_days_do_not_hide_one_left_behind(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_the_announcements_of_other_days_do_not_hide_one_left_behind(lake: Lake, instance: dg.DagsterInstance) -> None:
     ingest(lake)
     busy = [date(2024, 11, 6)]
     ingest(lake, date(2024, 11, 7), busy, "other")
@@ -98,15 +98,15 @@ def test_the_announcements_of_other_days_do_not_hide_one_left_behind(lake: Setti
     assert request.partition_key == "2024-11-05"
 
 
-def test_days_that_silver_has_taken_are_done(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_days_that_silver_has_taken_are_done(lake: Lake, instance: dg.DagsterInstance) -> None:
     ingest(lake)
     applied_inputs.record(
-        lake, "sales", run_id="run", days=TOUCHED, ingestion_ids=["abc"], method="merge", silver=None, now=lake.clock()
+        lake, "sales", run_id="run", days=TOUCHED, ingestion_ids=["abc"], method="merge", silver=None, now=lake.now()
     )
     assert SensorTicks(lake, CATALOG, "reconcile_sales", instance).skip_message() == "nothing waits for silver"
 
 
-def test_it_gives_up_after_three_attempts_and_reports_it(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_it_gives_up_after_three_attempts_and_reports_it(lake: Lake, instance: dg.DagsterInstance) -> None:
     ingest(lake)
     sensor = SensorTicks(lake, CATALOG, "reconcile_sales", instance)
     (request,) = sensor.run_requests()
@@ -118,17 +118,17 @@ def test_it_gives_up_after_three_attempts_and_reports_it(lake: Settings, instanc
     assert other.partition_key == "2024-11-07", "one day that was given up does not stop the others"
 
 
-def test_it_waits_while_a_run_is_at_work(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_it_waits_while_a_run_is_at_work(lake: Lake, instance: dg.DagsterInstance) -> None:
     ingest(lake)
     silver = frozenset({dg.AssetKey(["silver", "sales"])})
     instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", asset_selection=silver, status=dg.DagsterRunStatus.STARTED))
     assert "a run is in progress" in SensorTicks(lake, CATALOG, "reconcile_sales", instance).skip_message()
 
 
-def test_a_decision_starts_silver_for_exactly_its_days(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_a_decision_starts_silver_for_exactly_its_days(lake: Lake, instance: dg.DagsterInstance) -> None:
     sensor = SensorTicks(lake, CATALOG, "stewards_sales", instance)
     assert sensor.skip_message() == "no decision waits for silver"
-    decision_id, at = decide(lake, "s1", TOUCHED), lake.clock()
+    decision_id, at = decide(lake, "s1", TOUCHED), lake.now()
     (request,) = sensor.run_requests()
     assert request.tags["lakehouse/days"] == '["2024-11-02", "2024-11-04"]'
     assert request.asset_selection == [dg.AssetKey(["silver", "sales"])]
@@ -142,7 +142,7 @@ def test_a_decision_starts_silver_for_exactly_its_days(lake: Settings, instance:
 
 
 def test_what_comes_while_a_run_is_on_its_way_waits_for_the_next_and_goes_with_what_that_left(
-    lake: Settings, instance: dg.DagsterInstance
+    lake: Lake, instance: dg.DagsterInstance
 ) -> None:
     sensor = SensorTicks(lake, CATALOG, "stewards_sales", instance)
     decide(lake, "s1", TOUCHED)
@@ -156,6 +156,6 @@ def test_what_comes_while_a_run_is_on_its_way_waits_for_the_next_and_goes_with_w
     assert both.tags["lakehouse/days"] == '["2024-11-02", "2024-11-03", "2024-11-04"]'
 
 
-def decide(lake: Settings, key: str, days: list[date]) -> str:
-    said = Decision("abc", int(key[1:]), key, "accept", "anna", "true", lake.clock(), touched_days=days)
+def decide(lake: Lake, key: str, days: list[date]) -> str:
+    said = Decision("abc", int(key[1:]), key, "accept", "anna", "true", lake.now(), touched_days=days)
     return decisions.record(lake, "sales", [said])

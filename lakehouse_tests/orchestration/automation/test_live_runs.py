@@ -25,7 +25,7 @@ from lakehouse_tests.support.windowed_lake import TUMBLING, Event, source
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 MANAGED = {"live": {**LIVE["live"], "trigger": "PT0S", "managed": True}}
 CATALOG = Catalog({"orders": source()}, {"hourly": metric(TUMBLING, **MANAGED)})
@@ -36,19 +36,19 @@ def add_run(ticks: SensorTicks, run_status: dg.DagsterRunStatus) -> None:
     ticks.instance.add_run(dg.DagsterRun(job_name="live_hourly", status=run_status, tags=tags))
 
 
-def test_only_a_managed_metric_has_a_sensor(lake: Settings) -> None:
+def test_only_a_managed_metric_has_a_sensor(lake: Lake) -> None:
     plain = Catalog({"orders": source()}, {"hourly": metric(TUMBLING, **LIVE)})
-    names = [{each.name for each in build_definitions(lake, known).sensors or ()} for known in (plain, CATALOG)]
+    names = [{each.name for each in build_definitions(lake.settings, known).sensors or ()} for known in (plain, CATALOG)]
     assert names[1] - names[0] == {"live_hourly"}
 
 
-def test_a_stream_is_started_when_nothing_runs_it(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_a_stream_is_started_when_nothing_runs_it(lake: Lake, instance: dg.DagsterInstance) -> None:
     ticks = SensorTicks(lake, CATALOG, "live_hourly", instance)
     [request] = ticks.run_requests()
     assert request.tags["dagster/max_retries"] == "0", "the sensor starts it again, Dagster itself does not"
     with status.running(lake, "hourly"):
         assert ticks.skip_message() == "a process outside Dagster runs the stream"
-    now = lake.clock()
+    now = lake.now()
     status.write(lake, StreamStatus("hourly", 1, now, now))
     assert len(ticks.run_requests()) == 1, "it was killed"
     status.ask_to_stop(lake, "hourly")
@@ -61,7 +61,7 @@ def test_a_stream_is_started_when_nothing_runs_it(lake: Settings, instance: dg.D
 
 
 def test_runs_that_fail_soon_are_started_less_and_less_often(
-    lake: Settings, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks = SensorTicks(lake, CATALOG, "live_hourly", instance)
     pauses = []
@@ -83,17 +83,17 @@ def test_runs_that_fail_soon_are_started_less_and_less_often(
 @pytest.mark.spark
 @pytest.mark.own_spark
 @pytest.mark.merge
-def test_a_run_that_is_terminated_stops_the_stream_behind_a_batch(settings: Settings, spark: Any, tmp_path: Path) -> None:
-    lake = LiveLake(settings, spark, metrics=[metric(TUMBLING, **MANAGED)])
-    lake.land_events(Event("a", 1, 5))
-    lake.update("orders")
-    job = build_definitions(settings, lake.catalog).resolve_job_def("live_hourly")
+def test_a_run_that_is_terminated_stops_the_stream_behind_a_batch(lake: Lake, spark: Any, tmp_path: Path) -> None:
+    sample = LiveLake(lake, spark, metrics=[metric(TUMBLING, **MANAGED)])
+    sample.land_events(Event("a", 1, 5))
+    sample.update("orders")
+    job = build_definitions(lake.settings, sample.catalog).resolve_job_def("live_hourly")
     handler = signal.getsignal(signal.SIGINT)
 
     def terminate(instance: dg.DagsterInstance) -> None:
         """As Dagster does it when somebody terminates a run."""
         until = time.monotonic() + 120
-        while time.monotonic() < until and not lake.live_numbers():
+        while time.monotonic() < until and not sample.live_numbers():
             time.sleep(0.1)
         instance.report_run_canceling(instance.get_runs()[0])
         os.kill(os.getpid(), signal.SIGINT)
@@ -106,11 +106,11 @@ def test_a_run_that_is_terminated_stops_the_stream_behind_a_batch(settings: Sett
         thread.join()
         [run] = instance.get_runs(dg.RunsFilter(job_name="live_hourly"))
         assert (run.status, run.tags[live_runs.LIVE_TAG]) == (dg.DagsterRunStatus.CANCELED, "hourly")
-    known = status.of(settings, "hourly")
+    known = status.of(lake, "hourly")
     assert known is not None
-    assert (known.state, known.problem, status.is_running(settings, "hourly")) == ("stopped", None, False)
+    assert (known.state, known.problem, status.is_running(lake, "hourly")) == ("stopped", None, False)
     assert signal.getsignal(signal.SIGINT) == handler
-    lake.land_events(Event("b", 2, 7))
-    lake.update("orders")
-    lake.stream()
-    assert [total for total, _ in lake.live_numbers().values()] == [12]
+    sample.land_events(Event("b", 2, 7))
+    sample.update("orders")
+    sample.stream()
+    assert [total for total, _ in sample.live_numbers().values()] == [12]

@@ -17,7 +17,7 @@ from lakehouse.orchestration.build import build_definitions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 CATALOG = load_catalog(None)
 
@@ -30,21 +30,21 @@ def _instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-def many_files(settings: Settings) -> str:
-    path = settings.table("ops", "sales_keys")
+def many_files(lake: Lake) -> str:
+    path = lake.address("ops", "sales_keys")
     for number in range(12):
         row_writer.append(path, pa.table({"record_key": [f"{number}"]}))
     return path
 
 
-def run(settings: Settings, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
-    return maintenance_job.job(settings, CATALOG).execute_in_process(instance=instance, raise_on_error=False)
+def run(lake: Lake, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
+    return maintenance_job.job(lake, CATALOG).execute_in_process(instance=instance, raise_on_error=False)
 
 
 @pytest.mark.merge
-def test_a_run_reports_what_it_did(settings: Settings, instance: dg.DagsterInstance) -> None:
-    path = many_files(settings)
-    result = run(settings, instance)
+def test_a_run_reports_what_it_did(lake: Lake, instance: dg.DagsterInstance) -> None:
+    path = many_files(lake)
+    result = run(lake, instance)
     assert result.success
     (output,) = [event for event in result.all_events if event.event_type == dg.DagsterEventType.STEP_OUTPUT]
     said = output.step_output_data.metadata
@@ -54,12 +54,12 @@ def test_a_run_reports_what_it_did(settings: Settings, instance: dg.DagsterInsta
 
 
 @pytest.mark.merge
-def test_a_broken_table_fails_the_run_after_all_others(settings: Settings, instance: dg.DagsterInstance) -> None:
-    path = many_files(settings)
-    broken = settings.table("ops", "applications")
+def test_a_broken_table_fails_the_run_after_all_others(lake: Lake, instance: dg.DagsterInstance) -> None:
+    path = many_files(lake)
+    broken = lake.address("ops", "applications")
     row_writer.append(broken, pa.table({"source": ["sales"]}))
     Path(broken, "_delta_log", f"{0:020}.json").write_text("no JSON")
-    result = run(settings, instance)
+    result = run(lake, instance)
     assert not result.success
     (failure,) = [event for event in result.all_events if event.is_step_failure]
     assert "ops/applications: " in f"{failure.step_failure_data.error_display_string}"
@@ -68,11 +68,11 @@ def test_a_broken_table_fails_the_run_after_all_others(settings: Settings, insta
     assert len(opened.file_uris()) == 1
 
 
-def test_nothing_is_started_while_a_run_is_on_its_way(settings: Settings, instance: dg.DagsterInstance) -> None:
-    schedule = maintenance_job.schedule(settings, CATALOG)
+def test_nothing_is_started_while_a_run_is_on_its_way(lake: Lake, instance: dg.DagsterInstance) -> None:
+    schedule = maintenance_job.schedule(lake, CATALOG)
     asked = schedule(dg.build_schedule_context(instance))
     assert isinstance(asked, dg.RunRequest)
-    started = instance.create_run_for_job(maintenance_job.job(settings, CATALOG), status=dg.DagsterRunStatus.STARTED)
+    started = instance.create_run_for_job(maintenance_job.job(lake, CATALOG), status=dg.DagsterRunStatus.STARTED)
     skipped = schedule(dg.build_schedule_context(instance))
     assert isinstance(skipped, dg.SkipReason)
     assert "in progress" in f"{skipped.skip_message}"
@@ -80,9 +80,9 @@ def test_nothing_is_started_while_a_run_is_on_its_way(settings: Settings, instan
     assert isinstance(schedule(dg.build_schedule_context(instance)), dg.RunRequest)
 
 
-def test_the_deployment_has_it_at_the_configured_time(settings: Settings) -> None:
-    settings.maintenance_cron = "5 4 * * *"
-    definitions = build_definitions(settings, CATALOG)
+def test_the_deployment_has_it_at_the_configured_time(lake: Lake) -> None:
+    lake.settings.maintenance_cron = "5 4 * * *"
+    definitions = build_definitions(lake.settings, CATALOG)
     schedule = definitions.resolve_schedule_def(maintenance_job.NAME)
     assert schedule.cron_schedule == "5 4 * * *"
     job = definitions.resolve_job_def(maintenance_job.NAME)

@@ -11,7 +11,7 @@ from lakehouse.contracts import load_catalog
 from lakehouse.orchestration.build import build_definitions
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 SILVER = dg.AssetKey(["silver", "sales"])
 
@@ -19,8 +19,8 @@ SILVER = dg.AssetKey(["silver", "sales"])
 class Policy:
     """Tick after tick, with what the tick before has remembered."""
 
-    def __init__(self, lake: Settings, instance: dg.DagsterInstance) -> None:
-        self.definitions, self.instance = build_definitions(lake, load_catalog(None)), instance
+    def __init__(self, lake: Lake, instance: dg.DagsterInstance) -> None:
+        self.definitions, self.instance = build_definitions(lake.settings, load_catalog(None)), instance
         self.cursor = None
 
     def announced(self, *days: str) -> None:
@@ -37,7 +37,7 @@ class Policy:
 
 
 @pytest.fixture
-def policy(lake: Settings, instance: dg.DagsterInstance) -> Policy:
+def policy(lake: Lake, instance: dg.DagsterInstance) -> Policy:
     made = Policy(lake, instance)
     assert made.tick() == set()
     return made

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 def _sensor(tmp_path: Path) -> Iterator[SensorTicks]:
     """The sensor of a deployment with a training set in two versions, one of which is a partition already."""
     with trained_lake.own_modules(), dg.DagsterInstance.ephemeral() as instance:
-        lake = trained_lake.settings_of(tmp_path)
-        trained_lake.fill(lake)
+        sample = trained_lake.settings_of(tmp_path)
+        trained_lake.fill(sample)
         instance.add_dynamic_partitions("set_versions_training_data", ["v5.1"])
-        yield SensorTicks(lake, load_catalog(lake.contracts, bundled=False), "released_versions", instance)
+        yield SensorTicks(sample, load_catalog(sample.settings.contracts, bundled=False), "released_versions", instance)
 
 
 def _added(sensor: SensorTicks) -> dict[str, tuple[str, dg.AssetMaterialization]]:
@@ -45,7 +45,7 @@ def test_each_released_version_is_shown_once(sensor: SensorTicks) -> None:
     assert event.metadata["dagster/row_count"].value == trained_lake.ROWS
     assert sensor.skip_message() == "every released version is a partition"
 
-    trained_lake.train(sensor.lake, "v2.3")
+    trained_lake.train(sensor.sample, "v2.3")
     added = _added(sensor)
     [(name, (partitions, event))] = added.items()
     assert (name, partitions, event.asset_key) == ("fraud v2.3", "model_versions_fraud", model_key("fraud"))

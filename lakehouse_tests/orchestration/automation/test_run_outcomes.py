@@ -29,9 +29,9 @@ from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import day, metric
 
 if TYPE_CHECKING:
+    from lakehouse.lake import Lake
     from lakehouse.operations.alerts.alert import Alert
     from lakehouse.operations.alerts.run_rules import RunOutcomes
-    from lakehouse.settings import Settings
 
 SILVER, GOLD = dg.AssetKey(["silver", "events"]), dg.AssetKey(["gold", "total"])
 WEEKLY = dg.AssetKey(["gold", "total_weekly"])
@@ -192,9 +192,9 @@ def test_what_has_an_alert_of_its_own_is_not_told_twice(records: Records) -> Non
     assert records.alerts() == []
 
 
-def test_the_checks_that_are_read_are_those_that_the_definitions_have(lake: Settings) -> None:
+def test_the_checks_that_are_read_are_those_that_the_definitions_have(lake: Lake) -> None:
     catalog = load_catalog(None)
-    defined = {key for checks in build_definitions(lake, catalog).asset_checks or () for key in checks.check_keys}
+    defined = {key for checks in build_definitions(lake.settings, catalog).asset_checks or () for key in checks.check_keys}
     read = {dg.AssetCheckKey(asset, name) for asset, names in check_names(catalog).items() for name in names}
     assert {key for key in defined if key.name not in deprecated_names()} == read
 

@@ -11,6 +11,7 @@ import pytest
 
 from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.contracts.source import SourceContract
+from lakehouse.lake import Lake
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.orchestration.automation import source_schedules
@@ -25,20 +26,20 @@ TICK = datetime(2024, 11, 10, 2, tzinfo=timezone.utc)
 
 
 @pytest.fixture(name="lake")
-def _lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+def _lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     def refuse(_: LakeSpark) -> None:
         pytest.fail("somebody asked for a JVM")
 
     monkeypatch.setattr(LakeSpark, "spark_session", property(refuse))
     (tmp_path / "landing").mkdir()
-    return Settings(root=str(tmp_path / "lake"), landing=str(tmp_path / "landing"))
+    return Lake(Settings(root=str(tmp_path / "lake"), landing=str(tmp_path / "landing")))
 
 
 def source_with(**changes: Any) -> SourceContract:
     return SourceContract.model_validate({**SALES.model_dump(), **changes})
 
 
-def arrive(lake: Settings, *touched: int) -> None:
+def arrive(lake: Lake, *touched: int) -> None:
     """A file of the 5th of November that touched some days of it."""
     days = [date(2024, 11, day) for day in touched]
     now = datetime(2024, 11, 5, 6, tzinfo=timezone.utc)
@@ -48,7 +49,7 @@ def arrive(lake: Settings, *touched: int) -> None:
     ingestions.record(lake, file)
 
 
-def schedule(lake: Settings, contract: SourceContract, name: str) -> dg.ScheduleDefinition:
+def schedule(lake: Lake, contract: SourceContract, name: str) -> dg.ScheduleDefinition:
     found = {one.name: one for one in source_schedules.of_source(lake, contract)}
     return found[name]
 
@@ -63,7 +64,7 @@ def tick(definition: dg.ScheduleDefinition, instance: dg.DagsterInstance, at: da
     return request
 
 
-def rolling(lake: Settings, instance: dg.DagsterInstance, at: datetime = TICK, **changes: Any) -> dg.RunRequest | str:
+def rolling(lake: Lake, instance: dg.DagsterInstance, at: datetime = TICK, **changes: Any) -> dg.RunRequest | str:
     clocks = {**SALES.clocks.model_dump(), "timezone": changes.pop("timezone", "Europe/Berlin")}
     return tick(schedule(lake, source_with(rolling_backfill=changes, clocks=clocks), "rolling_sales"), instance, at)
 
@@ -75,13 +76,13 @@ def window(request: dg.RunRequest | str) -> tuple[str, str]:
     return tags["dagster/asset_partition_range_start"], tags["dagster/asset_partition_range_end"]
 
 
-def test_there_is_no_rolling_backfill_where_the_contract_asks_for_none(lake: Settings) -> None:
+def test_there_is_no_rolling_backfill_where_the_contract_asks_for_none(lake: Lake) -> None:
     assert [one.name for one in source_schedules.of_source(lake, SALES)] == ["freshness_sales"]
     asked = schedule(lake, source_with(rolling_backfill={"at": "15 4 * * *"}), "rolling_sales")
     assert (asked.cron_schedule, asked.execution_timezone) == ("15 4 * * *", "UTC")
 
 
-def test_one_run_recomputes_the_last_days_up_to_the_delay(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_one_run_recomputes_the_last_days_up_to_the_delay(lake: Lake, instance: dg.DagsterInstance) -> None:
     arrive(lake, 4, 8)
     request = rolling(lake, instance, days=7, delay=2)
     assert window(request) == ("2024-11-02", "2024-11-08")
@@ -90,33 +91,35 @@ def test_one_run_recomputes_the_last_days_up_to_the_delay(lake: Settings, instan
     assert window(rolling(lake, instance, days=200, delay=0)) == ("2024-11-01", "2024-11-10"), "no day before the first"
 
 
-def test_today_follows_the_calendar_of_the_source_and_the_clock_of_a_replay(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_today_follows_the_calendar_of_the_source_and_the_clock_of_a_replay(lake: Lake, instance: dg.DagsterInstance) -> None:
     arrive(lake, 4, 8)
     before_midnight = datetime(2024, 11, 9, 23, 30, tzinfo=timezone.utc)  # the 10th in Berlin
     assert window(rolling(lake, instance, before_midnight, days=7, delay=2))[1] == "2024-11-08"
     assert window(rolling(lake, instance, before_midnight, days=7, delay=2, timezone="UTC"))[1] == "2024-11-07"
-    lake.now = datetime(2024, 11, 6, 12, tzinfo=timezone.utc)
+    lake.settings.now = datetime(2024, 11, 6, 12, tzinfo=timezone.utc)
     assert window(rolling(lake, instance, days=2, delay=1)) == ("2024-11-04", "2024-11-05")
 
 
-def test_a_window_without_any_arrival_starts_nothing(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_a_window_without_any_arrival_starts_nothing(lake: Lake, instance: dg.DagsterInstance) -> None:
     assert rolling(lake, instance, days=7) == "nothing of sales has arrived for 2024-11-02 to 2024-11-08"
     arrive(lake, 1)
     assert rolling(lake, instance, days=7) == "nothing of sales has arrived for 2024-11-02 to 2024-11-08"
     assert rolling(lake, instance, days=7, delay=300) == "nothing of sales has arrived for 2024-01-09 to 2024-01-15"
 
 
-def test_nobody_looks_where_nothing_can_change_by_waiting(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_nobody_looks_where_nothing_can_change_by_waiting(lake: Lake, instance: dg.DagsterInstance) -> None:
     assert "no row has ever waited" in str(tick(schedule(lake, SALES, "freshness_sales"), instance))
     request = tick(schedule(lake, source_with(freshness={"max_age": "P1D"}), "freshness_sales"), instance)
     assert isinstance(request, dg.RunRequest)
     assert (request.asset_selection, request.asset_check_keys) == ([], [FRESH])
 
 
-def test_the_requested_run_records_how_old_the_newest_arrival_is(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_the_requested_run_records_how_old_the_newest_arrival_is(lake: Lake, instance: dg.DagsterInstance) -> None:
     arrive(lake, 4)
-    lake.now = datetime(2024, 11, 6, 12, tzinfo=timezone.utc)
-    definitions = build_definitions(lake, Catalog({"sales": source_with(freshness={"max_age": "PT26H", "severity": "error"})}))
+    lake.settings.now = datetime(2024, 11, 6, 12, tzinfo=timezone.utc)
+    definitions = build_definitions(
+        lake.settings, Catalog({"sales": source_with(freshness={"max_age": "PT26H", "severity": "error"})})
+    )
     job = definitions.resolve_implicit_global_asset_job_def()
     result = job.get_subset(asset_selection=set(), asset_check_selection={FRESH}).execute_in_process(instance=instance)
     [told] = result.get_asset_check_evaluations()
@@ -126,13 +129,13 @@ def test_the_requested_run_records_how_old_the_newest_arrival_is(lake: Settings,
     assert "first.csv, arrived 1 d 6 h ago" in str(told.description)
 
 
-def test_definitions_with_all_of_it_load(lake: Settings) -> None:
+def test_definitions_with_all_of_it_load(lake: Lake) -> None:
     source = source_with(
         freshness={"max_age": "P1D"}, rolling_backfill={}, quality={"nulls": {"amount": 0}, "row_count": {"min": 1}}
     )
     loaded = load_catalog(None)
     metrics = {name: one for name, one in loaded.metrics.items() if one.source == "sales"}
-    definitions = build_definitions(lake, Catalog({"sales": source}, metrics))
+    definitions = build_definitions(lake.settings, Catalog({"sales": source}, metrics))
     dg.Definitions.validate_loadable(definitions)
     names = {one.name for one in definitions.resolve_all_asset_specs() and definitions.get_repository_def().schedule_defs}
     assert {"freshness_sales", "rolling_sales", "close_revenue"} <= names

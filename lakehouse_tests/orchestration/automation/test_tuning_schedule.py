@@ -16,7 +16,7 @@ from lakehouse.operations.alerts.alert import AlertKind
 from lakehouse.orchestration.automation import source_schedules
 from lakehouse.orchestration.build import build_definitions
 from lakehouse_tests.support.api_client import api_client, get_json
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import without_spark
 from lakehouse_tests.support.tuned_source import arrive_daily, tuned_source
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.lake import Lake
     from lakehouse.operations.alerts.alert import Alert
-    from lakehouse.settings import Settings
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 DAYS = [date(2024, 2, day) for day in range(1, 11)]
@@ -41,25 +41,25 @@ def _without_spark() -> Iterator[None]:
 
 
 @pytest.fixture(name="lake")
-def _lake(tmp_path: Path) -> Settings:
-    settings = lake_settings(tmp_path)
-    settings.now = MORNING
-    return settings
+def _lake(tmp_path: Path) -> Lake:
+    lake = lake_in(tmp_path)
+    lake.settings.now = MORNING
+    return lake
 
 
-def tick(lake: Settings, source: SourceContract, instance: dg.DagsterInstance) -> str:
+def tick(lake: Lake, source: SourceContract, instance: dg.DagsterInstance) -> str:
     """One tick of the schedule, as the daemon evaluates it."""
     schedules = {schedule.name: schedule for schedule in source_schedules.of_source(lake, source)}
-    with dg.build_schedule_context(instance, scheduled_execution_time=lake.now) as context:
+    with dg.build_schedule_context(instance, scheduled_execution_time=lake.settings.now) as context:
         return str(schedules["tune_watermark_events"].evaluate_tick(context).skip_message)
 
 
-def alert_of(lake: Settings, source: SourceContract) -> Alert | None:
+def alert_of(lake: Lake, source: SourceContract) -> Alert | None:
     return {alert.kind: alert for alert in signals.of_source(lake, source)}.get(AlertKind.WATERMARK_OFF)
 
 
 @pytest.mark.merge
-def test_it_is_proposed_and_applied_by_itself_and_a_person_undoes_it(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_it_is_proposed_and_applied_by_itself_and_a_person_undoes_it(lake: Lake, instance: dg.DagsterInstance) -> None:
     source = tuned_source("PT1H", auto=True, at_least="PT30M", at_most="P2D")
     arrive_daily(lake, source, DAYS, LAGS)
     with api_client(lake, Catalog({"events": source})) as client:
@@ -82,7 +82,7 @@ def test_it_is_proposed_and_applied_by_itself_and_a_person_undoes_it(lake: Setti
 
         values = []
         for day in range(12):
-            lake.now = MORNING + day * DAY
+            lake.settings.now = MORNING + day * DAY
             tick(lake, source, instance)
             values.append(served()["max_lateness_seconds"])
         assert values[:3] == [75 * 60, 93 * 60, 116 * 60]
@@ -91,17 +91,17 @@ def test_it_is_proposed_and_applied_by_itself_and_a_person_undoes_it(lake: Setti
         assert alert_of(lake, source) is None, "it catches what was wanted"
         assert [entry["automatic"] for entry in served()["decisions"]] == [True] * 11
 
-        lake.now += HOUR
+        lake.settings.now += HOUR
         lateness_tuning.undo(lake, source, "anna", "the last step was enough")
         assert served()["max_lateness_seconds"] == values[-3]
         assert (served()["pinned"]["by"], served()["decisions"][-1]["kind"]) == ("anna", "undone")
-        lake.now += DAY
+        lake.settings.now += DAY
         assert "pinned by anna" in tick(lake, source, instance)
         assert served()["max_lateness_seconds"] == values[-3]
 
 
 @pytest.mark.merge
-def test_a_pinned_watermark_is_left_alone_and_alerts_nobody(lake: Settings, instance: dg.DagsterInstance) -> None:
+def test_a_pinned_watermark_is_left_alone_and_alerts_nobody(lake: Lake, instance: dg.DagsterInstance) -> None:
     source = tuned_source("PT1H", auto=True)
     arrive_daily(lake, source, DAYS, LAGS)
     state = signals.state_of(lake, Catalog({"events": source}))
@@ -109,7 +109,7 @@ def test_a_pinned_watermark_is_left_alone_and_alerts_nobody(lake: Settings, inst
     lateness_tuning.pin(lake, source, "anna", "as agreed with the shops")
     assert signals.state_of(lake, Catalog({"events": source})) != state, "the sensor looks again"
     assert alert_of(lake, source) is None
-    lake.now = MORNING + DAY
+    lake.settings.now = MORNING + DAY
     assert tick(lake, source, instance) == "1 h of events is pinned by anna"
     watermark = event_watermark.of_source(lake, source)
     assert watermark is not None
@@ -117,7 +117,7 @@ def test_a_pinned_watermark_is_left_alone_and_alerts_nobody(lake: Settings, inst
 
 
 @pytest.mark.merge
-def test_at_the_bound_of_the_contract_the_alert_says_so(lake: Settings) -> None:
+def test_at_the_bound_of_the_contract_the_alert_says_so(lake: Lake) -> None:
     source = tuned_source("PT2H", at_most="PT2H")
     arrive_daily(lake, source, DAYS, LAGS)
     alert = alert_of(lake, source)
@@ -127,10 +127,10 @@ def test_at_the_bound_of_the_contract_the_alert_says_so(lake: Settings) -> None:
     assert alert_of(lake, tuned_source("PT2H", rows=5000)) is None, "too few rows tell nothing"
 
 
-def test_there_is_a_schedule_where_the_contract_says_auto(lake: Settings) -> None:
+def test_there_is_a_schedule_where_the_contract_says_auto(lake: Lake) -> None:
     names = [schedule.name for schedule in source_schedules.of_source(lake, tuned_source("PT1H"))]
     assert names == ["freshness_events"]
     source = tuned_source("PT1H", auto=True)
     (tuning,) = (schedule for schedule in source_schedules.of_source(lake, source) if schedule.name != "freshness_events")
     assert (tuning.name, tuning.cron_schedule) == ("tune_watermark_events", "30 1 * * *")
-    dg.Definitions.validate_loadable(build_definitions(lake, Catalog({"events": source})))
+    dg.Definitions.validate_loadable(build_definitions(lake.settings, Catalog({"events": source})))

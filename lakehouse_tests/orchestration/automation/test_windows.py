@@ -15,30 +15,30 @@ from lakehouse_tests.support.united_lake import metric
 from lakehouse_tests.support.windowed_lake import FIRST, SESSIONS, SLIDING, TUMBLING, Event, WindowedLake, source
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 SILVER = dg.AssetKey(["silver", "orders"])
 
 
-def from_the_first_day(settings: Settings, spark: Any) -> WindowedLake:
+def from_the_first_day(lake: Lake, spark: Any) -> WindowedLake:
     """A lake whose first event day is that of the events."""
     clocks = source().clocks.model_copy(update={"start_date": FIRST})
     metrics = [metric(definition) for definition in (TUMBLING, SLIDING, SESSIONS)]
-    return WindowedLake(settings, spark, metrics, sources={"orders": source().model_copy(update={"clocks": clocks})})
+    return WindowedLake(lake, spark, metrics, sources={"orders": source().model_copy(update={"clocks": clocks})})
 
 
-def test_windows_that_overlap_begin_a_day_earlier_and_read_the_next_day(settings: Settings) -> None:
-    lake = from_the_first_day(settings, None)
+def test_windows_that_overlap_begin_a_day_earlier_and_read_the_next_day(lake: Lake) -> None:
+    sample = from_the_first_day(lake, None)
     derived = metric(
         {"metric": "doubled", "from": ["sliding"], "measures": [{"name": "d", "sql": "sliding.total", "type": "bigint"}]}
     )
-    catalog = lake.catalog
-    assert catalog.first_day(lake.metrics[0]) == FIRST
-    assert catalog.first_day(lake.metrics[1]) == FIRST - timedelta(days=1)
-    assert catalog.first_day(lake.metrics[2]) == FIRST - timedelta(days=1)
+    catalog = sample.catalog
+    assert catalog.first_day(sample.metrics[0]) == FIRST
+    assert catalog.first_day(sample.metrics[1]) == FIRST - timedelta(days=1)
+    assert catalog.first_day(sample.metrics[2]) == FIRST - timedelta(days=1)
     catalog.metrics["doubled"] = derived
     assert catalog.first_day(derived) == FIRST - timedelta(days=1)
-    graph = build_definitions(settings, lake.catalog).resolve_asset_graph()
+    graph = build_definitions(lake.settings, sample.catalog).resolve_asset_graph()
     silver = graph.get(SILVER).partitions_def
     reads = {}
     for name in ("hourly", "sliding", "sessions"):
@@ -57,17 +57,20 @@ def test_windows_that_overlap_begin_a_day_earlier_and_read_the_next_day(settings
 
 @pytest.mark.merge
 @pytest.mark.spark
-def test_an_event_after_the_first_midnight_is_published_by_a_run_of_the_sensor(settings: Settings, spark: Any) -> None:
-    lake = from_the_first_day(settings, spark)
-    lake.send(Event("a", 12 * 60))
-    lake.land_events(Event("early", 10))
-    lake.update("orders")
+def test_an_event_after_the_first_midnight_is_published_by_a_run_of_the_sensor(lake: Lake, spark: Any) -> None:
+    sample = from_the_first_day(lake, spark)
+    sample.send(Event("a", 12 * 60))
+    sample.land_events(Event("early", 10))
+    sample.update("orders")
     with dg.DagsterInstance.ephemeral() as instance:
-        sensor = SensorTicks(settings, lake.catalog, f"restate_{SLIDING['metric']}", instance)
+        sensor = SensorTicks(lake, sample.catalog, f"restate_{SLIDING['metric']}", instance)
         (request,) = sensor.run_requests()
         assert request.tags[DAYS_TAG] == f'["{FIRST - timedelta(days=1)}", "{FIRST}"]'
         days = (
-            build_definitions(settings, lake.catalog).resolve_asset_graph().get(dg.AssetKey(["gold", "sliding"])).partitions_def
+            build_definitions(lake.settings, sample.catalog)
+            .resolve_asset_graph()
+            .get(dg.AssetKey(["gold", "sliding"]))
+            .partitions_def
         )
         assert days is not None
         assert days.has_partition_key(request.tags["dagster/asset_partition_range_start"])

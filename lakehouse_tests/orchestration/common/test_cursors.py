@@ -26,6 +26,7 @@ from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, Stat
 from lakehouse.gold.publication import reverted_periods, revisions
 from lakehouse.gold.publication.candidates import Draft
 from lakehouse.gold.publication.revisions import Signature
+from lakehouse.lake import Lake
 from lakehouse.ledger import applied_inputs, decisions, ingestions, restatements
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
@@ -55,7 +56,7 @@ DAYS = [date(2024, 11, 4) + timedelta(days=number) for number in range(4)]
 class Deployment:
     """Tables that things happen to, written as the product writes them; every name of :data:`HAPPENINGS` is a method."""
 
-    lake: Settings
+    sample: Lake
     kept: Path
     first: date = DAYS[0]
     count: int = 0
@@ -75,7 +76,7 @@ class Deployment:
         return self.days[self.count % len(self.days)]
 
     def file(self) -> None:
-        Path(str(self.lake.landing), f"arrival_date={self.day()}.csv").write_text(f"{self.count}")
+        Path(str(self.sample.settings.landing), f"arrival_date={self.day()}.csv").write_text(f"{self.count}")
 
     def held(self) -> None:
         self.taken("held")
@@ -83,7 +84,7 @@ class Deployment:
     def taken(self, status: Literal["ingested", "held"] = "ingested") -> None:
         """The ledger knows a file that lies in landing, or one that does not any more."""
         day = self.day()
-        path = Path(str(self.lake.landing), f"arrival_date={day}.csv")
+        path = Path(str(self.sample.settings.landing), f"arrival_date={day}.csv")
         landed = path.stat() if path.is_file() else None
         entry = Ingestion(
             source="sales",
@@ -100,28 +101,28 @@ class Deployment:
             touched_days=[day],
             touched_rows=[1],
         )
-        ingestions.record(self.lake, entry)
+        ingestions.record(self.sample, entry)
 
     def applied(self) -> None:
-        waiting = applied_inputs.pending(self.lake, "sales")
+        waiting = applied_inputs.pending(self.sample, "sales")
         ids = set().union(*waiting.values())
         applied_inputs.record(
-            self.lake, "sales", run_id="run", days=waiting, ingestion_ids=ids, method="merge", silver=None, now=AT
+            self.sample, "sales", run_id="run", days=waiting, ingestion_ids=ids, method="merge", silver=None, now=AT
         )
 
     def decided(self) -> None:
         day = self.day()
         decisions.record(
-            self.lake, "sales", [Decision(f"i{self.count}", 1, "s", "accept", "anna", "seen", AT, touched_days=[day])]
+            self.sample, "sales", [Decision(f"i{self.count}", 1, "s", "accept", "anna", "seen", AT, touched_days=[day])]
         )
 
     def changed(self) -> None:
         day = self.day()
         row = {"record_key": f"{self.count}", "event_date": day, "event_ts": AT, "line_number": 1}
         rows = pa.Table.from_pylist([row], schema=arrow_schema(silver_columns(SALES)))
-        exists = Path(locations.silver(self.lake, "sales")).exists()
+        exists = Path(locations.silver(self.sample, "sales")).exists()
         write_deltalake(
-            locations.silver(self.lake, "sales"),
+            locations.silver(self.sample, "sales"),
             rows,
             mode="append",
             partition_by=["event_date"],
@@ -130,52 +131,52 @@ class Deployment:
 
     def compacted(self) -> None:
         """A commit that changes no row."""
-        table = table_io.open_table(locations.silver(self.lake, "sales"))
+        table = table_io.open_table(locations.silver(self.sample, "sales"))
         if table is not None:
             table.optimize.compact()
 
     def followed(self) -> None:
-        self._followed(self.daily, locations.silver(self.lake, "sales"))
+        self._followed(self.daily, locations.silver(self.sample, "sales"))
 
     def followed_by_weeks(self) -> None:
-        self._followed(self.daily.rollups[0], locations.gold(self.lake, self.daily))
+        self._followed(self.daily.rollups[0], locations.gold(self.sample, self.daily))
 
     def _followed(self, series: Series, path: str) -> None:
         restatements.record(
-            self.lake, Restatement(series.name, "run", AT, table_io.version(path, self.lake.storage_options), 0, [])
+            self.sample, Restatement(series.name, "run", AT, table_io.version(path, self.sample.storage_options), 0, [])
         )
 
     def published(self) -> None:
         day = self.day()
         counts = {name: pa.array([self.count]) for name in ("sales", "customers", "row_count")}
         rows = pa.table({"revenue": pa.array([self.count], pa.decimal128(18, 2)), **counts})
-        table = table_io.open_snapshot(locations.gold(self.lake, self.daily))
+        table = table_io.open_snapshot(locations.gold(self.sample, self.daily))
         existing = None if table is None else table_io.read_version(table, None, {"event_date": [day]})
         drafts = [Draft(day, rows, State.LIVE, PublishAction.REVISION, RevisionReason.LATE_DATA)]
-        revisions.publish(self.lake, self.daily, table, existing, drafts, Signature("run", "code", "contract", "id", AT))
+        revisions.publish(self.sample, self.daily, table, existing, drafts, Signature("run", "code", "contract", "id", AT))
 
     def released(self) -> None:
         """A day that was put back to an earlier revision may follow silver again."""
-        reverted_periods.keep(self.lake, self.daily.name, {self.day(): "r1"}, "anna", "wrong feed")
-        reverted_periods.release(self.lake, self.daily.name, self.days, "anna", "right after all")
+        reverted_periods.keep(self.sample, self.daily.name, {self.day(): "r1"}, "anna", "wrong feed")
+        reverted_periods.release(self.sample, self.daily.name, self.days, "anna", "right after all")
 
     def another_contract(self) -> None:
         self.first = DAYS[-1] if self.first == DAYS[0] else DAYS[0]
 
     def keep(self) -> None:
         shutil.rmtree(self.kept, ignore_errors=True)
-        if Path(self.lake.root).exists():
-            shutil.copytree(self.lake.root, self.kept)
+        if Path(self.sample.root).exists():
+            shutil.copytree(self.sample.root, self.kept)
 
     def put_back(self) -> None:
         if self.kept.exists():
-            shutil.rmtree(self.lake.root)
-            shutil.copytree(self.kept, self.lake.root)
+            shutil.rmtree(self.sample.root)
+            shutil.copytree(self.kept, self.sample.root)
 
     def happens(self, happening: str) -> None:
         """One of :data:`HAPPENINGS`; a table's name is its loss."""
         if happening in TABLES:
-            shutil.rmtree(Path(self.lake.root, happening), ignore_errors=True)
+            shutil.rmtree(Path(self.sample.root, happening), ignore_errors=True)
         else:
             getattr(self, happening)()
 
@@ -203,7 +204,7 @@ BETWEEN_TICKS = st.lists(st.sampled_from(HAPPENINGS), min_size=1, max_size=4)
 def test_memory_hides_nothing(happenings: list[list[str]]) -> None:
     with tempfile.TemporaryDirectory() as scratch, dg.DagsterInstance.ephemeral() as instance:
         (Path(scratch) / "landing").mkdir()
-        lake = Settings(root=f"{scratch}/lake", landing=f"{scratch}/landing", settle_seconds=0, reconcile_seconds=0)
+        lake = Lake(Settings(root=f"{scratch}/lake", landing=f"{scratch}/landing", settle_seconds=0, reconcile_seconds=0))
         deployment = Deployment(lake, Path(scratch, "kept"))
         cursors = dict.fromkeys(SENSORS, "")
         for between_ticks in happenings:
@@ -217,7 +218,7 @@ def test_memory_hides_nothing(happenings: list[list[str]]) -> None:
 
 
 @pytest.mark.merge
-def test_an_idle_tick_opens_logs_and_reads_nothing_more(lake: Settings, instance: dg.DagsterInstance, tmp_path: Path) -> None:
+def test_an_idle_tick_opens_logs_and_reads_nothing_more(lake: Lake, instance: dg.DagsterInstance, tmp_path: Path) -> None:
     deployment = Deployment(lake, tmp_path / "kept")
     for happening in ("taken", "decided", "changed", "published", "applied", "followed", "compacted", "followed_by_weeks"):
         deployment.happens(happening)
@@ -237,7 +238,7 @@ def test_the_memory_of_another_release_is_read_as_none() -> None:
         assert Cursor.read(text) == Cursor()
 
 
-def test_compaction_alone_is_nothing_to_follow(lake: Settings, instance: dg.DagsterInstance, tmp_path: Path) -> None:
+def test_compaction_alone_is_nothing_to_follow(lake: Lake, instance: dg.DagsterInstance, tmp_path: Path) -> None:
     deployment = Deployment(lake, tmp_path / "kept")
     for _ in range(9):
         deployment.changed()
@@ -252,7 +253,7 @@ def test_compaction_alone_is_nothing_to_follow(lake: Settings, instance: dg.Dags
     assert len(sensor.run_requests()) == 1
 
 
-def test_each_release_of_a_day_is_a_cause_of_its_own(lake: Settings, instance: dg.DagsterInstance, tmp_path: Path) -> None:
+def test_each_release_of_a_day_is_a_cause_of_its_own(lake: Lake, instance: dg.DagsterInstance, tmp_path: Path) -> None:
     deployment = Deployment(lake, tmp_path / "kept")
     for happening in ("changed", "published", "followed"):
         deployment.happens(happening)

@@ -19,7 +19,7 @@ from lakehouse_tests.support.arrivals import append_to_bronze, at, bronze_row
 from lakehouse_tests.support.sensor_ticks import SensorTicks
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 CATALOG = load_catalog(None)
 SALES = CATALOG.sources["sales"]
@@ -40,13 +40,13 @@ def _loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return addresses
 
 
-def deliver(lake: Settings, rows: int) -> None:
+def deliver(lake: Lake, rows: int) -> None:
     append_to_bronze(lake, SALES, [bronze_row(at(ARRIVED, 6), timedelta(hours=1)) for _ in range(rows)])
 
 
-def test_a_check_reads_its_tables_through_the_resource(lake: Settings, instance: dg.DagsterInstance, loaded: list[str]) -> None:
+def test_a_check_reads_its_tables_through_the_resource(lake: Lake, instance: dg.DagsterInstance, loaded: list[str]) -> None:
     deliver(lake, 3)
-    job = build_definitions(lake, CATALOG).resolve_implicit_global_asset_job_def()
+    job = build_definitions(lake.settings, CATALOG).resolve_implicit_global_asset_job_def()
     selected = {dg.AssetCheckKey(dg.AssetKey(["bronze", "sales"]), "rows_accounted")}
     subset = job.get_subset(asset_selection=set(), asset_check_selection=selected)
     (evaluation,) = subset.execute_in_process(
@@ -57,7 +57,7 @@ def test_a_check_reads_its_tables_through_the_resource(lake: Settings, instance:
     assert loaded.count(locations.bronze(lake, "sales")) == 1, "opened once, kept open for the other reads"
 
 
-def test_a_sensor_reads_its_tables_through_the_resource(lake: Settings, instance: dg.DagsterInstance, loaded: list[str]) -> None:
+def test_a_sensor_reads_its_tables_through_the_resource(lake: Lake, instance: dg.DagsterInstance, loaded: list[str]) -> None:
     deliver(lake, 1)
     sensor = SensorTicks(lake, CATALOG, "alerts", instance)
     assert "open" in sensor.skip_message()
@@ -66,7 +66,7 @@ def test_a_sensor_reads_its_tables_through_the_resource(lake: Settings, instance
     assert loaded.count(locations.bronze(lake, "sales")) == 2, "a tick keeps nothing for the next"
 
 
-def test_reads_see_each_new_commit_and_no_table_where_there_is_none(lake: Settings) -> None:
+def test_reads_see_each_new_commit_and_no_table_where_there_is_none(lake: Lake) -> None:
     reading = LakeTables().reading(lake)
     path = locations.bronze(lake, "sales")
     assert table_io.read(path, ["arrival_date"], None, reading.storage_options) is None
@@ -77,16 +77,16 @@ def test_reads_see_each_new_commit_and_no_table_where_there_is_none(lake: Settin
         assert len(found) == rows
 
 
-def test_a_custom_asset_finds_each_table_under_its_name(lake: Settings) -> None:
+def test_a_custom_asset_finds_each_table_under_its_name(lake: Lake) -> None:
     deliver(lake, 2)
     resources = readers(lake, [("bronze", "sales")])
     assert len(resources["bronze_sales"].load().to_pyarrow_table()) == 2
-    assert {"bronze_sales", "silver_sales", "gold_revenue"} <= set(build_definitions(lake, CATALOG).resources or {})
-    assert readers(lake.model_copy(update={"root": "s3://bucket/lake"}), [("bronze", "sales")]) == {}
+    assert {"bronze_sales", "silver_sales", "gold_revenue"} <= set(build_definitions(lake.settings, CATALOG).resources or {})
+    assert readers(lake.with_settings(root="s3://bucket/lake"), [("bronze", "sales")]) == {}
 
 
-def test_spark_is_dagster_pysparks_lazy_resource(lake: Settings) -> None:
-    spark = (build_definitions(lake, CATALOG).resources or {})["spark"]
+def test_spark_is_dagster_pysparks_lazy_resource(lake: Lake) -> None:
+    spark = (build_definitions(lake.settings, CATALOG).resources or {})["spark"]
     assert isinstance(spark, LakeSpark)
     assert isinstance(spark, LazyPySparkResource)
 

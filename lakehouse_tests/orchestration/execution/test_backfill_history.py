@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import dagster as dg
     from pyspark.sql import SparkSession
 
+    from lakehouse.lake import Lake
     from lakehouse.operations.backfills.plan import BackfillPlan
-    from lakehouse.settings import Settings
 
 pytestmark = pytest.mark.spark
 
@@ -39,14 +39,14 @@ NOVEMBER = (date(2024, 11, 1), date(2024, 11, 30))
 
 
 @pytest.fixture(name="lake")
-def _lake(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    settings.now = datetime(2024, 11, 22, 12, tzinfo=timezone.utc)
+def _lake(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    lake.settings.now = datetime(2024, 11, 22, 12, tzinfo=timezone.utc)
     for name in ("root", "landing", "now"):
-        monkeypatch.setenv(f"LAKEHOUSE_{name.upper()}", f"{getattr(settings, name)}")
-    return settings
+        monkeypatch.setenv(f"LAKEHOUSE_{name.upper()}", f"{getattr(lake, name)}")
+    return lake
 
 
-def run(lake: Settings, instance: dg.DagsterInstance, spark: SparkSession, by: str = "anna", **wanted: Any) -> BackfillPlan:
+def run(lake: Lake, instance: dg.DagsterInstance, spark: SparkSession, by: str = "anna", **wanted: Any) -> BackfillPlan:
     wish = BackfillRequest("sales", *NOVEMBER, reason="the shop in the harbour was bought", runner_id=by, clock="event", **wanted)
     plan = planner.plan(lake, CATALOG, wish, datetime.now(timezone.utc))
     backfill_log.store_plan(lake, plan)
@@ -56,18 +56,18 @@ def run(lake: Settings, instance: dg.DagsterInstance, spark: SparkSession, by: s
     return plan
 
 
-def dispositions(lake: Settings) -> Counter[str]:
+def dispositions(lake: Lake) -> Counter[str]:
     return measurement.measure(lake, SALES, *NOVEMBER).dispositions
 
 
-def silver(lake: Settings) -> set[str]:
+def silver(lake: Lake) -> set[str]:
     rows = table_io.read(locations.silver(lake, "sales"), ["record_key"])
     return set() if rows is None else set(rows["record_key"].to_pylist())
 
 
 @pytest.mark.merge
 def test_what_the_watermark_holds_is_admitted_before_it_comes_to_bronze_and_after(
-    lake: Settings, instance: dg.DagsterInstance, spark: SparkSession
+    lake: Lake, instance: dg.DagsterInstance, spark: SparkSession
 ) -> None:
     """Sales that arrive more than seven days after the event wait for a steward, unless a person admits them as history."""
     deliver_sales(lake, ORDINARY, "s1@2024-11-01")
@@ -85,7 +85,7 @@ def test_what_the_watermark_holds_is_admitted_before_it_comes_to_bronze_and_afte
     ]
     assert silver(lake) == {"s1", "s3", "h1", "h2", "h3"}
     assert dispositions(lake) == {"applied": 5}
-    revenue = table_io.read(lake.table("gold", "revenue"), ["event_date"], {"is_latest": [True]})
+    revenue = table_io.read(lake.address("gold", "revenue"), ["event_date"], {"is_latest": [True]})
     assert revenue is not None
     assert sorted(day.day for day in revenue["event_date"].to_pylist()) == [1, 3, 4, 5, 20]
 

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from lakehouse.lake import Lake
     from lakehouse.operations.backfills.plan import BackfillPlan
     from lakehouse.operations.backfills.verification import BackfillVerification
-    from lakehouse.settings import Settings
 
 pytestmark = pytest.mark.spark
 
@@ -42,46 +42,46 @@ NOW = datetime(2024, 11, 20, 12, tzinfo=timezone.utc)
 
 
 @pytest.fixture
-def at(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    settings.now = NOW
+def at(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    lake.settings.now = NOW
     for name in ("root", "landing", "now"):
-        monkeypatch.setenv(f"LAKEHOUSE_{name.upper()}", f"{getattr(settings, name)}")
-    deliver(settings, FIRST, "a@2024-11-01@10", "b@2024-11-04@10")
-    deliver(settings, SECOND, "c@2024-11-01@5")
-    return settings
+        monkeypatch.setenv(f"LAKEHOUSE_{name.upper()}", f"{getattr(lake, name)}")
+    deliver(lake, FIRST, "a@2024-11-01@10", "b@2024-11-04@10")
+    deliver(lake, SECOND, "c@2024-11-01@5")
+    return lake
 
 
-def deliver(settings: Settings, day: date, *sales: str) -> None:
+def deliver(lake: Lake, day: date, *sales: str) -> None:
     lines = [
         f"{sale},north,{when}T10:00:00Z,{amount},1,{day}T06:00:00Z,insert,0,\n"
         for sale, when, amount in (one.split("@") for one in sales)
     ]
-    Path(str(settings.landing), f"arrival_date={day}.csv").write_text(HEADER + "".join(lines))
+    Path(str(lake.settings.landing), f"arrival_date={day}.csv").write_text(HEADER + "".join(lines))
 
 
-def planned(settings: Settings, target: str = "sales", last: date = SECOND, **more: Any) -> BackfillPlan:
+def planned(lake: Lake, target: str = "sales", last: date = SECOND, **more: Any) -> BackfillPlan:
     wish = BackfillRequest(target=target, first_day=date(2024, 11, 1), last_day=last, reason="why", runner_id="anna", **more)
-    made = planner.plan(settings, CATALOG, wish, datetime.now(timezone.utc))
-    backfill_log.store_plan(settings, made)
+    made = planner.plan(lake, CATALOG, wish, datetime.now(timezone.utc))
+    backfill_log.store_plan(lake, made)
     return made
 
 
-def run(settings: Settings, instance: dg.DagsterInstance, spark: SparkSession, plan: BackfillPlan) -> BackfillVerification | None:
-    return Backfill(settings, CATALOG, plan, InProcess(settings, CATALOG, instance), lambda: spark).run()
+def run(lake: Lake, instance: dg.DagsterInstance, spark: SparkSession, plan: BackfillPlan) -> BackfillVerification | None:
+    return Backfill(lake, CATALOG, plan, InProcess(lake, CATALOG, instance), lambda: spark).run()
 
 
-def revenue(settings: Settings, latest: str = "is_latest") -> list[tuple[date, int, Decimal, str]]:
-    found = table_io.read(settings.table("gold", "revenue"), ["event_date", "revision", "revenue", "reason", latest])
+def revenue(lake: Lake, latest: str = "is_latest") -> list[tuple[date, int, Decimal, str]]:
+    found = table_io.read(lake.address("gold", "revenue"), ["event_date", "revision", "revenue", "reason", latest])
     rows = [] if found is None else found.to_pylist()
     return sorted((row["event_date"], row["revision"], row["revenue"], row["reason"]) for row in rows)
 
 
-def kinds(settings: Settings, plan: BackfillPlan) -> list[str]:
-    return [entry.event for entry in backfill_log.events(settings, plan.plan_id)]
+def kinds(lake: Lake, plan: BackfillPlan) -> list[str]:
+    return [entry.event for entry in backfill_log.events(lake, plan.plan_id)]
 
 
 def test_files_end_as_checked_numbers_and_a_second_run_does_nothing(
-    at: Settings, instance: dg.DagsterInstance, spark: SparkSession
+    at: Lake, instance: dg.DagsterInstance, spark: SparkSession
 ) -> None:
     plan = planned(at)
     verdict = run(at, instance, spark, plan)
@@ -104,7 +104,7 @@ def test_files_end_as_checked_numbers_and_a_second_run_does_nothing(
     assert run(at, instance, spark, again) is not None
     assert revenue(at)[-1] == (days[1], 2, Decimal("11.00"), "late_data")  # what the data says of itself
     assert backfill_verification.summary(at, CATALOG, again)["published"]["revenue"]["restated"] == ["2024-11-04"]
-    newest = table_io.read(at.table("gold", "revenue"), ["restatement_reason"], {"revision": [2], "event_date": [days[1]]})
+    newest = table_io.read(at.address("gold", "revenue"), ["restatement_reason"], {"revision": [2], "event_date": [days[1]]})
     assert newest is not None
     assert newest["restatement_reason"].to_pylist() == [f"backfill: why ({again.plan_id})"]
     audited = audit_log.read(at, "sales", day=days[1], action="backfill").to_pylist()
@@ -113,17 +113,17 @@ def test_files_end_as_checked_numbers_and_a_second_run_does_nothing(
 
 @pytest.mark.proof
 def test_stopped_after_every_event_it_continues_to_the_same_end(
-    at: Settings, instance: dg.DagsterInstance, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    at: Lake, instance: dg.DagsterInstance, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = planned(at, wave_size=1)
     real, stops = backfill_log.record, 0
     seen: set[str] = set()
 
-    def stop_before_each_is_written(settings: Settings, entry: backfill_log.BackfillEvent) -> bool:
+    def stop_before_each_is_written(lake: Lake, entry: backfill_log.BackfillEvent) -> bool:
         if entry.event not in seen:
             seen.add(entry.event)
             raise KeyboardInterrupt
-        return real(settings, entry)
+        return real(lake, entry)
 
     monkeypatch.setattr(backfill_runner.backfill_log, "record", stop_before_each_is_written)
     while True:
@@ -153,10 +153,10 @@ def test_stopped_after_every_event_it_continues_to_the_same_end(
 
 @pytest.mark.merge
 def test_overwriting_recomputes_days_under_the_name_of_the_backfill(
-    at: Settings, instance: dg.DagsterInstance, spark: SparkSession
+    at: Lake, instance: dg.DagsterInstance, spark: SparkSession
 ) -> None:
     run(at, instance, spark, planned(at))
-    where = at.table("silver", "sales")
+    where = at.address("silver", "sales")
     spark.sql(f"UPDATE delta.`{where}` SET amount = 99 WHERE event_date = DATE'2024-11-01' AND record_key = 'a'")  # by hand
     before = revenue(at)
     plan = planned(at, write_mode="overwrite")
@@ -173,7 +173,7 @@ def test_overwriting_recomputes_days_under_the_name_of_the_backfill(
 
 @pytest.mark.merge
 def test_a_metric_alone_is_recomputed_and_nothing_new_is_published(
-    at: Settings, instance: dg.DagsterInstance, spark: SparkSession
+    at: Lake, instance: dg.DagsterInstance, spark: SparkSession
 ) -> None:
     run(at, instance, spark, planned(at))
     before = revenue(at)
@@ -203,7 +203,7 @@ class _Fails:
 
 @pytest.mark.merge
 def test_a_run_that_fails_is_retried_and_then_reported(
-    at: Settings, instance: dg.DagsterInstance, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    at: Lake, instance: dg.DagsterInstance, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _seconds: None)
     layers = InProcess(at, CATALOG, instance)
@@ -216,7 +216,7 @@ def test_a_run_that_fails_is_retried_and_then_reported(
 
 
 def test_a_cancelled_backfill_stops_before_its_next_wave_and_never_starts_again(
-    at: Settings, instance: dg.DagsterInstance, spark: SparkSession
+    at: Lake, instance: dg.DagsterInstance, spark: SparkSession
 ) -> None:
     plan = planned(at, wave_size=1)
     layers = InProcess(at, CATALOG, instance)
@@ -234,7 +234,7 @@ def test_a_cancelled_backfill_stops_before_its_next_wave_and_never_starts_again(
     assert not backfill_runner.cancel(at, plan, "bob")
 
 
-def test_a_run_of_a_plan_refuses_another_contract(at: Settings, instance: dg.DagsterInstance, spark: SparkSession) -> None:
+def test_a_run_of_a_plan_refuses_another_contract(at: Lake, instance: dg.DagsterInstance, spark: SparkSession) -> None:
     plan = planned(at)
     changed = CATALOG.sources["sales"].model_copy(update={"primary_key": ["store"]})
     other = replace(CATALOG, sources=CATALOG.sources | {"sales": changed})
@@ -244,11 +244,11 @@ def test_a_run_of_a_plan_refuses_another_contract(at: Settings, instance: dg.Dag
         InProcess(at, other, instance).run(dg.AssetKey(["bronze", "sales"]), [FIRST], tags_of(plan))
 
 
-def test_one_works_on_a_source_at_a_time(settings: Settings) -> None:
-    assert not is_backfill_running(settings, "sales")
-    with backfill_lock(settings, "sales"):
-        assert is_backfill_running(settings, "sales")
-        assert not is_backfill_running(settings, "other")
-        with pytest.raises(BackfillRunningError, match="another backfill is running on sales"), backfill_lock(settings, "sales"):
+def test_one_works_on_a_source_at_a_time(lake: Lake) -> None:
+    assert not is_backfill_running(lake, "sales")
+    with backfill_lock(lake, "sales"):
+        assert is_backfill_running(lake, "sales")
+        assert not is_backfill_running(lake, "other")
+        with pytest.raises(BackfillRunningError, match="another backfill is running on sales"), backfill_lock(lake, "sales"):
             pass
-    assert not is_backfill_running(settings, "sales")
+    assert not is_backfill_running(lake, "sales")

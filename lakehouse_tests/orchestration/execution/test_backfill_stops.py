@@ -38,8 +38,8 @@ from lakehouse_tests.support.silver_log import append_to_silver
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from lakehouse.lake import Lake
     from lakehouse.operations.backfills.plan import BackfillPlan
-    from lakehouse.settings import Settings
 
 CATALOG = load_catalog(None)
 BRONZE, SILVER, GOLD = (dg.AssetKey(path) for path in (["bronze", "sales"], ["silver", "sales"], ["gold", "revenue"]))
@@ -50,10 +50,10 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _seconds: None)
 
 
-def planned(settings: Settings, target: str = "sales", first: date = FIRST_DAY, last: date = SECOND_DAY) -> BackfillPlan:
+def planned(lake: Lake, target: str = "sales", first: date = FIRST_DAY, last: date = SECOND_DAY) -> BackfillPlan:
     wish = BackfillRequest(target=target, first_day=first, last_day=last, reason="why", runner_id="anna")
-    made = planner.plan(settings, CATALOG, wish, datetime.now(timezone.utc))
-    backfill_log.store_plan(settings, made)
+    made = planner.plan(lake, CATALOG, wish, datetime.now(timezone.utc))
+    backfill_log.store_plan(lake, made)
     return made
 
 
@@ -61,7 +61,7 @@ def planned(settings: Settings, target: str = "sales", first: date = FIRST_DAY, 
 class Layers:
     """The results of runs: files with the event day that each touches, days of silver, a metric that follows."""
 
-    settings: Settings
+    lake: Lake
     plan: BackfillPlan
     landed: dict[str, date] = field(default_factory=dict)
     requested: list[tuple[dg.AssetKey, list[date]]] = field(default_factory=list)
@@ -71,80 +71,78 @@ class Layers:
     def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> object:
         self.requested.append((key, list(days)))
         self.tags.append(tags or {})
-        now = self.settings.clock()
+        now = self.lake.now()
         if key == BRONZE:
             for file in self.plan.new_files:
                 if file.file in self.landed and file.arrival_date in days:
                     self._ingested(file.file, file.sha256, file.arrival_date, file.rows)
         elif key == SILVER:
-            ids = set().union(*(applied_inputs.pending(self.settings, "sales")[day] for day in days))
+            ids = set().union(*(applied_inputs.pending(self.lake, "sales")[day] for day in days))
             applied_inputs.record(
-                self.settings, "sales", run_id="run", days=days, ingestion_ids=ids, method="merge", silver=None, now=now
+                self.lake, "sales", run_id="run", days=days, ingestion_ids=ids, method="merge", silver=None, now=now
             )
         elif key == GOLD:
-            restatements.record(self.settings, Restatement("revenue", "run", now, followed_version=0, gold_version=-1, days=[]))
+            restatements.record(self.lake, Restatement("revenue", "run", now, followed_version=0, gold_version=-1, days=[]))
         return None
 
     def _ingested(self, name: str, content: str, arrival: date, rows: int) -> None:
-        entry = Ingestion(
-            "sales", content[:16], content, arrival, name, 1, None, "ingested", "run", self.settings.clock(), rows=rows
-        )
-        ingestions.record(self.settings, Ingestion(**vars(entry) | {"touched_days": [self.landed[name]], "touched_rows": [rows]}))
+        entry = Ingestion("sales", content[:16], content, arrival, name, 1, None, "ingested", "run", self.lake.now(), rows=rows)
+        ingestions.record(self.lake, Ingestion(**vars(entry) | {"touched_days": [self.landed[name]], "touched_rows": [rows]}))
 
     def go(self) -> backfill_verification.BackfillVerification | None:
         def no_session() -> Any:
             pytest.fail("nothing of this needs Spark")
 
-        return Backfill(self.settings, CATALOG, self.plan, self, no_session).run()
+        return Backfill(self.lake, CATALOG, self.plan, self, no_session).run()
 
 
-def test_a_wave_that_was_cancelled_is_not_tried_again(settings: Settings) -> None:
-    deliver_sales(settings, FIRST_DAY, "s1@2024-11-01")
+def test_a_wave_that_was_cancelled_is_not_tried_again(lake: Lake) -> None:
+    deliver_sales(lake, FIRST_DAY, "s1@2024-11-01")
 
     class Cancelled(Layers):
         def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> object:
             super().run(key, days, tags)
-            backfill_runner.cancel(self.settings, self.plan, "bob")
+            backfill_runner.cancel(self.lake, self.plan, "bob")
             msg = "bronze/sales: backfill abc is canceled"
             raise RunFailedError(msg)
 
-    layers = Cancelled(settings, planned(settings))
+    layers = Cancelled(lake, planned(lake))
     with pytest.raises(CancelledError):
         layers.go()
     assert layers.requested == [(BRONZE, [FIRST_DAY])]
-    assert backfill_log.status(backfill_log.events(settings, layers.plan.plan_id)) is BackfillStatus.CANCELLED
+    assert backfill_log.status(backfill_log.events(lake, layers.plan.plan_id)) is BackfillStatus.CANCELLED
 
 
 @pytest.mark.merge
-def test_what_a_second_run_brings_in_goes_on_to_silver(settings: Settings) -> None:
-    deliver_sales(settings, FIRST_DAY, "s1@2024-11-01")
-    deliver_sales(settings, SECOND_DAY, "s2@2024-11-04")
-    first, second = (file.file for file in planned(settings).files)
-    layers = Layers(settings, planned(settings), {first: date(2024, 11, 1)})
+def test_what_a_second_run_brings_in_goes_on_to_silver(lake: Lake) -> None:
+    deliver_sales(lake, FIRST_DAY, "s1@2024-11-01")
+    deliver_sales(lake, SECOND_DAY, "s2@2024-11-04")
+    first, second = (file.file for file in planned(lake).files)
+    layers = Layers(lake, planned(lake), {first: date(2024, 11, 1)})
     verdict = layers.go()
     assert verdict is not None
     assert any(f"{second}: is not in Bronze" in problem for problem in verdict.problems)
     layers.landed[second] = date(2024, 11, 4)  # somebody has sent what it waited for
     layers.go()
     assert [days for key, days in layers.requested if key == SILVER] == [[date(2024, 11, 1)], [date(2024, 11, 4)]]
-    assert not applied_inputs.pending(settings, "sales")
-    told = [entry.event for entry in backfill_log.events(settings, layers.plan.plan_id) if entry.kind == "wave"]
+    assert not applied_inputs.pending(lake, "sales")
+    told = [entry.event for entry in backfill_log.events(lake, layers.plan.plan_id) if entry.kind == "wave"]
     assert [one for one in told if one.startswith("silver")] == [
         "silver:silver/sales:2024-11-01:2024-11-01:1",
         "silver:silver/sales:2024-11-04:2024-11-04:1",
     ]
 
 
-def test_numbers_left_behind_are_planned_and_reported_after_a_stop(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    append_to_silver(settings, ("s1", 5, 1), source=CATALOG.sources["sales"])  # and somebody stopped here
-    plan = planned(settings)
+def test_numbers_left_behind_are_planned_and_reported_after_a_stop(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    append_to_silver(lake, ("s1", 5, 1), source=CATALOG.sources["sales"])  # and somebody stopped here
+    plan = planned(lake)
     assert (plan.waves[0].layer, plan.waves[0].partitions) == (Layer.GOLD, (date(2024, 2, 5),))
-    layers, real = Layers(settings, plan), backfill_log.record
+    layers, real = Layers(lake, plan), backfill_log.record
 
-    def stopped(settings: Settings, entry: backfill_log.BackfillEvent) -> bool:
+    def stopped(lake: Lake, entry: backfill_log.BackfillEvent) -> bool:
         if entry.kind == "wave":
             raise KeyboardInterrupt
-        return real(settings, entry)
+        return real(lake, entry)
 
     with monkeypatch.context() as patched:
         patched.setattr(backfill_runner.backfill_log, "record", stopped)
@@ -155,14 +153,14 @@ def test_numbers_left_behind_are_planned_and_reported_after_a_stop(settings: Set
     assert not verdict.problems
     assert [key for key, _ in layers.requested] == [GOLD]
     assert layers.tags[0][FOLLOWS_TAG] != "revenue:0", "the sensor would count it among its own attempts"
-    told = [entry.event for entry in backfill_log.events(settings, plan.plan_id) if entry.kind == "wave"]
+    told = [entry.event for entry in backfill_log.events(lake, plan.plan_id) if entry.kind == "wave"]
     assert told == ["gold:gold/revenue:2024-02-05:2024-02-05:1"]
 
 
-def test_a_metric_is_not_judged_by_days_outside_of_its_range(settings: Settings) -> None:
-    append_to_silver(settings, ("s1", 5, 1), ("s2", 20, 1), source=CATALOG.sources["sales"])
-    plan = planned(settings, "revenue", date(2024, 2, 5), date(2024, 2, 5))
-    assert backfill_verification.verify(settings, CATALOG, plan).problems == []
+def test_a_metric_is_not_judged_by_days_outside_of_its_range(lake: Lake) -> None:
+    append_to_silver(lake, ("s1", 5, 1), ("s2", 20, 1), source=CATALOG.sources["sales"])
+    plan = planned(lake, "revenue", date(2024, 2, 5), date(2024, 2, 5))
+    assert backfill_verification.verify(lake, CATALOG, plan).problems == []
 
 
 @contextmanager
@@ -235,8 +233,8 @@ def test_every_query_fits_the_schema_of_the_installed_webserver() -> None:
     assert [error.message for query in queries for error in validate(schema, parse(query))] == []
 
 
-def test_a_webserver_that_stays_away_is_reported(settings: Settings) -> None:
-    deliver_sales(settings, FIRST_DAY, "s1@2024-11-01")
+def test_a_webserver_that_stays_away_is_reported(lake: Lake) -> None:
+    deliver_sales(lake, FIRST_DAY, "s1@2024-11-01")
 
     class Away(Layers):
         def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> object:
@@ -244,7 +242,7 @@ def test_a_webserver_that_stays_away_is_reported(settings: Settings) -> None:
             msg = "no Dagster webserver answers"
             raise WebserverError(msg)
 
-    layers = Away(settings, planned(settings))
+    layers = Away(lake, planned(lake))
     with pytest.raises(WebserverError):
         layers.go()
-    assert backfill_log.status(backfill_log.events(settings, layers.plan.plan_id)) is BackfillStatus.FAILED
+    assert backfill_log.status(backfill_log.events(lake, layers.plan.plan_id)) is BackfillStatus.FAILED

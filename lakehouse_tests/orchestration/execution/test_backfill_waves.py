@@ -26,7 +26,7 @@ from lakehouse.operations.backfills.planner import BackfillRequest
 from lakehouse.orchestration.execution.backfill_runner import Backfill, Waves
 from lakehouse.orchestration.execution.in_process import RunFailedError
 from lakehouse.silver import update as silver_update
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.sales_files import deliver_sales
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 CATALOG = load_catalog(None)
 KEY = dg.AssetKey(["bronze", "sales"])
 DAYS = [date(2024, 11, 5) + timedelta(days=number) for number in range(5)]
 
 
-def plan_of(settings: Settings, *, parallel: bool = True, retries: int = 2, max_parallel: int = 2) -> BackfillPlan:
+def plan_of(lake: Lake, *, parallel: bool = True, retries: int = 2, max_parallel: int = 2) -> BackfillPlan:
     """A plan with a wave of Bronze for each day."""
     plan = BackfillPlan(
         plan_id="bf-1",
@@ -60,7 +60,7 @@ def plan_of(settings: Settings, *, parallel: bool = True, retries: int = 2, max_
         waves=tuple(Wave(layer=Layer.BRONZE, table="bronze/sales", partitions=(day,), parallel=parallel) for day in DAYS),
         created_at=datetime(2024, 11, 20, tzinfo=timezone.utc),
     )
-    backfill_log.store_plan(settings, plan)
+    backfill_log.store_plan(lake, plan)
     return plan
 
 
@@ -95,13 +95,13 @@ class Watched:
         return tags
 
 
-def go(settings: Settings, plan: BackfillPlan, layers: Watched) -> None:
-    waves = Waves(settings, plan, layers, lambda _layer, _table, _count: None)
+def go(lake: Lake, plan: BackfillPlan, layers: Watched) -> None:
+    waves = Waves(lake, plan, layers, lambda _layer, _table, _count: None)
     waves.of_table(Layer.BRONZE, lambda day: waves.run(Layer.BRONZE, KEY, [day], [day]), DAYS)
 
 
-def events_of(settings: Settings, kind: str) -> list[str]:
-    return sorted(entry.event for entry in backfill_log.events(settings, "bf-1") if entry.kind == kind)
+def events_of(lake: Lake, kind: str) -> list[str]:
+    return sorted(entry.event for entry in backfill_log.events(lake, "bf-1") if entry.kind == kind)
 
 
 @pytest.fixture
@@ -120,76 +120,74 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return taken
 
 
-def test_waves_are_requested_at_the_same_time_behind_the_first(settings: Settings) -> None:
+def test_waves_are_requested_at_the_same_time_behind_the_first(lake: Lake) -> None:
     layers = Watched()
-    go(settings, plan_of(settings, max_parallel=3), layers)
+    go(lake, plan_of(lake, max_parallel=3), layers)
     assert layers.most == 3
     assert layers.beside[DAYS[0]] == 1
     assert sorted(layers.started) == DAYS
-    assert len(events_of(settings, "wave")) == len(DAYS)
+    assert len(events_of(lake, "wave")) == len(DAYS)
 
 
 @pytest.mark.parametrize(
     ("in_parallel", "parallel", "max_parallel"), [(False, True, 3), (True, False, 3), (True, True, 1)], ids=str
 )
 def test_waves_are_requested_one_after_another_where_one_side_forbids_more(
-    settings: Settings, in_parallel: bool, parallel: bool, max_parallel: int
+    lake: Lake, in_parallel: bool, parallel: bool, max_parallel: int
 ) -> None:
     layers = Watched(in_parallel=in_parallel)
-    go(settings, plan_of(settings, parallel=parallel, max_parallel=max_parallel), layers)
+    go(lake, plan_of(lake, parallel=parallel, max_parallel=max_parallel), layers)
     assert layers.most == 1
     assert layers.started == DAYS
 
 
-def test_after_a_failure_no_further_wave_starts(settings: Settings) -> None:
+def test_after_a_failure_no_further_wave_starts(lake: Lake) -> None:
     layers = Watched(fails={DAYS[1]: 1})
     with pytest.raises(RunFailedError, match="2024-11-06"):
-        go(settings, plan_of(settings, retries=0), layers)
+        go(lake, plan_of(lake, retries=0), layers)
     assert DAYS[4] not in layers.started
-    go(settings, plan_of(settings, retries=0), layers)
-    assert len(events_of(settings, "wave")) == len(DAYS)
+    go(lake, plan_of(lake, retries=0), layers)
+    assert len(events_of(lake, "wave")) == len(DAYS)
 
 
-def test_each_failed_attempt_is_an_event_and_the_pauses_grow(settings: Settings, pauses: list[float]) -> None:
+def test_each_failed_attempt_is_an_event_and_the_pauses_grow(lake: Lake, pauses: list[float]) -> None:
     layers = Watched(fails={DAYS[1]: 3})
-    go(settings, plan_of(settings, parallel=False, retries=3), layers)
+    go(lake, plan_of(lake, parallel=False, retries=3), layers)
     assert layers.started.count(DAYS[1]) == 4
-    assert events_of(settings, "attempt") == [
-        f"attempt:bronze:bronze/sales:2024-11-06:2024-11-06:1:{number}" for number in (1, 2, 3)
-    ]
+    assert events_of(lake, "attempt") == [f"attempt:bronze:bronze/sales:2024-11-06:2024-11-06:1:{number}" for number in (1, 2, 3)]
     assert len(pauses) == 3
     assert pauses == sorted(pauses)
     assert pauses[0] >= 2
     assert pauses[-1] >= 8
-    [first, *_] = [entry for entry in backfill_log.events(settings, "bf-1") if entry.kind == "attempt"]
+    [first, *_] = [entry for entry in backfill_log.events(lake, "bf-1") if entry.kind == "attempt"]
     assert first.said["problem"] == "bronze/sales failed for 2024-11-06: the network was away"
     assert first.said["partitions"] == ["2024-11-06"]
 
 
-def test_what_another_attempt_cannot_mend_is_reported_at_once(settings: Settings, pauses: list[float]) -> None:
+def test_what_another_attempt_cannot_mend_is_reported_at_once(lake: Lake, pauses: list[float]) -> None:
     layers = Watched(fails={DAYS[0]: 1}, may_pass=False)
     with pytest.raises(RunFailedError):
-        go(settings, plan_of(settings), layers)
+        go(lake, plan_of(lake), layers)
     assert layers.started == [DAYS[0]]
     assert not pauses
-    assert len(events_of(settings, "attempt")) == 1
+    assert len(events_of(lake, "attempt")) == 1
 
 
-def test_stopped_in_a_pause_the_attempts_are_counted_on(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_in_a_pause_the_attempts_are_counted_on(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(_seconds: float) -> None:
         raise KeyboardInterrupt
 
-    plan, layers = plan_of(settings, parallel=False, retries=1), Watched(fails={DAYS[1]: 3})
+    plan, layers = plan_of(lake, parallel=False, retries=1), Watched(fails={DAYS[1]: 3})
     with monkeypatch.context() as patched:
         patched.setattr("tenacity.nap.time.sleep", stopped)
         with pytest.raises(KeyboardInterrupt):
-            go(settings, plan, layers)
+            go(lake, plan, layers)
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _seconds: None)
     with pytest.raises(RunFailedError):
-        go(settings, plan, layers)
-    go(settings, plan, layers)
-    assert [event.rpartition(":")[2] for event in events_of(settings, "attempt")] == ["1", "2", "3"]
-    assert len(events_of(settings, "wave")) == len(DAYS)
+        go(lake, plan, layers)
+    go(lake, plan, layers)
+    assert [event.rpartition(":")[2] for event in events_of(lake, "attempt")] == ["1", "2", "3"]
+    assert len(events_of(lake, "wave")) == len(DAYS)
 
 
 @dataclass
@@ -199,7 +197,7 @@ class Tables:
     Of the runs that wait, a pool chooses the one with the last days.
     """
 
-    settings: Settings
+    lake: Lake
     spark: SparkSession
     in_parallel: bool
     order: list[date] = field(default_factory=list)
@@ -227,18 +225,18 @@ class Tables:
     def _run(self, layer: str, name: str, days: Sequence[date]) -> None:
         contract, run = CATALOG.sources["sales"], Run(f"{layer}", explanation="why")
         if layer == "bronze":
-            Ingest(self.settings, contract, self._session, "run").days(days)
+            Ingest(self.lake, contract, self._session, "run").days(days)
         elif layer == "silver":
-            silver_update.update(self.settings, contract, self._session, days, "run", CATALOG.metrics_of("sales"))
+            silver_update.update(self.lake, contract, self._session, days, "run", CATALOG.metrics_of("sales"))
         else:
-            daily = served_version.daily(self.settings, CATALOG, CATALOG.metrics["revenue"])
+            daily = served_version.daily(self.lake, CATALOG, CATALOG.metrics["revenue"])
             if name == "revenue":
-                follows = find_pending(self.settings, daily)
-                restatement_days.restate(self.settings, contract, daily, self._session, days, run, follows)
+                follows = find_pending(self.lake, daily)
+                restatement_days.restate(self.lake, contract, daily, self._session, days, run, follows)
             else:
                 [rollup] = [one for one in daily.rollups if one.name == name]
-                follows = find_pending(self.settings, rollup)
-                rollups.restate(self.settings, contract, daily, rollup, self._session, days, run, follows)
+                follows = find_pending(self.lake, rollup)
+                rollups.restate(self.lake, contract, daily, rollup, self._session, days, run, follows)
 
     def _session(self) -> SparkSession:
         return self.spark
@@ -256,8 +254,8 @@ TABLES = [
 ]
 
 
-def rows(settings: Settings, layer: str, name: str) -> list[str]:
-    found = table_io.read(settings.table(layer, name))
+def rows(lake: Lake, layer: str, name: str) -> list[str]:
+    found = table_io.read(lake.address(layer, name))
     assert found is not None, name
     return sorted(repr(sorted((column, row[column]) for column in row.keys() - OF_THE_RUN)) for row in found.to_pylist())
 
@@ -269,34 +267,34 @@ def test_waves_requested_at_the_same_time_leave_the_tables_of_one_after_another(
     for in_parallel in (False, True):
         folder = tmp_path / f"{in_parallel}"
         folder.mkdir()
-        settings = lake_settings(folder)
-        settings.now = datetime(2024, 11, 20, 12, tzinfo=timezone.utc)
+        lake = lake_in(folder)
+        lake.settings.now = datetime(2024, 11, 20, 12, tzinfo=timezone.utc)
         for number, day in enumerate(DAYS):  # each sale moves from day to day: the newest arrival has it
             moving = [f"s{key}@{date(2024, 11, 1 + (key + number) % 5)}" for key in range(6)]
-            deliver_sales(settings, day, *moving, f"n{number}@{day - timedelta(days=2)}")
-        layers = Tables(settings, spark, in_parallel)
+            deliver_sales(lake, day, *moving, f"n{number}@{day - timedelta(days=2)}")
+        layers = Tables(lake, spark, in_parallel)
         for target in ("sales", "revenue"):
             wish = BackfillRequest(
                 target=target, first_day=date(2024, 11, 1), last_day=DAYS[-1], reason="why", runner_id="anna", wave_size=1,
                 max_parallel=4,
             )  # fmt: skip
-            plan = planner.plan(settings, CATALOG, wish, datetime(2024, 11, 20, tzinfo=timezone.utc))
-            backfill_log.store_plan(settings, plan)
+            plan = planner.plan(lake, CATALOG, wish, datetime(2024, 11, 20, tzinfo=timezone.utc))
+            backfill_log.store_plan(lake, plan)
             layers.order.clear()
-            verdict = Backfill(settings, CATALOG, plan, layers, lambda: spark).run()
+            verdict = Backfill(lake, CATALOG, plan, layers, lambda: spark).run()
             assert verdict is not None
             assert not verdict.problems
-            assert backfill_log.status(backfill_log.events(settings, plan.plan_id)) is BackfillStatus.FINISHED
+            assert backfill_log.status(backfill_log.events(lake, plan.plan_id)) is BackfillStatus.FINISHED
             waves = layers.order[: len(DAYS)]
             assert len(set(waves)) == len(DAYS)
             assert (waves == sorted(waves)) is not in_parallel
-        ends.append({table: rows(settings, *table) for table in TABLES})
+        ends.append({table: rows(lake, *table) for table in TABLES})
     for table in TABLES:
         assert ends[0][table] == ends[1][table], table
 
 
-def test_an_earlier_plan_has_neither_retries_nor_waves_at_the_same_time(settings: Settings) -> None:
-    stored: dict[str, Any] = plan_of(settings).model_dump(mode="json")
+def test_an_earlier_plan_has_neither_retries_nor_waves_at_the_same_time(lake: Lake) -> None:
+    stored: dict[str, Any] = plan_of(lake).model_dump(mode="json")
     del stored["retries"]
     for wave in stored["waves"]:
         del wave["parallel"]

@@ -33,100 +33,101 @@ from lakehouse_tests.support.sensor_ticks import SensorTicks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 pytestmark = pytest.mark.spark
 TUESDAY = date(2024, 1, 9)
 
 
 @pytest.fixture
-def lake(settings: Settings, instance: dg.DagsterInstance, spark: SparkSession) -> DerivedLake:
-    made = DerivedLake(settings, instance)
+def sample(lake: Lake, instance: dg.DagsterInstance, spark: SparkSession) -> DerivedLake:
+    made = DerivedLake(lake, instance)
     made.published_week()
     return made
 
 
 @pytest.mark.merge
 def test_a_late_file_of_one_source_restates_the_derived_day_and_week_and_the_pages_show_it(
-    lake: DerivedLake, spark: SparkSession
+    sample: DerivedLake, spark: SparkSession
 ) -> None:
-    assert lake.numbers() == {
+    assert sample.numbers() == {
         MONDAY: [(1, "north", Decimal("5.000000"), 3), (1, "south", None, 1)],
         TUESDAY: [(1, "north", Decimal("6.000000"), 2)],
     }
-    assert lake.numbers(kind=Kind.WEEK) == {MONDAY: [(1, "north", Decimal("5.333333"), 5), (1, "south", None, 1)]}
-    assert _new_notices(lake) == 0, "the first look tells nothing"
-    _through_the_sensors(lake)
-    assert lake.numbers() == {
+    assert sample.numbers(kind=Kind.WEEK) == {MONDAY: [(1, "north", Decimal("5.333333"), 5), (1, "south", None, 1)]}
+    assert _new_notices(sample) == 0, "the first look tells nothing"
+    _through_the_sensors(sample)
+    assert sample.numbers() == {
         MONDAY: [(2, "north", Decimal("10.000000"), 4), (2, "south", None, 1)],
         TUESDAY: [(1, "north", Decimal("6.000000"), 2)],
     }
-    assert lake.numbers(kind=Kind.WEEK) == {MONDAY: [(2, "north", Decimal("8.666667"), 6), (2, "south", None, 1)]}
-    assert _new_notices(lake) == 2, "the board hears of the day and of the week"
-    _check_reproduction(lake, spark)
-    _check_checks(lake, spark)
-    _check_pages(lake)
-    _check_impact(lake)
-    _check_commands(lake)
+    assert sample.numbers(kind=Kind.WEEK) == {MONDAY: [(2, "north", Decimal("8.666667"), 6), (2, "south", None, 1)]}
+    assert _new_notices(sample) == 2, "the board hears of the day and of the week"
+    _check_reproduction(sample, spark)
+    _check_checks(sample, spark)
+    _check_pages(sample)
+    _check_impact(sample)
+    _check_commands(sample)
 
 
-def _through_the_sensors(lake: DerivedLake) -> None:
+def _through_the_sensors(sample: DerivedLake) -> None:
     """The late file through silver and revenue by their runs, and on to the derived numbers by what their sensors request."""
     daily, weekly = (
-        SensorTicks(lake.settings, lake.catalog, f"restate_{name}", lake.instance) for name in ("conversion", "conversion_weekly")
+        SensorTicks(sample.lake, sample.catalog, f"restate_{name}", sample.instance)
+        for name in ("conversion", "conversion_weekly")
     )
     assert daily.skip_message() == "conversion follows its inputs"
     assert weekly.skip_message() == "conversion_weekly follows its days"
-    lake.deliver("shop", 10, "late,8,north,10")
-    lake.layers.run(dg.AssetKey(["silver", "shop"]), [MONDAY])
+    sample.deliver("shop", 10, "late,8,north,10")
+    sample.layers.run(dg.AssetKey(["silver", "shop"]), [MONDAY])
     assert daily.skip_message() == "conversion follows its inputs", "a change of silver alone changes no input"
     for sensor_name, ticks in (("revenue", daily), ("revenue_weekly", weekly)):
-        _follow(lake, SensorTicks(lake.settings, lake.catalog, f"restate_{sensor_name}", lake.instance))
-        [request] = _follow(lake, ticks)
+        _follow(sample, SensorTicks(sample.lake, sample.catalog, f"restate_{sensor_name}", sample.instance))
+        [request] = _follow(sample, ticks)
         assert from_json(request.tags[DAYS_TAG]) == [MONDAY]
         assert not ticks.tick().run_requests
 
 
-def _follow(lake: DerivedLake, ticks: SensorTicks) -> list[dg.RunRequest]:
+def _follow(sample: DerivedLake, ticks: SensorTicks) -> list[dg.RunRequest]:
     requests = ticks.run_requests()
     for request in requests:
         assert request.asset_selection
-        lake.layers.run(request.asset_selection[0], [MONDAY], dict(request.tags))
+        sample.layers.run(request.asset_selection[0], [MONDAY], dict(request.tags))
     return requests
 
 
-def _new_notices(lake: DerivedLake) -> int:
-    audiences, complaints = notices.audiences(lake.settings, lake.catalog)
+def _new_notices(sample: DerivedLake) -> int:
+    audiences, complaints = notices.audiences(sample.lake, sample.catalog)
     assert ([one.daily.name for one in audiences], complaints) == (["conversion"], [])
-    added = notices.add_notices(lake.settings, audiences, lambda consumer: [f"{consumer}_desk"])
-    assert notices.follow_in_audit(lake.settings, lake.catalog, audiences) == 0
-    assert list(signals.of_metric(lake.settings, lake.catalog, lake.catalog.metrics["conversion"])) == []
+    added = notices.add_notices(sample.lake, audiences, lambda consumer: [f"{consumer}_desk"])
+    assert notices.follow_in_audit(sample.lake, sample.catalog, audiences) == 0
+    assert list(signals.of_metric(sample.lake, sample.catalog, sample.catalog.metrics["conversion"])) == []
     return added
 
 
-def _check_reproduction(lake: DerivedLake, spark: SparkSession) -> None:
+def _check_reproduction(sample: DerivedLake, spark: SparkSession) -> None:
     for kind in (Kind.DAY, Kind.WEEK):
         for revision in (1, 2):
             made = reproduce.reproduce(
-                lake.settings, lake.catalog, lake.series("conversion", kind), MONDAY, revision, lambda: spark
+                sample.lake, sample.catalog, sample.series("conversion", kind), MONDAY, revision, lambda: spark
             )
             assert made.equal, (kind, revision, made.differences)
     with pytest.raises(ReproduceError, match="conversion is made of published numbers of revenue, sessions, and not of rows"):
         reproduce.known_at(
-            lake.settings, lake.catalog, lake.series("conversion").metric, [MONDAY], lake.settings.clock(), lambda: spark
+            sample.lake, sample.catalog, sample.series("conversion").metric, [MONDAY], sample.lake.now(), lambda: spark
         )
 
 
-def _check_checks(lake: DerivedLake, spark: SparkSession) -> None:
-    daily = lake.series("conversion")
+def _check_checks(sample: DerivedLake, spark: SparkSession) -> None:
+    daily = sample.series("conversion")
     assert reconciliation.EQUALS_INPUTS in reconciliation.gold_check_names(daily)
-    outcomes = reconciliation.check_published(lake.settings, daily, [MONDAY, TUESDAY])
+    outcomes = reconciliation.check_published(sample.lake, daily, [MONDAY, TUESDAY])
     assert [(one.check, one.passed, one.numbers["difference"]) for one in outcomes] == [("published_equals_inputs", True, 0)] * 2
-    assert all(one.passed for one in reconciliation.check_gold(lake.settings, daily, lambda: spark, [MONDAY]))
+    assert all(one.passed for one in reconciliation.check_gold(sample.lake, daily, lambda: spark, [MONDAY]))
 
 
-def _check_pages(lake: DerivedLake) -> None:
-    with api_client(lake.settings, lake.catalog) as client:
+def _check_pages(sample: DerivedLake) -> None:
+    with api_client(sample.lake, sample.catalog) as client:
         pages = ["/", "/page/metrics/conversion", "/page/metrics/conversion?by=week", "/page/metrics/conversion/2024-W02"]
         pages += [
             f"/page/metrics/conversion/{MONDAY}",
@@ -156,16 +157,16 @@ def _check_pages(lake: DerivedLake) -> None:
         assert lineage["publication"]["downstream"] == ["board"]
         listed = {one["name"]: one for one in get_json(client, "/metrics")["metrics"]}
         assert listed["conversion"]["windows"] == ["day", "week"]
-        lake.deliver("web", 10, "late,8,north")
+        sample.deliver("web", 10, "late,8,north")
         assert get_json(client, "/metrics/conversion", window=f"{MONDAY}")["staleness"]["behind"], (
             "a row of the second source waits"
         )
-        lake.catch_up("web")
+        sample.catch_up("web")
         assert not get_json(client, "/metrics/conversion", window=f"{MONDAY}")["staleness"]["behind"]
 
 
-def _check_impact(lake: DerivedLake) -> None:
-    impact = analysis.of_days(lake.settings, lake.catalog, "web", MONDAY, MONDAY)
+def _check_impact(sample: DerivedLake) -> None:
+    impact = analysis.of_days(sample.lake, sample.catalog, "web", MONDAY, MONDAY)
     assert [(one.series, one.period) for one in impact.periods if one.series.startswith("conversion")] == [
         ("conversion", f"{MONDAY}"),
         ("conversion_weekly", "2024-W02"),
@@ -173,8 +174,8 @@ def _check_impact(lake: DerivedLake) -> None:
     assert impact.readers["conversion"] == ["board"]
 
 
-def _check_commands(lake: DerivedLake) -> None:
-    folder = Path(f"{lake.settings.root}").parent
+def _check_commands(sample: DerivedLake) -> None:
+    folder = Path(f"{sample.lake.root}").parent
     environment = {"LAKEHOUSE_BUNDLED_CONTRACTS": "false", "LAKEHOUSE_NOW": "2024-01-10T12:00:00Z"}
     shown = lakehouse_command(folder, "gold", "show", "conversion", f"{MONDAY}", **environment)
     assert "made from revenue r2" in shown.stdout, shown.stderr
@@ -192,24 +193,24 @@ def _check_commands(lake: DerivedLake) -> None:
 
 
 @pytest.mark.proof
-def test_a_run_of_a_source_brings_the_derived_metric_along_once_all_inputs_have_numbers(lake: DerivedLake) -> None:
-    lake.deliver("shop", 10, "d,10,north,8")
-    assert set(lake.catch_up("shop")) == {"revenue"}, "sessions has no number of the day yet"
-    lake.deliver("web", 10, "w,10,north")
-    assert lake.catch_up("web") == {"sessions": [date(2024, 1, 10)], "conversion": [date(2024, 1, 10)]}
+def test_a_run_of_a_source_brings_the_derived_metric_along_once_all_inputs_have_numbers(sample: DerivedLake) -> None:
+    sample.deliver("shop", 10, "d,10,north,8")
+    assert set(sample.catch_up("shop")) == {"revenue"}, "sessions has no number of the day yet"
+    sample.deliver("web", 10, "w,10,north")
+    assert sample.catch_up("web") == {"sessions": [date(2024, 1, 10)], "conversion": [date(2024, 1, 10)]}
     for name, kind in (("conversion", Kind.DAY), ("conversion", Kind.WEEK)):
-        assert find_pending(lake.settings, lake.series(name, kind)).starts == frozenset()
-    assert lake.catch_up("web") == {}, "the same command again changes nothing"
+        assert find_pending(sample.lake, sample.series(name, kind)).starts == frozenset()
+    assert sample.catch_up("web") == {}, "the same command again changes nothing"
 
 
 @pytest.mark.proof
-def test_a_redacted_value_is_masked_in_every_revision_of_the_derived_metric_too(lake: DerivedLake) -> None:
-    lake.deliver("web", 10, "v,9,south")
-    lake.catch_up("web")
-    metrics = [*lake.catalog.metrics_of("shop"), *lake.catalog.derived_of("shop")]
-    redact_fields(lake.settings, lake.catalog.sources["shop"], "b", ["store"], by="anna", reason="asked for", metrics=metrics)
-    lake.catch_up("shop")
-    rows = table_io.read(locations.gold(lake.settings, lake.series("conversion"))).to_pylist()
+def test_a_redacted_value_is_masked_in_every_revision_of_the_derived_metric_too(sample: DerivedLake) -> None:
+    sample.deliver("web", 10, "v,9,south")
+    sample.catch_up("web")
+    metrics = [*sample.catalog.metrics_of("shop"), *sample.catalog.derived_of("shop")]
+    redact_fields(sample.lake, sample.catalog.sources["shop"], "b", ["store"], by="anna", reason="asked for", metrics=metrics)
+    sample.catch_up("shop")
+    rows = table_io.read(locations.gold(sample.lake, sample.series("conversion"))).to_pylist()
     stores = {(row["event_date"], row["store"]) for row in rows}
     assert (MONDAY, "south") not in stores
     assert (MONDAY, None) in stores
@@ -217,24 +218,24 @@ def test_a_redacted_value_is_masked_in_every_revision_of_the_derived_metric_too(
 
 
 @pytest.mark.proof
-def test_maintenance_keeps_the_log_of_an_input_that_a_derived_metric_has_yet_to_read(lake: DerivedLake) -> None:
-    [revenue] = [one for one in lake_tables.tables(lake.catalog) if f"{one}" == "gold/revenue"]
+def test_maintenance_keeps_the_log_of_an_input_that_a_derived_metric_has_yet_to_read(sample: DerivedLake) -> None:
+    [revenue] = [one for one in lake_tables.tables(sample.catalog) if f"{one}" == "gold/revenue"]
 
     def unread() -> list[str]:
-        table = table_io.open_snapshot(revenue.path(lake.settings))
+        table = table_io.open_snapshot(revenue.path(sample.lake))
         assert table is not None
-        return sorted(need.who for need in readers.needs(lake.settings, lake.catalog, revenue, table).log)
+        return sorted(need.who for need in readers.needs(sample.lake, sample.catalog, revenue, table).log)
 
     assert unread() == []
-    lake.deliver("shop", 10, "late,8,north,10")
-    lake.layers.run(dg.AssetKey(["silver", "shop"]), [MONDAY])
-    lake.layers.run(dg.AssetKey(["gold", "revenue"]), [MONDAY])
+    sample.deliver("shop", 10, "late,8,north,10")
+    sample.layers.run(dg.AssetKey(["silver", "shop"]), [MONDAY])
+    sample.layers.run(dg.AssetKey(["gold", "revenue"]), [MONDAY])
     assert unread() == ["gold/conversion", "gold/revenue_weekly"]
 
 
 @pytest.mark.merge
-def test_the_asset_graph_shows_the_inputs(lake: DerivedLake) -> None:
-    graph = build_definitions(lake.settings, lake.catalog).resolve_asset_graph()
+def test_the_asset_graph_shows_the_inputs(sample: DerivedLake) -> None:
+    graph = build_definitions(sample.lake.settings, sample.catalog).resolve_asset_graph()
     inputs = {
         name: {key.path[-1] for key in graph.get(dg.AssetKey(["gold", name])).parent_keys}
         for name in ("conversion", "conversion_weekly")

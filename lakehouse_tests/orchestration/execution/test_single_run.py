@@ -14,7 +14,7 @@ from lakehouse.ledger.row_states import AdmissionStatus
 from lakehouse.orchestration.execution.single_run import SingleRun
 from lakehouse.silver import replaced_days
 from lakehouse.silver.replaced_days import Replaced, replaced_by
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,10 +104,10 @@ def test_rows_that_the_contract_does_not_admit_are_counted_with_the_cause(capsys
 
 
 def test_days_that_silver_does_not_have_yet_are_absent_from_a_later_delivery(tmp_path: Path) -> None:
-    settings, contract = lake_settings(tmp_path), source("overwrite_partition_safe")
+    lake, contract = lake_in(tmp_path), source("overwrite_partition_safe")
     first, week = file(DAYS[0], DAYS[1], DAYS[2], rows=[1, 1, 1]), file(DAYS[0], DAYS[2], rows=[1, 1])
-    assert replaced_days.absent_from(settings, contract, [[first], [week], []]) == [[], [DAYS[1]], []]
-    assert replaced_days.absent_from(settings, source("merge"), [[first], [week]]) == [[], []]
+    assert replaced_days.absent_from(lake, contract, [[first], [week], []]) == [[], [DAYS[1]], []]
+    assert replaced_days.absent_from(lake, source("merge"), [[first], [week]]) == [[], []]
 
 
 def test_files_of_a_day_that_count_again_are_delivered_with_it_and_files_found_again_are_not() -> None:

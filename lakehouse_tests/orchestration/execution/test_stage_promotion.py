@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import dagster as dg
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 pytestmark = pytest.mark.spark
 
@@ -36,10 +36,10 @@ ARRIVED, MEANWHILE = date(2024, 1, 15), date(2024, 1, 16)
 
 
 @pytest.fixture
-def feed(settings: Settings, instance: dg.DagsterInstance, spark: SparkSession) -> PartnerFeed:
+def feed(lake: Lake, instance: dg.DagsterInstance, spark: SparkSession) -> PartnerFeed:
     """A published week, and the folder of a corrected feed."""
-    settings.now = NOW
-    made = PartnerFeed(settings, instance, spark)
+    lake.settings.now = NOW
+    made = PartnerFeed(lake, instance, spark)
     made.deliver(ARRIVED, [f"k{day.day},{amount},{day.day}" for day, amount in zip(WEEK, BEFORE)])
     made.publish(ARRIVED)
     assert made.totals() == BEFORE
@@ -48,15 +48,15 @@ def feed(settings: Settings, instance: dg.DagsterInstance, spark: SparkSession) 
 
 def corrected(feed: PartnerFeed, amounts: list[int] = AFTER, name: str = "feed") -> Path:
     """The feed of the week with other amounts, as a file for each arrival day."""
-    folder = Path(f"{feed.settings.root}").parent / name
+    folder = Path(f"{feed.lake.root}").parent / name
     for day, amount in zip(WEEK, amounts):
         feed.deliver(date(2024, 1, day.day + 9), [f"k{day.day},{amount},{day.day}"], folder)
     return folder
 
 
 def undo(feed: PartnerFeed, name: str) -> dict[str, int]:
-    stage = stage_log.find(feed.settings, name)
-    done = promotion_rules.undo(feed.settings, feed.catalog, stage, Run("undo", by="carla"), "wrong after all")
+    stage = stage_log.find(feed.lake, name)
+    done = promotion_rules.undo(feed.lake, feed.catalog, stage, Run("undo", by="carla"), "wrong after all")
     return {undone.daily.name: len(undone.result.published) for undone in done}
 
 
@@ -84,20 +84,20 @@ def test_readers_see_the_old_week_or_the_new_one_and_it_can_be_put_back(feed: Pa
     assert done.restated == {"totals": WEEK, "totals_weekly": [WEEK[0]]}
     assert done.stage.state is StageEventKind.PROMOTED
     assert {reason for _, reason, _ in feed.numbers().values()} == {"correction"}
-    audited = audit_log.read(feed.settings, "events", action="backfill").to_pylist()
+    audited = audit_log.read(feed.lake, "events", action="backfill").to_pylist()
     assert len([row for row in audited if "stage v1.3 by ben: approved" in row["reason"]]) == 7
     with pytest.raises(StageError, match=r"v1.3 is promoted: only a stage that waits can be promoted"):
         feed.promote("v1.3")
     with pytest.raises(StageError, match=r"'lakehouse stage undo v1.3' puts the numbers back"):
-        staging.drop(feed.settings, "v1.3", "anna", "late")
+        staging.drop(feed.lake, "v1.3", "anna", "late")
 
     assert undo(feed, "v1.3") == {"totals": 7}
     assert feed.totals() == BEFORE
     assert {reason for _, reason, _ in feed.numbers().values()} == {"rollback"}
-    known = history.history(feed.settings, feed.weekly.daily, WEEK)
+    known = history.history(feed.lake, feed.weekly.daily, WEEK)
     assert [[version.label for version in known[day]] for day in WEEK] == [["r1", "r2", "r3"]] * 7
     assert undo(feed, "v1.3") == {"totals": 0}, "again it changes nothing"
-    assert stage_log.find(feed.settings, "v1.3").state is StageEventKind.UNDONE
+    assert stage_log.find(feed.lake, "v1.3").state is StageEventKind.UNDONE
 
 
 @pytest.mark.merge
@@ -105,7 +105,7 @@ def test_what_arrives_meanwhile_is_in_the_promoted_state(feed: PartnerFeed) -> N
     feed.stage("v1.3", corrected(feed))
     feed.deliver(MEANWHILE, ["k8,500,8", "new,5,9"], suffix=".live")  # arrives before the staged correction of the same key
     feed.publish(MEANWHILE)
-    assert promotion_rules.is_outdated(feed.settings, stage_log.find(feed.settings, "v1.3"))
+    assert promotion_rules.is_outdated(feed.lake, stage_log.find(feed.lake, "v1.3"))
     feed.promote("v1.3", sign_off="the late row is known")
     assert feed.totals() == [AFTER[0], AFTER[1] + 5, *AFTER[2:]]
 
@@ -122,7 +122,7 @@ def test_exceeded_thresholds_wait_for_a_sign_off(feed: PartnerFeed) -> None:
     assert feed.totals() == BEFORE
     feed.promote("big", sign_off="agreed with the partner")
     assert feed.totals()[0] == 20
-    [promoting] = [event for event in stage_log.find(feed.settings, "big").events if event.event is StageEventKind.PROMOTING]
+    [promoting] = [event for event in stage_log.find(feed.lake, "big").events if event.event is StageEventKind.PROMOTING]
     assert promoting.sign_off == "agreed with the partner"
 
 
@@ -146,7 +146,7 @@ def test_a_stage_of_other_contracts_is_computed_again(feed: PartnerFeed) -> None
         StageError, match=r"contracts have changed since v1.3 was computed: totals .*'lakehouse stage refresh v1.3'"
     ):
         feed.promote("v1.3")
-    refreshed = staging.refresh(feed.settings, feed.catalog, lambda: feed.spark, "v1.3", "anna", "run")
+    refreshed = staging.refresh(feed.lake, feed.catalog, lambda: feed.spark, "v1.3", "anna", "run")
     assert refreshed.report.series[0].totals == {"total": (sum(BEFORE), sum(AFTER))}
     assert feed.promote("v1.3").stage.state is StageEventKind.PROMOTED
 
@@ -165,7 +165,7 @@ def test_one_promotion_at_a_time_and_what_cannot_be_staged(feed: PartnerFeed) ->
     folder = corrected(feed)
     feed.stage("v1.3", folder)
     with (
-        backfill_lock(feed.settings, "events"),
+        backfill_lock(feed.lake, "events"),
         pytest.raises(BackfillRunningError, match="another backfill is running on events"),
     ):
         feed.promote("v1.3")
@@ -173,7 +173,7 @@ def test_one_promotion_at_a_time_and_what_cannot_be_staged(feed: PartnerFeed) ->
         feed.stage("v1.3", folder)
     with pytest.raises(StageError, match=r"'\.\./x' is no name of a stage"):
         feed.stage("../x", folder)
-    empty = Path(f"{feed.settings.root}").parent / "empty"
+    empty = Path(f"{feed.lake.root}").parent / "empty"
     empty.mkdir()
     with pytest.raises(StageError, match="has no file that matches arrival_date="):
         feed.stage("nothing", empty)
@@ -185,14 +185,14 @@ def test_one_promotion_at_a_time_and_what_cannot_be_staged(feed: PartnerFeed) ->
     with pytest.raises(StageError, match="nothing of events would change"):
         feed.stage("same", empty)
     with pytest.raises(StageError, match=r"there is no stage lost; known are v1.3"):
-        stage_log.find(feed.settings, "lost")
+        stage_log.find(feed.lake, "lost")
     with pytest.raises(StageError, match=r"v1.3 is created: only a promoted stage can be undone"):
         undo(feed, "v1.3")
-    assert Path(feed.settings.stage("v1.3").root).is_dir()
-    assert not Path(feed.settings.stage("broken").root).exists()
-    staging.drop(feed.settings, "v1.3", "anna", "not needed")
-    assert staging.drop(feed.settings, "v1.3", "anna", "not needed").state is StageEventKind.DROPPED
-    assert not Path(feed.settings.stage("v1.3").root).exists()
+    assert Path(feed.lake.stage("v1.3").root).is_dir()
+    assert not Path(feed.lake.stage("broken").root).exists()
+    staging.drop(feed.lake, "v1.3", "anna", "not needed")
+    assert staging.drop(feed.lake, "v1.3", "anna", "not needed").state is StageEventKind.DROPPED
+    assert not Path(feed.lake.stage("v1.3").root).exists()
     with pytest.raises(StageError, match=r"v1.3 is dropped: only a stage that waits"):
         feed.promote("v1.3")
     assert feed.totals() == BEFORE
@@ -253,14 +253,14 @@ def test_a_changed_metric_is_staged_before_it_is_deployed(feed: PartnerFeed, nam
 
 @pytest.mark.proof
 def test_the_numbers_of_an_append_source_follow_the_staged_newest_rows(
-    settings: Settings, instance: dg.DagsterInstance, spark: SparkSession
+    lake: Lake, instance: dg.DagsterInstance, spark: SparkSession
 ) -> None:
-    settings.now = NOW
+    lake.settings.now = NOW
     append = feed_catalog({"materialization": {"reprocess_policy": "append"}, "changes": {}})
-    feed = PartnerFeed(settings, instance, spark, append)
+    feed = PartnerFeed(lake, instance, spark, append)
     feed.deliver(ARRIVED, ["a,10,8", "b,20,9"])
     feed.publish(ARRIVED)
-    folder = Path(f"{settings.root}").parent / "feed"
+    folder = Path(f"{lake.root}").parent / "feed"
     feed.deliver(MEANWHILE, ["a,11,9"], folder)  # a newer row of the key, on another day
     stage = feed.stage("moved", folder)
     assert stage.report.days == [WEEK[1]], "silver has one more row"
@@ -277,11 +277,11 @@ def test_a_stage_that_is_stopped_anywhere_ends_the_same(feed: PartnerFeed) -> No
             kill_after(patched, commits)
             with pytest.raises(Killed):
                 feed.stage("v1.3", folder)
-        assert stage_log.all_of(feed.settings) == []
+        assert stage_log.all_of(feed.lake) == []
     feed.stage("v1.3", folder)
     assert stopped_anywhere(lambda: _promoted(feed)) > 4
     assert (feed.totals(), feed.totals(feed.weekly)) == (AFTER, [sum(AFTER)])
-    assert stage_log.find(feed.settings, "v1.3").state is StageEventKind.PROMOTED
+    assert stage_log.find(feed.lake, "v1.3").state is StageEventKind.PROMOTED
     assert stopped_anywhere(lambda: undo(feed, "v1.3")) > 0
     assert feed.totals() == BEFORE
 

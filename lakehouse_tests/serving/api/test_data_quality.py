@@ -26,7 +26,7 @@ from lakehouse_tests.support.api_client import (
     write_source_rows,
 )
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import day, metric, without_spark
 
 if TYPE_CHECKING:
@@ -53,11 +53,11 @@ def hundred(number: int, kind: str = "insert") -> list[SourceRow]:
 
 
 def test_how_late_rows_came(tmp_path: Path) -> None:
-    settings, source = lake_settings(tmp_path), contract(lateness=LATENESS)
+    lake, source = lake_in(tmp_path), contract(lateness=LATENESS)
     write_source_rows(
-        settings, source, [*hundred(1), *hundred(1, "correct")[:50]], {"insert1:1": "duplicate", "insert1:90": "dropped"}
+        lake, source, [*hundred(1), *hundred(1, "correct")[:50]], {"insert1:1": "duplicate", "insert1:90": "dropped"}
     )
-    with api_client(settings, catalog(metric(), source=source)) as client:
+    with api_client(lake, catalog(metric(), source=source)) as client:
         (measured,) = get_json(client, "/data-quality/lateness", start_date=on(1), end_date=on(9))["sources"]
         assert (measured["source"], measured["rows"], measured["expected_seconds"]) == ("events", 150, 86_400)
         assert (measured["on_time_share"], measured["late_share"]) == (0.32, 0.68)
@@ -85,10 +85,10 @@ def test_how_late_rows_came(tmp_path: Path) -> None:
 
 def test_one_watermark_is_in_force_in_an_answer(tmp_path: Path) -> None:
     """The change applies from the day after the requested ones on: that is the one to judge the rows by."""
-    settings, changes = lake_settings(tmp_path), [{"since": on(6), "watermark": "P7D"}]
+    lake, changes = lake_in(tmp_path), [{"since": on(6), "watermark": "P7D"}]
     source = contract(lateness=LATENESS | {"changes": changes})
-    write_source_rows(settings, source, hundred(1))
-    with api_client(settings, catalog(metric(), source=source)) as client:
+    write_source_rows(lake, source, hundred(1))
+    with api_client(lake, catalog(metric(), source=source)) as client:
 
         def current(end: int) -> set[int]:
             (found,) = get_json(client, "/data-quality/lateness", start_date=on(1), end_date=on(end))["sources"]
@@ -100,9 +100,9 @@ def test_one_watermark_is_in_force_in_an_answer(tmp_path: Path) -> None:
 
 @pytest.mark.merge
 def test_rows_of_all_types_together_and_none_of_them_kept(tmp_path: Path) -> None:
-    settings, source = lake_settings(tmp_path), contract(lateness=LATENESS)
-    write_source_rows(settings, source, [*hundred(1), *hundred(1, "correct")[:50]])
-    with api_client(settings, catalog(metric(), source=source)) as client:
+    lake, source = lake_in(tmp_path), contract(lateness=LATENESS)
+    write_source_rows(lake, source, [*hundred(1), *hundred(1, "correct")[:50]])
+    with api_client(lake, catalog(metric(), source=source)) as client:
         asks = {"start_date": on(1), "end_date": on(9)}
         (measured,) = sources = get_json(client, "/data-quality/lateness", **asks)["sources"]
         hours = {name: seconds / 3600 for name, seconds in measured["seconds"].items()}
@@ -110,25 +110,25 @@ def test_rows_of_all_types_together_and_none_of_them_kept(tmp_path: Path) -> Non
         assert not [one for one in gc.get_objects() if isinstance(one, LatenessMeasurement)], (
             "what is remembered is the answer alone"
         )
-        shutil.rmtree(locations.bronze(settings, "events"))
+        shutil.rmtree(locations.bronze(lake, "events"))
         assert get_json(client, "/data-quality/lateness", **asks)["sources"] == sources
         nothing = get_json(client, "/data-quality/lateness", start_date="2030-01-01", end_date="2030-01-02")["sources"][0]
         assert nothing["seconds"] is None
 
 
 def test_the_newest_arrival_is_read_from_the_log(tmp_path: Path) -> None:
-    settings = lake_settings(tmp_path)
-    assert newest_arrival(settings, "events") is None
-    write_source_rows(settings, contract(), hundred(1))
+    lake = lake_in(tmp_path)
+    assert newest_arrival(lake, "events") is None
+    write_source_rows(lake, contract(), hundred(1))
     for file in (tmp_path / "lake" / "ops" / "events_dispositions").rglob("*.parquet"):
         file.unlink()
-    assert newest_arrival(settings, "events") == day(5)
+    assert newest_arrival(lake, "events") == day(5)
 
 
 @pytest.mark.merge
 def test_how_much_of_a_day_has_come(tmp_path: Path) -> None:
     """Half of each day comes at once, a quarter on the next day, a quarter on the day after."""
-    numbers = numbers_with_weeks(lake_settings(tmp_path))
+    numbers = numbers_with_weeks(lake_in(tmp_path))
     rows: list[SourceRow] = []
     for number in range(1, 31):
         noon = at(number, 12)
@@ -136,12 +136,12 @@ def test_how_much_of_a_day_has_come(tmp_path: Path) -> None:
             arrival = noon + timedelta(days=days, hours=1)
             if arrival < at(31):
                 rows.append((f"{number}:{key}", noon, arrival, "insert", "admitted"))
-    write_source_rows(numbers.settings, contract(), rows)
+    write_source_rows(numbers.lake, contract(), rows)
     numbers.at(31)
     for number in (20, 29, 30):
         numbers.set(number, 1)
     numbers.publish()
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
 
         def complete(number: int) -> Any:
             return get_json(client, "/metrics/total", window=on(number))["completeness"]
@@ -161,14 +161,14 @@ def test_how_much_of_a_day_has_come(tmp_path: Path) -> None:
 @pytest.mark.merge
 def test_days_that_are_no_longer_remembered_are_no_part_of_a_period(tmp_path: Path) -> None:
     """Half of each day comes at once, half ten days later; for longer than is kept in mind."""
-    settings, source = lake_settings(tmp_path), contract()
+    lake, source = lake_in(tmp_path), contract()
     rows: list[SourceRow] = []
     for number in range(1, 501):
         for key, later in enumerate((1, 240)):
             if (arrival := at(number, 12 + later)) < at(501):
                 rows.append((f"{number}:{key}", at(number, 12), arrival, "insert", "admitted"))
-    write_source_rows(settings, source, rows)
-    came = arrival_curve.read(settings, source)
+    write_source_rows(lake, source, rows)
+    came = arrival_curve.read(lake, source)
     assert came is not None
     assert came.first == day(501 - 401), "the oldest day of which all rows are known, and not the first arrival"
     assert min(came.days) == came.first
@@ -183,7 +183,7 @@ def test_days_that_are_no_longer_remembered_are_no_part_of_a_period(tmp_path: Pa
 
 @pytest.mark.merge
 def test_numbers_that_changed_after_publication(tmp_path: Path) -> None:
-    numbers = numbers_with_weeks(lake_settings(tmp_path))
+    numbers = numbers_with_weeks(lake_in(tmp_path))
     numbers.at(1)
     numbers.set(1, 10)
     numbers.publish(1)
@@ -196,7 +196,7 @@ def test_numbers_that_changed_after_publication(tmp_path: Path) -> None:
     numbers.publish(reason=RevisionReason.BUG_REPLAY)
     numbers.at(10)
     numbers.publish()
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
 
         def restated(start: int, end: int, **more: Any) -> Any:
             return get_json(client, "/data-quality/restatements", start_date=on(start), end_date=on(end), **more)
@@ -226,13 +226,13 @@ def test_numbers_that_changed_after_publication(tmp_path: Path) -> None:
 
 @pytest.mark.merge
 def test_longer_periods_change_too(tmp_path: Path) -> None:
-    numbers = numbers_with_weeks(lake_settings(tmp_path))
+    numbers = numbers_with_weeks(lake_in(tmp_path))
     for now, number, value in ((1, 1, 5), (2, 2, 5), (3, 1, 6)):
         numbers.at(now)
         numbers.set(number, value)
         numbers.publish(number)
         numbers.roll_up()
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
 
         def restated(**more: Any) -> Any:
             found = get_json(client, "/data-quality/restatements", start_date=on(1), end_date=on(9), **more)
@@ -252,16 +252,16 @@ def test_longer_periods_change_too(tmp_path: Path) -> None:
 
 
 def test_where_a_number_comes_from(tmp_path: Path) -> None:
-    numbers = numbers_with_weeks(lake_settings(tmp_path))
+    numbers = numbers_with_weeks(lake_in(tmp_path))
     numbers.at(1)
     numbers.set(1, 10)
     numbers.publish(1)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         lineage = get_json(client, f"/lineage/total/{on(1)}")
         assert (lineage["version"], lineage["source"], lineage["run_id"]) == ("r1", "events", "run")
         assert lineage["publication"]["validation"] == {"checks": 4, "failed": 0, "held": 0}
         assert lineage["publication"]["downstream"] == ["gold/total_weekly"]
-        shutil.rmtree(locations.publications(numbers.settings))
+        shutil.rmtree(locations.publications(numbers.lake))
         assert get_json(client, f"/lineage/total/{on(1)}", version="r1") == lineage | {"publication": None}
         assert get_json(client, f"/lineage/total/{on(1)}", 404, version="r2")["type"] == "urn:lakehouse:unknown-version"
         assert get_json(client, f"/lineage/total/{on(2)}", 404)["type"] == "urn:lakehouse:not-published"
@@ -274,9 +274,9 @@ def test_recommendations_name_the_bound_and_how_much_it_matters(tmp_path: Path) 
         lateness={**LATENESS, "tiers": tiers, "by": {"column": "change_op", "values": {"correct": {"watermark": "P30D"}}}},
         clocks=clocks,
     )
-    settings = lake_settings(tmp_path)
-    write_source_rows(settings, source, [*hundred(1), *hundred(1, "correct")[:50]])
-    with api_client(settings, catalog(metric(), source=source)) as client:
+    lake = lake_in(tmp_path)
+    write_source_rows(lake, source, [*hundred(1), *hundred(1, "correct")[:50]])
+    with api_client(lake, catalog(metric(), source=source)) as client:
         (of_all,) = get_json(client, "/data-quality/lateness", start_date=on(1), end_date=on(9))["sources"]
         told = [(line["severity"], line["about"], line["event_type"], line["tier"]) for line in of_all["recommendations"]]
         assert told == [

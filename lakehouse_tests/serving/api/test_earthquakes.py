@@ -15,7 +15,6 @@ import pytest
 
 from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
-from lakehouse.delta.table_cache import with_table_cache
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_due
@@ -23,7 +22,7 @@ from lakehouse_tests.support.api_client import api_client, get_json
 from lakehouse_tests.support.earthquakes.history import needs_earthquakes, true_daily
 from lakehouse_tests.support.earthquakes.published import EMPTY, Numbers, Published
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, without_spark
 
 if TYPE_CHECKING:
@@ -54,25 +53,25 @@ class Quakes(ScriptedNumbers):
 
 
 def test_as_of_answers_are_what_was_true(tmp_path: Path) -> None:
-    settings = lake_settings(tmp_path)
-    quakes = Quakes(with_table_cache(settings), CATALOG.metrics["earthquakes_daily"])
+    lake = lake_in(tmp_path)
+    quakes = Quakes(lake.cached(), CATALOG.metrics["earthquakes_daily"])
     published = Published()
     now: dict[date, Numbers] = {}
     with without_spark():
         for arrival in span(FIRST, LAST):
             before, now = now, published.arrive(arrival)
-            quakes.settings.now = datetime.combine(arrival, time(12), timezone.utc)
+            quakes.lake.settings.now = datetime.combine(arrival, time(12), timezone.utc)
             changed = {day for day in {*before, *now} if before.get(day) != now.get(day)}
             for day in changed:
                 if day in now:
                     quakes.by_day[day] = quakes.table(now[day])
                 else:
                     del quakes.by_day[day]
-            days = {*changed, *find_due(quakes.settings, contract(), quakes.series)}
-            restatement_days.restate(quakes.settings, contract(), quakes.series, quakes.session, days, Run("run"))
-    settings.now = quakes.settings.now
+            days = {*changed, *find_due(quakes.lake, contract(), quakes.series)}
+            restatement_days.restate(quakes.lake, contract(), quakes.series, quakes.session, days, Run("run"))
+    lake.settings.now = quakes.lake.settings.now
     truth = true_daily()
-    with api_client(settings, CATALOG) as client:
+    with api_client(lake, CATALOG) as client:
         for as_of, true in truth.items():
             assert series(client, f"{as_of}") == true, as_of
         as_of = max(truth)

@@ -17,7 +17,7 @@ from lakehouse_tests.support.united_lake import metric
 from lakehouse_tests.support.windowed_lake import FIRST, TUMBLING, Event
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @pytest.mark.parametrize(
@@ -40,14 +40,14 @@ def test_a_day_is_taken_from_one_layer(choice: str, state: str | None, has_live:
 @pytest.mark.spark
 @pytest.mark.own_spark
 @pytest.mark.merge
-def test_each_answer_says_which_layer_it_is_from(settings: Settings, spark: Any) -> None:
+def test_each_answer_says_which_layer_it_is_from(lake: Lake, spark: Any) -> None:
     plain = metric(TUMBLING, metric="plain")
-    lake = LiveLake(settings, spark, metrics=[metric(TUMBLING, **LIVE), plain])
+    sample = LiveLake(lake, spark, metrics=[metric(TUMBLING, **LIVE), plain])
     for events in ([Event("a", 1, 5), Event("a", 1, 5), Event("b", 70, 1)], [Event("c", 200, 1)]):
-        lake.land_events(*events)
-        lake.update("orders")
-    lake.stream()
-    with api_client(settings, lake.catalog) as client:
+        sample.land_events(*events)
+        sample.update("orders")
+    sample.stream()
+    with api_client(lake, sample.catalog) as client:
         before = get_json(client, "/metrics/hourly/layers", day=f"{FIRST}")
         LayersModel.model_validate(before)
         assert (before["layer"], before["state"], before["version"], before["total_rows"]) == ("live", None, None, 3)
@@ -63,8 +63,8 @@ def test_each_answer_says_which_layer_it_is_from(settings: Settings, spark: Any)
         assert stream["window_state"]["windows"] == {"created": 3, "fired": 2, "cleaned": 2}
         get_json(client, "/metrics/plain/stream", 404)
 
-        lake.publish()
-        reconcile(lake.session, settings, lake.hourly, lake.sources["orders"], FIRST)
+        sample.publish()
+        reconcile(sample.session, lake, sample.hourly, sample.sources["orders"], FIRST)
         closed = get_json(client, "/metrics/hourly/layers", day=f"{FIRST}")
         assert (closed["layer"], closed["state"], closed["version"]) == ("books", "preliminary", "r1")
         assert closed["rows"][0]["total"] == 5

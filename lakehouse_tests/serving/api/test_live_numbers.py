@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from starlette.testclient import TestClient
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 MIDNIGHT = datetime(2024, 1, 1, tzinfo=timezone.utc)
 HOURLY = metric("hourly", window={"size": "PT1H"}, live=True, publication={"rollups": ["week"]})
@@ -30,7 +30,7 @@ BOOKS_ALONE = metric("total")
 HOURS = [(1, 10, 2), (9, 5, 1), (24 + 3, 7, 4), (72, 1, 1)]
 
 
-def write_hours(settings: Settings, hours: list[tuple[int, int, int]]) -> None:
+def write_hours(lake: Lake, hours: list[tuple[int, int, int]]) -> None:
     starts = [MIDNIGHT + timedelta(hours=hour) for hour, _, _ in hours]
     count = len(hours)
     numbers = pa.table(
@@ -46,13 +46,13 @@ def write_hours(settings: Settings, hours: list[tuple[int, int, int]]) -> None:
             "query": pa.array(["q"] * count),
         }
     )
-    assert table.write(settings, HOURLY, "q", 0, numbers)
+    assert table.write(lake, HOURLY, "q", 0, numbers)
 
 
 @pytest.fixture
-def client(settings: Settings) -> Iterator[TestClient]:
-    write_hours(settings, HOURS)
-    with api_client(settings, catalog(HOURLY, WHOLE_DAYS, BOOKS_ALONE)) as opened:
+def client(lake: Lake) -> Iterator[TestClient]:
+    write_hours(lake, HOURS)
+    with api_client(lake, catalog(HOURLY, WHOLE_DAYS, BOOKS_ALONE)) as opened:
         yield opened
 
 
@@ -143,7 +143,7 @@ def test_what_has_no_live_number_is_refused_with_a_way_out(
     assert says in problem["detail"]
 
 
-def test_an_unchanged_answer_is_not_sent_again(client: TestClient, settings: Settings) -> None:
+def test_an_unchanged_answer_is_not_sent_again(client: TestClient, lake: Lake) -> None:
     asked = {"window": f"{FIRST}", "version": "live"}
     tag = client.get("/metrics/hourly", params=asked).headers["etag"]
     assert tag.startswith('W/"live-')
@@ -159,10 +159,10 @@ def test_the_books_do_not_know_live_numbers(client: TestClient) -> None:
 
 
 @pytest.mark.merge
-def test_each_answer_of_the_books_says_so(settings: Settings) -> None:
+def test_each_answer_of_the_books_says_so(lake: Lake) -> None:
     with without_spark():
-        numbers = publish_two_days(numbers_with_weeks(settings))
-    with api_client(settings, catalog(numbers.metric)) as client:
+        numbers = publish_two_days(numbers_with_weeks(lake))
+    with api_client(lake, catalog(numbers.metric)) as client:
         for window in (f"{FIRST}", "2024-W01"):
             answer = get_json(client, "/metrics/total", window=window)
             NumberModel.model_validate(answer)

@@ -15,7 +15,7 @@ from lakehouse.serving.api.models import MetricsModel
 from lakehouse.serving.app import AccessPolicy
 from lakehouse.serving.http import responses, snapshot
 from lakehouse_tests.support.api_client import api_client, at, catalog, get_json, numbers_with_weeks, on, publish_two_days
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import without_spark
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def _without_spark() -> Iterator[None]:
 @pytest.fixture(scope="module", name="client")
 def _client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """Two days: the first is published as 1, 5, and 5 as final; the second as 7."""
-    numbers = publish_two_days(numbers_with_weeks(lake_settings(tmp_path_factory.mktemp("lake"))))
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    numbers = publish_two_days(numbers_with_weeks(lake_in(tmp_path_factory.mktemp("lake"))))
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         yield client
 
 
@@ -193,8 +193,8 @@ def test_a_mistake_is_named_and_not_repeated(client: TestClient) -> None:
 
 @pytest.mark.merge
 def test_polling_an_unchanged_number_costs_nothing(tmp_path: Any) -> None:
-    numbers = publish_two_days(numbers_with_weeks(lake_settings(tmp_path)))
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    numbers = publish_two_days(numbers_with_weeks(lake_in(tmp_path)))
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
 
         def poll(window: str, tag: str) -> Any:
             return client.get("/metrics/total", params={"window": window}, headers={"If-None-Match": tag})
@@ -218,7 +218,7 @@ def test_polling_an_unchanged_number_costs_nothing(tmp_path: Any) -> None:
 
 @pytest.mark.merge
 def test_yesterday_at_this_time(tmp_path: Any) -> None:
-    numbers = numbers_with_weeks(lake_settings(tmp_path))
+    numbers = numbers_with_weeks(lake_in(tmp_path))
     for hour, value in ((6, 10), (12, 20), (22, 30)):
         numbers.at(1, hour)
         numbers.set(1, value)
@@ -227,7 +227,7 @@ def test_yesterday_at_this_time(tmp_path: Any) -> None:
     numbers.set(2, 15)
     numbers.publish(2)
     numbers.at(2, 13)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         answer = get_json(client, "/metrics/total/at-this-time")
         then, now, today = (answer[name] for name in ("yesterday_at_this_time", "yesterday", "today"))
         assert [one["number"]["result"][0]["total"] for one in (then, now, today)] == [20, 30, 15]
@@ -247,7 +247,7 @@ def test_yesterday_at_this_time(tmp_path: Any) -> None:
 
 
 def test_growth_of_a_running_day_is_no_restatement(tmp_path: Any) -> None:
-    numbers = numbers_with_weeks(lake_settings(tmp_path))
+    numbers = numbers_with_weeks(lake_in(tmp_path))
     numbers.at(1, 9)
     numbers.set(1, 10)
     numbers.publish(1)
@@ -255,7 +255,7 @@ def test_growth_of_a_running_day_is_no_restatement(tmp_path: Any) -> None:
         numbers.at(1, hour)
         numbers.set(1, total)
         numbers.publish(1, reason=reason)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         restated = get_json(client, "/data-quality/restatements", start_date=on(1), end_date=on(9))
         assert (restated["total"], restated["by_reason"]) == (0, {})
         grown = number(client, on(1))
@@ -269,7 +269,7 @@ def test_growth_of_a_running_day_is_no_restatement(tmp_path: Any) -> None:
 
 @pytest.mark.merge
 def test_adjustments_of_a_closed_number(tmp_path: Any) -> None:
-    numbers = numbers_with_weeks(lake_settings(tmp_path), publication={"after_close": "adjust"})
+    numbers = numbers_with_weeks(lake_in(tmp_path), publication={"after_close": "adjust"})
     numbers.at(1)
     numbers.set(1, 10)
     numbers.publish(1)
@@ -277,7 +277,7 @@ def test_adjustments_of_a_closed_number(tmp_path: Any) -> None:
     numbers.publish(1)
     numbers.set(1, 13)
     numbers.publish(1)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         shown = number(client, on(1))
         assert (shown["result"][0]["total"], shown["adjustments"], shown["is_final"]) == (10, ["r2.a1"], True)
         numbers.at(9, 5)
@@ -309,7 +309,7 @@ def test_adjustments_of_a_closed_number(tmp_path: Any) -> None:
 
 @pytest.mark.merge
 def test_grain_decimals_and_nothing(tmp_path: Any) -> None:
-    numbers = numbers_with_weeks(lake_settings(tmp_path), grain=["store"], type="decimal(18,2)", publication={})
+    numbers = numbers_with_weeks(lake_in(tmp_path), grain=["store"], type="decimal(18,2)", publication={})
     numbers.at(1)
     numbers.set(1, {"north": "0.00", "south": "12.50"})
     numbers.set(2, {"north": "1.00"})
@@ -318,7 +318,7 @@ def test_grain_decimals_and_nothing(tmp_path: Any) -> None:
     numbers.set(1, {"north": "3.10", "south": "12.50"})
     numbers.set(2, None)
     numbers.publish()
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         assert number(client, on(1))["result"] == [
             {"store": "north", "total": "3.10", "row_count": 1},
             {"store": "south", "total": "12.50", "row_count": 1},
@@ -339,14 +339,14 @@ def test_grain_decimals_and_nothing(tmp_path: Any) -> None:
 @pytest.mark.merge
 def test_an_answer_carries_so_many_rows_of_the_grain(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(responses, "MOST_ROWS", 2)
-    numbers = numbers_with_weeks(lake_settings(tmp_path), grain=["store"], publication={"after_close": "adjust"})
+    numbers = numbers_with_weeks(lake_in(tmp_path), grain=["store"], publication={"after_close": "adjust"})
     for hour, value in ((1, 1), (2, 2)):
         numbers.at(4, hour)
         numbers.set(1, dict.fromkeys("abc", value))
         numbers.set(2, {"a": value})
         numbers.set(3, {"a": value})
         numbers.publish()
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         first = number(client, on(1))
         assert ([row["store"] for row in first["result"]], first["total_rows"], first["next_row_offset"]) == (["a", "b"], 3, 2)
         rest = number(client, on(1), row_offset=2)
@@ -375,12 +375,12 @@ def test_an_answer_carries_so_many_rows_of_the_grain(tmp_path: Any, monkeypatch:
 
 @pytest.mark.merge
 def test_pages_of_a_history_show_the_same_changes_as_the_whole(tmp_path: Any) -> None:
-    numbers = numbers_with_weeks(lake_settings(tmp_path), publication={"after_close": "adjust"})
+    numbers = numbers_with_weeks(lake_in(tmp_path), publication={"after_close": "adjust"})
     for number_, value in ((1, 10), (2, 11), (9, 11), (10, 13), (11, 16), (12, 12)):
         numbers.at(number_)
         numbers.set(1, value)
         numbers.publish(1)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         whole = get_json(client, "/metrics/total/history", window=on(1))["versions"]
         assert [version["moved"]["total"]["after"] for version in whole] == [10, 11, 11, 13, 16, 12]
         for limit in (1, 2, 4):
@@ -391,8 +391,8 @@ def test_pages_of_a_history_show_the_same_changes_as_the_whole(tmp_path: Any) ->
 
 
 def test_an_empty_lake(tmp_path: Any) -> None:
-    numbers = numbers_with_weeks(lake_settings(tmp_path))
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    numbers = numbers_with_weeks(lake_in(tmp_path))
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         assert get_json(client, "/metrics")["metrics"][0]["published"] == 0
         assert get_json(client, "/metrics/total", 404, window=on(1))["type"] == "urn:lakehouse:not-published"
         assert get_json(client, "/metrics/total/series", start=on(1), end=on(2))["points"] == []
@@ -405,8 +405,8 @@ def test_an_empty_lake(tmp_path: Any) -> None:
 
 @pytest.mark.merge
 def test_a_number_of_longer_periods_is_behind_until_it_follows_its_days(tmp_path: Any) -> None:
-    numbers = publish_two_days(numbers_with_weeks(lake_settings(tmp_path)))
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    numbers = publish_two_days(numbers_with_weeks(lake_in(tmp_path)))
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         assert not number(client, "2024-W01")["staleness"]["behind"]
         numbers.set(2, 9)
         numbers.publish(2)
@@ -417,8 +417,8 @@ def test_a_number_of_longer_periods_is_behind_until_it_follows_its_days(tmp_path
 
 @pytest.mark.merge
 def test_a_lake_that_cannot_be_read_is_reported(tmp_path: Any) -> None:
-    numbers = publish_two_days(numbers_with_weeks(lake_settings(tmp_path)))
-    with api_client(numbers.settings, catalog(numbers.metric), AccessPolicy(rate=1e9)) as client:
+    numbers = publish_two_days(numbers_with_weeks(lake_in(tmp_path)))
+    with api_client(numbers.lake, catalog(numbers.metric), AccessPolicy(rate=1e9)) as client:
         broken = tmp_path / "lake" / "gold" / "total" / "_delta_log" / f"{4:020}.json"
         broken.write_text("this is no commit")
         problem = get_json(client, "/health", 503)
@@ -431,8 +431,8 @@ def test_a_lake_that_cannot_be_read_is_reported(tmp_path: Any) -> None:
 @pytest.mark.merge
 def test_a_table_that_is_recreated_in_its_place_is_another_one(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "_REOPEN", -1.0)
-    numbers = publish_two_days(numbers_with_weeks(lake_settings(tmp_path)))
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    numbers = publish_two_days(numbers_with_weeks(lake_in(tmp_path)))
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         shutil.rmtree(tmp_path / "lake" / "gold")
         shutil.rmtree(tmp_path / "lake" / "ops" / "restatements")  # else the numbers are lost, and not begun again
         assert get_json(client, "/metrics/total", 404, window=on(1))["type"] == "urn:lakehouse:not-published"
@@ -452,7 +452,7 @@ def test_the_catalogue_names_the_joins_and_the_inputs_of_a_metric(tmp_path: Path
     contracts.mkdir()
     for name, text in late_tier.CONTRACTS.items():
         (contracts / name).write_text(text)
-    with api_client(lake_settings(tmp_path), load_catalog(contracts)) as client:
+    with api_client(lake_in(tmp_path), load_catalog(contracts)) as client:
         answer = get_json(client, "/metrics")
     MetricsModel.model_validate(answer)
     listed = {metric["name"]: (metric["from"], metric["joins"]) for metric in answer["metrics"]}

@@ -13,7 +13,7 @@ from lakehouse_tests.support.two_dataset_versions import TOTAL, V1, catalog, met
 if TYPE_CHECKING:
     from starlette.testclient import TestClient
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 def seen(client: TestClient, day: int) -> tuple[object, ...]:
@@ -22,39 +22,39 @@ def seen(client: TestClient, day: int) -> tuple[object, ...]:
 
 
 @pytest.mark.merge
-def test_readers_are_moved_and_moved_back(settings: Settings) -> None:
-    three_days(settings)
-    with api_client(settings, catalog()) as client:
+def test_readers_are_moved_and_moved_back(lake: Lake) -> None:
+    three_days(lake)
+    with api_client(lake, catalog()) as client:
         assert seen(client, 2) == (1, 20, 1, "initial")
         assert get_json(client, "/metrics/total_v2", window="2024-02-02")["result"][0]["total"] == 22
-        promote(settings, catalog())
+        promote(lake, catalog())
         assert seen(client, 2) == (2, 22, 2, "manual")
         assert seen(client, 1)[:2] == (1, 10), "what is equal got no revision"
         (first, *_) = get_json(client, "/metrics")["metrics"]
         assert (first["name"], first["dataset_version"]) == ("total", 2)
         assert get_json(client, "/metrics/total", window="2024-02-02", version="v1")["result"][0]["total"] == 20
-        rollback(settings, catalog())
+        rollback(lake, catalog())
         assert seen(client, 2) == (3, 20, 1, "rollback")
 
 
 @pytest.mark.merge
-def test_a_version_whose_contract_is_gone(settings: Settings) -> None:
-    three_days(settings)
-    promote(settings, catalog())
-    with api_client(settings, catalog(metric(1))) as client:
+def test_a_version_whose_contract_is_gone(lake: Lake) -> None:
+    three_days(lake)
+    promote(lake, catalog())
+    with api_client(lake, catalog(metric(1))) as client:
         told = get_json(client, "/metrics/total", 503, window="2024-02-02")
         assert told["type"] == "urn:lakehouse:contract-missing"
         assert "dataset_version: 2" in told["detail"]
 
 
 @pytest.mark.merge
-def test_a_measure_that_only_the_new_version_has(settings: Settings) -> None:
+def test_a_measure_that_only_the_new_version_has(lake: Lake) -> None:
     more = metric(2, TOTAL, {"name": "most", "sql": "max(amount)", "type": "long"})
     known = catalog(metric(1), more)
-    publish_totals(settings, V1, {1: 10})
-    publish_totals(settings, Series(more), {1: 11})
-    promote(settings, known)
-    with api_client(settings, known) as client:
+    publish_totals(lake, V1, {1: 10})
+    publish_totals(lake, Series(more), {1: 11})
+    promote(lake, known)
+    with api_client(lake, known) as client:
         assert get_json(client, "/metrics/total", window="2024-02-01")["result"] == [{"total": 11, "most": 11, "row_count": 1}]
         first = get_json(client, "/metrics/total", window="2024-02-01", version="r1")
         assert first["result"] == [{"total": 10, "most": None, "row_count": 1}]

@@ -9,7 +9,7 @@ import pytest
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.serving.api.quality_models import RestatementReportModel
 from lakehouse_tests.support.api_client import api_client, at, catalog, get_json, on
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, metric, without_spark
 from lakehouse_tests.support.page_client import page
 from lakehouse_tests.support.parsed_page import words
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 
     from starlette.testclient import TestClient
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 MARKUP = "<b>north</b> & co"
 STORES = metric(grain=["store"], type="decimal(18,2)", publication={"rollups": ["week"]})
 
 
-@pytest.fixture(scope="module", name="settings")
-def _settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+@pytest.fixture(scope="module", name="lake")
+def _settings(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Day 1 of two stores, published and restated, with its week."""
-    numbers = ScriptedNumbers(lake_settings(tmp_path_factory.mktemp("lake")), STORES)
+    numbers = ScriptedNumbers(lake_in(tmp_path_factory.mktemp("lake")), STORES)
     with without_spark():
         for hour, value in ((6, {"a": "1.50", MARKUP: "2.00"}), (18, {"a": "1.50", MARKUP: "4.25"})):
             numbers.at(1, hour)
             numbers.set(1, value)
             numbers.publish(1)
             numbers.roll_up()
-    return numbers.settings
+    return numbers.lake
 
 
 @pytest.fixture(name="client")
-def _client(settings: Settings) -> Iterator[TestClient]:
-    with api_client(settings, catalog(STORES)) as client:
+def _client(lake: Lake) -> Iterator[TestClient]:
+    with api_client(lake, catalog(STORES)) as client:
         yield client
 
 
@@ -68,12 +68,12 @@ def test_the_report_says_what_was_before_and_after(client: TestClient) -> None:
 
 
 @pytest.mark.merge
-def test_it_stays_when_the_contract_changes(settings: Settings, client: TestClient) -> None:
+def test_it_stays_when_the_contract_changes(lake: Lake, client: TestClient) -> None:
     path = f"/metrics/total/publications/{publication_of(client, on(1), 'r2')}"
     before = get_json(client, path)
     renamed: Any = STORES.model_dump(mode="json", exclude_none=True) | {"grain": ["town"]}
     renamed["measures"] = [{"name": "revenue", "sql": "sum(amount)", "type": "long"}]
-    with api_client(settings, catalog(MetricContract.model_validate(renamed))) as later:
+    with api_client(lake, catalog(MetricContract.model_validate(renamed))) as later:
         assert get_json(later, path) == before
         text = words(later.get(f"/page/restated/total/{before['publication_id']}").text)
         assert "total 3.50 → 5.75" in text

@@ -13,7 +13,7 @@ from lakehouse.models import canary_log, lineage
 from lakehouse.serving.app import AccessPolicy
 from lakehouse_tests.support import released_models
 from lakehouse_tests.support.api_client import api_client, get_json
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.released_history import HistoryRecord, HistorySet, ReleasedHistory, source
 
 if TYPE_CHECKING:
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
     from starlette.testclient import TestClient
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @pytest.fixture(name="lake", scope="module")
-def _lake(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+def _lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return released_models.released_models(tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(name="client")
-def _client(lake: Settings) -> Iterator[TestClient]:
+def _client(lake: Lake) -> Iterator[TestClient]:
     with api_client(lake, released_models.CATALOG) as client:
         yield client
 
@@ -73,7 +73,7 @@ def test_models_have_a_champion_a_backtest_and_a_canary(client: TestClient) -> N
 
 
 @pytest.mark.merge
-def test_the_lineage_is_that_of_the_command_without_the_place_of_the_lake(client: TestClient, lake: Settings) -> None:
+def test_the_lineage_is_that_of_the_command_without_the_place_of_the_lake(client: TestClient, lake: Lake) -> None:
     answer = get_json(client, "/models/fraud/versions/v2.4")
     expected = lineage.of(lake, "fraud", "v2.4", canary_log.events_of(lake, "fraud", "v2.4")).as_json()
     for backtest in expected["backtests"]:
@@ -99,7 +99,7 @@ def test_promotions_are_one_object_or_a_line_each(client: TestClient) -> None:
     assert get_json(client, "/promotions", name="revenue") == {"promotions": []}
 
 
-def test_reading_needs_the_token_where_the_other_resources_do(lake: Settings) -> None:
+def test_reading_needs_the_token_where_the_other_resources_do(lake: Lake) -> None:
     with api_client(lake, released_models.CATALOG, AccessPolicy(rate=1e9, reading_needs_token=True)) as client:
         for path in ("/datasets", "/models", "/models/fraud", "/models/fraud/versions/v2.4", "/promotions"):
             assert client.get(path).status_code == 401
@@ -116,10 +116,10 @@ def _corrected(tmp_path: Path) -> Iterator[TestClient]:
         {("fraud", "v1.0"): "large_v1.0"},
         [("fraud", "v1.0")],
     )
-    settings = lake_settings(tmp_path)
-    history.write(settings)
+    lake = lake_in(tmp_path)
+    history.write(lake)
     names = ("payments", "chargebacks", "customers")
-    with api_client(settings, Catalog({name: source(name) for name in names})) as client:
+    with api_client(lake, Catalog({name: source(name) for name in names})) as client:
         yield client
 
 

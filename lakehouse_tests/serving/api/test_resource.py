@@ -8,7 +8,7 @@ import pytest
 
 from lakehouse.late_events.routes import MetricLateEventsModel, SourceLateEventsModel
 from lakehouse_tests.support.api_client import api_client, get_json
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.late_lake import LateLake, late
 from lakehouse_tests.support.numbers_without_spark import without_spark
 from lakehouse_tests.support.united_lake import metric
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[Any]:
     with without_spark():
-        lake = LateLake(lake_settings(tmp_path), None, [late(TUMBLING, "recompute"), metric(SLIDING)])
-        lake.classify_at(0, Event("on time", 30), Event("next", 73))
-        lake.classify_at(1, Event("within", 40), Event("later", 80))
-        lake.classify_at(2, Event("beyond", 45))
-        with api_client(lake.settings, lake.catalog) as made:
+        sample = LateLake(lake_in(tmp_path), None, [late(TUMBLING, "recompute"), metric(SLIDING)])
+        sample.classify_at(0, Event("on time", 30), Event("next", 73))
+        sample.classify_at(1, Event("within", 40), Event("later", 80))
+        sample.classify_at(2, Event("beyond", 45))
+        with api_client(sample.lake, sample.catalog) as made:
             yield made
 
 

@@ -19,14 +19,14 @@ from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.api_client import api_client, get_json, problem_document
 from lakehouse_tests.support.ingested_files import at, deliver, line
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from starlette.testclient import TestClient
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 EVENTS = contract()
 FIRST, SECOND = date(2024, 1, 1), date(2024, 1, 2)
@@ -36,28 +36,28 @@ def no_session() -> Any:
     pytest.fail("few rows start no Spark")
 
 
-def update(settings: Settings) -> None:
+def update(lake: Lake) -> None:
     """Bring silver up to date."""
-    silver_update.update(settings, EVENTS, no_session, sorted(applied_inputs.pending(settings, "events")), "run")
+    silver_update.update(lake, EVENTS, no_session, sorted(applied_inputs.pending(lake, "events")), "run")
 
 
-@pytest.fixture(scope="module", name="settings")
-def _settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+@pytest.fixture(scope="module", name="lake")
+def _settings(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Keys a and b of the first day, c of the second; b was deleted later, which came after the snapshot ``early``."""
-    settings = lake_settings(tmp_path_factory.mktemp("lake"))
+    lake = lake_in(tmp_path_factory.mktemp("lake"))
     lines = [line("b", "2024-01-01T06:00:00Z", at(8)), line("a", "2024-01-01T07:00:00Z", at(9))]
-    deliver(settings, EVENTS, SECOND, *lines, line("c", "2024-01-02T06:00:00Z", at(9)))
-    update(settings)
-    named.create(settings, EVENTS, "early", named.everything(settings, "events"), "all", by="anna", reason="audit")
-    deliver(settings, EVENTS, date(2024, 1, 3), line("b", "", at(8, 3), "delete"))
-    update(settings)
-    return settings
+    deliver(lake, EVENTS, SECOND, *lines, line("c", "2024-01-02T06:00:00Z", at(9)))
+    update(lake)
+    named.create(lake, EVENTS, "early", named.everything(lake, "events"), "all", by="anna", reason="audit")
+    deliver(lake, EVENTS, date(2024, 1, 3), line("b", "", at(8, 3), "delete"))
+    update(lake)
+    return lake
 
 
 @pytest.fixture(name="client")
-def _client(settings: Settings) -> Iterator[TestClient]:
-    _, token = tokens.add(settings, "anna", Role.STEWARD)
-    with api_client(settings, Catalog({"events": EVENTS})) as client:
+def _client(lake: Lake) -> Iterator[TestClient]:
+    _, token = tokens.add(lake, "anna", Role.STEWARD)
+    with api_client(lake, Catalog({"events": EVENTS})) as client:
         client.headers["Authorization"] = f"Bearer {token}"
         yield client
 
@@ -121,8 +121,8 @@ def test_too_many_rows_to_compute_are_refused_with_the_command(client: TestClien
 
 
 @pytest.mark.merge
-def test_a_redaction_applies_before_silver_follows(settings: Settings, client: TestClient) -> None:
-    redact_fields(settings, EVENTS, "c", ["amount"], by="dora", reason="asked to")
+def test_a_redaction_applies_before_silver_follows(lake: Lake, client: TestClient) -> None:
+    redact_fields(lake, EVENTS, "c", ["amount"], by="dora", reason="asked to")
     for parameters in ({}, {"known_at": "2024-01-02"}, {"snapshot": "early"}):
         answer = get_json(client, "/sources/events/rows", key="c", **parameters)
         assert [row["amount"] for row in answer["rows"]] == [None]
@@ -141,9 +141,9 @@ def test_what_makes_no_sense_is_refused(client: TestClient) -> None:
     assert get_json(client, "/sources/other/rows", 404)["type"] == "urn:lakehouse:unknown-source"
 
 
-def test_only_stewards_read_the_values_of_rows(settings: Settings, client: TestClient) -> None:
+def test_only_stewards_read_the_values_of_rows(lake: Lake, client: TestClient) -> None:
     del client.headers["Authorization"]
     assert get_json(client, "/sources/events/rows", 401)["type"] == "urn:lakehouse:token-needed"
-    _, reader = tokens.add(settings, "ben", Role.READER)
+    _, reader = tokens.add(lake, "ben", Role.READER)
     answer = client.get("/sources/events/rows", headers={"Authorization": f"Bearer {reader}"})
     assert problem_document(answer)["type"] == "urn:lakehouse:not-a-steward"

@@ -20,7 +20,7 @@ from lakehouse.serving import app
 from lakehouse.serving.api import openapi_examples as examples_of
 from lakehouse_tests.support.api_client import catalog, on
 from lakehouse_tests.support.api_server import running_server
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import metric
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def test_every_one_of_many_answers_is_as_documented(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def document(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The OpenAPI document: it takes half a second to make."""
-    return app.create(lake_settings(tmp_path_factory.mktemp("documented")), catalog(metric())).openapi()
+    return app.create(lake_in(tmp_path_factory.mktemp("documented")), catalog(metric())).openapi()
 
 
 @pytest.mark.merge

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from lakehouse.contracts import Catalog
 from lakehouse_tests.support.api_client import api_client, get_json, on, publish_two_days
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, metric, without_spark
 
 MISSING = "the table gold/total cannot be read: a data file is missing or cut off; 'lakehouse repair' makes it again"
@@ -31,14 +31,14 @@ def break_table(folder: Path, how: str) -> None:
 @pytest.mark.merge
 @pytest.mark.parametrize("how", ["missing", "empty", "cut", "log"])
 def test_the_other_metrics_go_on(tmp_path: Path, how: str) -> None:
-    settings = lake_settings(tmp_path)
+    lake = lake_in(tmp_path)
     with without_spark():
         for name in ("total", "other"):
-            numbers = publish_two_days(ScriptedNumbers(settings, metric(metric=name, publication={"rollups": ["week"]})))
+            numbers = publish_two_days(ScriptedNumbers(lake, metric(metric=name, publication={"rollups": ["week"]})))
     broken, whole = metric(metric="total", publication={"rollups": ["week"]}), numbers.metric
-    break_table(Path(settings.table("gold", "total")), how)
+    break_table(Path(lake.address("gold", "total")), how)
     catalog = Catalog({"events": contract()}, {"total": broken, "other": whole})
-    with api_client(settings, catalog) as client:
+    with api_client(lake, catalog) as client:
         problem = get_json(client, f"/metrics/total?window={on(1)}", 503)
         assert problem["table"] == "gold/total"
         detail = problem["detail"]

@@ -11,7 +11,7 @@ from lakehouse.contracts import Catalog
 from lakehouse.lateness.routes import WatermarkModel
 from lakehouse_tests.support.api_client import api_client, get_json
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import without_spark
 from lakehouse_tests.support.tuned_source import arrive_daily, tuned_source
 
@@ -31,11 +31,11 @@ def _without_spark() -> Iterator[None]:
 
 @pytest.mark.merge
 def test_what_moved_the_watermark_and_what_the_rows_say(tmp_path: Path) -> None:
-    settings, source = lake_settings(tmp_path), tuned_source("PT6H")
-    with api_client(settings, Catalog({"events": source})) as client:
+    lake, source = lake_in(tmp_path), tuned_source("PT6H")
+    with api_client(lake, Catalog({"events": source})) as client:
         before = get_json(client, "/sources/events/watermark")
         assert (before["watermark"], before["moved_by"], before["tuning"]["recommendation"]) == (None, None, None)
-        arrive_daily(settings, source, DAYS, [*[HOUR] * 60, -HOUR])
+        arrive_daily(lake, source, DAYS, [*[HOUR] * 60, -HOUR])
         after = get_json(client, "/sources/events/watermark")
         WatermarkModel.model_validate(after)
         assert (after["strategy"], after["watermark"]) == ("bounded", "2024-02-29T17:00:00Z")
@@ -52,14 +52,14 @@ def test_what_moved_the_watermark_and_what_the_rows_say(tmp_path: Path) -> None:
 def test_a_strategy_without_max_lateness_has_no_tuning(tmp_path: Path) -> None:
     watermark = {"strategy": "processing_time", "delay": "P1D"}
     source = contract(clocks={"event": "event_time", "arrival": "arrived_at", "watermark": watermark})
-    settings = lake_settings(tmp_path)
-    with api_client(settings, Catalog({"events": source})) as client:
+    lake = lake_in(tmp_path)
+    with api_client(lake, Catalog({"events": source})) as client:
         answer = get_json(client, "/sources/events/watermark")
-        assert settings.now == datetime(2024, 3, 1, tzinfo=timezone.utc)
+        assert lake.settings.now == datetime(2024, 3, 1, tzinfo=timezone.utc)
         assert (answer["watermark"], answer["tuning"]) == ("2024-02-29T00:00:00Z", None)
 
 
 def test_a_source_without_a_watermark_and_an_unknown_one(tmp_path: Path) -> None:
-    with api_client(lake_settings(tmp_path), Catalog({"events": contract()})) as client:
+    with api_client(lake_in(tmp_path), Catalog({"events": contract()})) as client:
         assert get_json(client, "/sources/events/watermark", 404)["type"] == "urn:lakehouse:no-watermark"
         assert get_json(client, "/sources/other/watermark", 404)["type"] == "urn:lakehouse:unknown-source"

@@ -11,17 +11,17 @@ from lakehouse_tests.support.united_lake import metric
 from lakehouse_tests.support.windowed_lake import SESSIONS, Event, WindowedLake
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.mark.merge
-def test_a_day_shows_its_windows_and_adds_them_up_only_if_they_do_not_overlap(settings: Settings, spark: Any) -> None:
-    lake = WindowedLake(settings, spark)
-    lake.send(Event("a", 30), Event("b", 90, 2))
-    lake.send(Event("late", 95, 10))
-    with api_client(settings, lake.catalog) as client:
+def test_a_day_shows_its_windows_and_adds_them_up_only_if_they_do_not_overlap(lake: Lake, spark: Any) -> None:
+    sample = WindowedLake(lake, spark)
+    sample.send(Event("a", 30), Event("b", 90, 2))
+    sample.send(Event("late", 95, 10))
+    with api_client(lake, sample.catalog) as client:
         hourly = get_json(client, "/metrics/hourly", window="2024-10-25")
         assert hourly["result"] == [
             {"window_start": "2024-10-24T22:00:00Z", "total": 1, "row_count": 1},
@@ -60,11 +60,11 @@ def test_a_day_shows_its_windows_and_adds_them_up_only_if_they_do_not_overlap(se
 
 
 @pytest.mark.merge
-def test_a_day_shows_its_sessions_by_their_first_moments(settings: Settings, spark: Any) -> None:
-    lake = WindowedLake(settings, spark, [metric(SESSIONS)])
-    lake.send(Event("a", 30), Event("b", 90, 2), Event("c", 1000), Event("other", 30, user="v"))
-    lake.send(Event("late", 95, 10))
-    with api_client(settings, lake.catalog) as client:
+def test_a_day_shows_its_sessions_by_their_first_moments(lake: Lake, spark: Any) -> None:
+    sample = WindowedLake(lake, spark, [metric(SESSIONS)])
+    sample.send(Event("a", 30), Event("b", 90, 2), Event("c", 1000), Event("other", 30, user="v"))
+    sample.send(Event("late", 95, 10))
+    with api_client(lake, sample.catalog) as client:
         found = get_json(client, "/metrics/sessions", window="2024-10-25")["result"]
         assert found[0] == {
             "window_start": "2024-10-24T22:30:00Z", "user": "u", "sessions": 1, "total": 13, "minutes": 65, "row_count": 3

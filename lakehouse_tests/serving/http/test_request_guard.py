@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from lakehouse.serving.app import AccessPolicy
 from lakehouse.serving.http.request_guard import RequestGuard, TokenBuckets
 from lakehouse_tests.support.api_client import api_client, catalog, get_json, problem_document
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import metric
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def test_clients_are_forgotten_and_not_gathered(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_too_many_requests(tmp_path: Path) -> None:
-    with api_client(lake_settings(tmp_path), catalog(metric()), AccessPolicy(rate=1)) as client:
+    with api_client(lake_in(tmp_path), catalog(metric()), AccessPolicy(rate=1)) as client:
         answers = [client.get("/health") for _ in range(5)]
         assert [answer.status_code for answer in answers[:2]] == [200, 200]
         limited = next(answer for answer in answers if answer.status_code == 429)
@@ -72,7 +72,7 @@ def test_too_many_requests(tmp_path: Path) -> None:
 )
 def test_only_known_host_names_are_answered(tmp_path: Path, host: str, status: int) -> None:
     terms = AccessPolicy(hosts={"localhost", "127.0.0.1", "[::1]", "metrics.example"}, rate=1e9)
-    with api_client(lake_settings(tmp_path), catalog(metric()), terms) as client:
+    with api_client(lake_in(tmp_path), catalog(metric()), terms) as client:
         answer = client.get("/health", headers={"Host": host})
         assert answer.status_code == status
         if status != 200:
@@ -80,7 +80,7 @@ def test_only_known_host_names_are_answered(tmp_path: Path, host: str, status: i
 
 
 def test_every_answer_has_the_headers(tmp_path: Path) -> None:
-    with api_client(lake_settings(tmp_path), catalog(metric())) as client:
+    with api_client(lake_in(tmp_path), catalog(metric())) as client:
         for path in ("/health", "/nothing", "/metrics/total", "/openapi.json"):
             headers = client.get(path).headers
             assert headers["x-content-type-options"] == "nosniff"
@@ -136,7 +136,7 @@ def test_a_page_says_its_own_policy(broken: TestClient) -> None:
 
 
 def test_nothing_is_found_by_climbing(tmp_path: Path) -> None:
-    with api_client(lake_settings(tmp_path), catalog(metric())) as client:
+    with api_client(lake_in(tmp_path), catalog(metric())) as client:
         for name in ("..", "%2e%2e", "..%2f..%2fetc%2fpasswd", "total'%20OR%201=1--", "%00"):
             assert client.get(f"/metrics/{name}/history?window=2024-01-01").status_code in (404, 422)
         assert get_json(client, "/quarantine", 422, source="../../etc")["type"] == "urn:lakehouse:not-as-documented"

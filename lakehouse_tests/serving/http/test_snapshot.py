@@ -15,7 +15,7 @@ from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.version_selector import choose, parse
 from lakehouse.serving.http import snapshot
 from lakehouse.serving.http.snapshot import Snapshot
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, metric, without_spark
 
@@ -35,7 +35,7 @@ def _without_spark() -> Iterator[None]:
 
 
 def taken(numbers: ScriptedNumbers, known: Snapshot | None) -> Snapshot:
-    return snapshot.read(numbers.settings, locations.gold(numbers.settings, numbers.series), numbers.series.by, known)
+    return snapshot.read(numbers.lake, locations.gold(numbers.lake, numbers.series), numbers.series.by, known)
 
 
 def versions_by_start(series: Series, snapshot: Snapshot) -> dict[Any, Any]:
@@ -47,7 +47,7 @@ def versions_by_start(series: Series, snapshot: Snapshot) -> dict[Any, Any]:
 @given(steps=STEPS, closed=st.sampled_from(["restate", "adjust"]), grain=st.booleans())
 def test_it_follows_the_table(tmp_path_factory, steps: list[tuple[int, int, int, bool]], closed: str, grain: bool) -> None:
     made = metric(publication={"after_close": closed, "final_after": 3}, grain=["store"] if grain else [])
-    numbers = ScriptedNumbers(lake_settings(tmp_path_factory.mktemp("lake")), made)
+    numbers = ScriptedNumbers(lake_in(tmp_path_factory.mktemp("lake")), made)
     followed, clock = taken(numbers, None), 1
     assert (followed.version, followed.starts) == (-1, [])
     for days_on, number, value, look in steps:
@@ -65,10 +65,10 @@ def test_it_follows_the_table(tmp_path_factory, steps: list[tuple[int, int, int,
     series, starts = numbers.series, numbers.starts()
     assert (
         versions_by_start(series, followed)
-        == numbers_history.history(numbers.settings, series, starts)
+        == numbers_history.history(numbers.lake, series, starts)
         == versions_by_start(series, taken(numbers, None))
     )
-    for start, versions in numbers_history.history(numbers.settings, series, starts).items():
+    for start, versions in numbers_history.history(numbers.lake, series, starts).items():
         kept_ = followed.periods[start]
         for text in ASKED:
             answer, chosen = numbers_history.pick(versions, parse(text)), choose(kept_.summaries, parse(text))
@@ -78,13 +78,13 @@ def test_it_follows_the_table(tmp_path_factory, steps: list[tuple[int, int, int,
 
 
 def test_files_that_were_put_together_by_others_are_read(tmp_path) -> None:
-    numbers = ScriptedNumbers(lake_settings(tmp_path), metric(grain=["store"]))
+    numbers = ScriptedNumbers(lake_in(tmp_path), metric(grain=["store"]))
     for value in (1, 2, 3):
         numbers.at(value)
         numbers.set(1, {"a": value, "b": None})
         numbers.publish(1)
     followed = taken(numbers, None)
-    table = DeltaTable(locations.gold(numbers.settings, numbers.series))
+    table = DeltaTable(locations.gold(numbers.lake, numbers.series))
     table.optimize.z_order(["store"])
     again = taken(numbers, followed)
     assert again.version > followed.version
@@ -94,7 +94,7 @@ def test_files_that_were_put_together_by_others_are_read(tmp_path) -> None:
 
 
 def test_a_column_that_came_later_is_empty_in_older_rows(tmp_path) -> None:
-    numbers = ScriptedNumbers(lake_settings(tmp_path), metric())
+    numbers = ScriptedNumbers(lake_in(tmp_path), metric())
     numbers.set(1, 1)
     numbers.at(1)
     numbers.publish()
@@ -110,11 +110,11 @@ def test_a_column_that_came_later_is_empty_in_older_rows(tmp_path) -> None:
 
 
 def test_where_there_is_no_table_there_is_nothing(tmp_path, monkeypatch) -> None:
-    numbers = ScriptedNumbers(lake_settings(tmp_path), metric())
+    numbers = ScriptedNumbers(lake_in(tmp_path), metric())
     numbers.at(1)
     numbers.set(1, 1)
     numbers.publish()
     followed = taken(numbers, None)
     monkeypatch.setattr(snapshot, "_REOPEN", -1.0)
-    shutil.rmtree(locations.gold(numbers.settings, numbers.series))
+    shutil.rmtree(locations.gold(numbers.lake, numbers.series))
     assert taken(numbers, followed) == Snapshot()

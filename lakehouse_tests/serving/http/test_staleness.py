@@ -13,16 +13,16 @@ from deltalake import DeltaTable
 from lakehouse import locations
 from lakehouse.calendar.periods import Calendar, Kind
 from lakehouse.contracts.series import Series
-from lakehouse.delta.table_cache import TableCache
 from lakehouse.gold.publication import reverted_periods
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.lake.table_cache import TableCache
 from lakehouse.serving.http import pending_changes, published_cache
 from lakehouse_tests.support.api_client import api_client, at, catalog, get_json, numbers_with_weeks, on, write_source_rows
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.maintained_lake import correct_in_silver, record_followed
 from lakehouse_tests.support.numbers_without_spark import FIRST, day, without_spark
 from lakehouse_tests.support.silver_log import append_to_silver
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from starlette.testclient import TestClient
 
     from lakehouse.gold.restatement.pending import PendingRestatement
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse_tests.support.api_client import SourceRow
     from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers
 
@@ -51,8 +51,8 @@ def _without_spark() -> Iterator[None]:
 
 def two_followed_days(folder: Path, **changes: Any) -> ScriptedNumbers:
     """Two days of rows in silver, and numbers that have followed them."""
-    numbers = numbers_with_weeks(lake_settings(folder), **changes)
-    append_to_silver(numbers.settings, ("a", 1, 1), ("b", 2, 1))
+    numbers = numbers_with_weeks(lake_in(folder), **changes)
+    append_to_silver(numbers.lake, ("a", 1, 1), ("b", 2, 1))
     numbers.at(THEN + 1)
     numbers.set(THEN, 1)
     numbers.set(THEN + 1, 1)
@@ -63,8 +63,8 @@ def two_followed_days(folder: Path, **changes: Any) -> ScriptedNumbers:
 
 def restate(numbers: ScriptedNumbers) -> None:
     """What the sensor and its run do."""
-    pending = find_pending(numbers.settings, numbers.series)
-    restatement_days.restate(numbers.settings, contract(), numbers.series, numbers.session, pending.starts, Run("run"), pending)
+    pending = find_pending(numbers.lake, numbers.series)
+    restatement_days.restate(numbers.lake, contract(), numbers.series, numbers.session, pending.starts, Run("run"), pending)
 
 
 def is_behind(client: TestClient, window: str, version: str = "latest") -> Any:
@@ -78,11 +78,11 @@ def week_of(numbers: ScriptedNumbers) -> str:
 @pytest.mark.merge
 def test_a_commit_of_silver_that_changes_no_row_leaves_no_number_behind(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path)
-    append_to_silver(numbers.settings, ("c", 1, 1))
-    record_followed(numbers.settings, 1)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    append_to_silver(numbers.lake, ("c", 1, 1))
+    record_followed(numbers.lake, 1)
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         assert not is_behind(client, on(THEN))
-        DeltaTable(locations.silver(numbers.settings, "events")).optimize.compact()
+        DeltaTable(locations.silver(numbers.lake, "events")).optimize.compact()
         assert not is_behind(client, on(THEN))
         assert MORE not in client.get(f"/page/metrics/total/{on(THEN)}").text
         assert MORE not in client.get("/").text
@@ -91,9 +91,9 @@ def test_a_commit_of_silver_that_changes_no_row_leaves_no_number_behind(tmp_path
 @pytest.mark.merge
 def test_only_the_days_that_silver_changed_are_behind(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         assert not is_behind(client, week_of(numbers))
-        correct_in_silver(numbers.settings, "a", 2)
+        correct_in_silver(numbers.lake, "a", 2)
         assert (is_behind(client, on(THEN)), is_behind(client, on(THEN + 1))) == (True, False)
         assert is_behind(client, week_of(numbers)), "a week is where its days are"
         assert MORE in client.get(f"/page/metrics/total/{on(THEN)}").text
@@ -108,11 +108,11 @@ def test_only_the_days_that_silver_changed_are_behind(tmp_path: Path) -> None:
 @pytest.mark.merge
 def test_a_released_day_is_behind_until_it_is_computed_again(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         assert not is_behind(client, on(THEN))
-        reverted_periods.keep(numbers.settings, "total", {day(THEN): "r1"}, "anna", "wrong feed")
+        reverted_periods.keep(numbers.lake, "total", {day(THEN): "r1"}, "anna", "wrong feed")
         assert not is_behind(client, on(THEN))
-        reverted_periods.release(numbers.settings, "total", [day(THEN)], "anna", "right after all")
+        reverted_periods.release(numbers.lake, "total", [day(THEN)], "anna", "right after all")
         assert (is_behind(client, on(THEN)), is_behind(client, on(THEN + 1))) == (True, False)
         restate(numbers)
         assert not is_behind(client, on(THEN))
@@ -126,7 +126,7 @@ def test_a_week_is_not_behind_days_that_only_became_final(tmp_path: Path) -> Non
         numbers.close()
         if number == THEN + 5:
             numbers.roll_up()
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         assert is_behind(client, week_of(numbers)), "what the days came to is not known before it is looked at"
         numbers.roll_up()
         assert not is_behind(client, week_of(numbers))
@@ -135,24 +135,24 @@ def test_a_week_is_not_behind_days_that_only_became_final(tmp_path: Path) -> Non
 @pytest.mark.merge
 def test_a_week_that_was_made_by_hand_is_not_behind(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path)
-    correct_in_silver(numbers.settings, "a", 2)
+    correct_in_silver(numbers.lake, "a", 2)
     numbers.set(THEN, 2)
     restate(numbers)
     week = Series(numbers.metric, Kind.WEEK)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         assert is_behind(client, week_of(numbers))
-        rollups.restate(numbers.settings, contract(), numbers.series, week, numbers.session, [day(THEN)], Run("by hand"))
+        rollups.restate(numbers.lake, contract(), numbers.series, week, numbers.session, [day(THEN)], Run("by hand"))
         assert not is_behind(client, week_of(numbers))
 
 
 @pytest.mark.merge
 def test_a_superseded_number_is_behind(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path, publication={"rollups": ["week"], "after_close": "adjust"})
-    correct_in_silver(numbers.settings, "a", 2)
+    correct_in_silver(numbers.lake, "a", 2)
     numbers.set(THEN, 2)
     restate(numbers)
     numbers.roll_up()
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         assert (is_behind(client, on(THEN)), is_behind(client, on(THEN), "r1")) == (False, True)
         assert (is_behind(client, week_of(numbers)), is_behind(client, week_of(numbers), "r1")) == (False, True)
         numbers.at(THEN + 20)
@@ -167,17 +167,17 @@ def test_unchanged_silver_is_read_once(tmp_path: Path, monkeypatch: pytest.Monke
     numbers = two_followed_days(tmp_path)
     looks = []
 
-    def counted(settings: Settings, series: Series) -> PendingRestatement:
+    def counted(lake: Lake, series: Series) -> PendingRestatement:
         if series.kind is Kind.DAY:
             looks.append(1)
-        return find_pending(settings, series)
+        return find_pending(lake, series)
 
     monkeypatch.setattr(pending_changes, "find_pending", counted)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         for _ in range(5):
             is_behind(client, on(THEN))
         assert len(looks) == 1
-        append_to_silver(numbers.settings, ("c", 1, 1))
+        append_to_silver(numbers.lake, ("c", 1, 1))
         for _ in range(5):
             assert is_behind(client, on(THEN))
         assert len(looks) == 2
@@ -186,7 +186,7 @@ def test_unchanged_silver_is_read_once(tmp_path: Path, monkeypatch: pytest.Monke
 def held(folder: Path) -> ScriptedNumbers:
     """A day published as 10; its new number 100 is held, and counts as followed."""
     numbers = two_followed_days(folder, checks={"change": [{"measure": "total", "absolute": 5}]})
-    correct_in_silver(numbers.settings, "a", 100)
+    correct_in_silver(numbers.lake, "a", 100)
     numbers.set(THEN, 100)
     restate(numbers)
     assert numbers.held() == [(THEN, 2, 100)]
@@ -196,7 +196,7 @@ def held(folder: Path) -> ScriptedNumbers:
 @pytest.mark.merge
 def test_a_number_whose_successor_is_held_is_behind_and_says_so(tmp_path: Path) -> None:
     numbers = held(tmp_path)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         assert (is_behind(client, on(THEN)), is_behind(client, on(THEN + 1)), is_behind(client, week_of(numbers))) == (
             True,
             False,
@@ -215,23 +215,23 @@ def test_a_number_whose_successor_is_held_is_behind_and_says_so(tmp_path: Path) 
 @pytest.mark.merge
 def test_the_overview_shows_that_a_number_is_held(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path, checks={"change": [{"measure": "total", "absolute": 5}]})
-    correct_in_silver(numbers.settings, "b", 100)
+    correct_in_silver(numbers.lake, "b", 100)
     numbers.set(THEN + 1, 100)
     restate(numbers)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         assert HELD in client.get("/").text
 
 
 @pytest.mark.merge
 def test_a_number_that_lags_is_as_complete_as_when_it_was_published(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path)
-    write_source_rows(numbers.settings, contract(), half_at_once())
+    write_source_rows(numbers.lake, contract(), half_at_once())
     numbers.at(THEN + 5)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         assert share(client) == 1
-        append_to_silver(numbers.settings, ("c", 2, 1))
+        append_to_silver(numbers.lake, ("c", 2, 1))
         assert share(client) == 1, "rows of another day"
-        append_to_silver(numbers.settings, ("d", 1, 1))
+        append_to_silver(numbers.lake, ("d", 1, 1))
         assert share(client) == 0.5, "what has come since is not in it"
 
 
@@ -248,9 +248,9 @@ def share(client: TestClient) -> Any:
 @pytest.mark.merge
 def test_a_held_number_is_as_complete_as_when_it_was_published(tmp_path: Path) -> None:
     numbers = held(tmp_path)
-    write_source_rows(numbers.settings, contract(), half_at_once())
+    write_source_rows(numbers.lake, contract(), half_at_once())
     numbers.at(THEN + 5)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         assert share(client) == 0.5
         numbers.drop(THEN, 2)
         assert share(client) == 1
@@ -260,14 +260,14 @@ def test_a_held_number_is_as_complete_as_when_it_was_published(tmp_path: Path) -
 def test_old_arrivals_are_let_go_with_what_was_estimated_from_them(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path)
     source = contract()
-    write_source_rows(numbers.settings, source, [("a", at(1), at(2), "insert", "admitted")])
-    came = published_cache._read_arrivals(numbers.settings, source, None)
+    write_source_rows(numbers.lake, source, [("a", at(1), at(2), "insert", "admitted")])
+    came = published_cache._read_arrivals(numbers.lake, source, None)
     arrivals = weakref.ref(came.arrivals)
     came.estimate(date(2024, 1, 1), 1, at(3), published_cache.ZoneInfo("UTC"), 7)
     assert came.estimate.cache_info().currsize == 1
-    assert published_cache._read_arrivals(numbers.settings, source, came) is came
+    assert published_cache._read_arrivals(numbers.lake, source, came) is came
     came.version = "earlier"  # as where the key log has moved on since
-    came = published_cache._read_arrivals(numbers.settings, source, came)
+    came = published_cache._read_arrivals(numbers.lake, source, came)
     gc.collect()
     assert arrivals() is None
 
@@ -275,9 +275,9 @@ def test_old_arrivals_are_let_go_with_what_was_estimated_from_them(tmp_path: Pat
 def test_waiting_is_kept_while_no_table_changes(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path)
     opened, known = TableCache(), catalog(numbers.metric)
-    first = pending_changes.read(numbers.settings, known, "events", opened, None)
-    assert pending_changes.read(numbers.settings, known, "events", opened, first) is first
-    append_to_silver(numbers.settings, ("c", 1, 1))
-    second = pending_changes.read(numbers.settings, known, "events", opened, first)
+    first = pending_changes.read(numbers.lake, known, "events", opened, None)
+    assert pending_changes.read(numbers.lake, known, "events", opened, first) is first
+    append_to_silver(numbers.lake, ("c", 1, 1))
+    second = pending_changes.read(numbers.lake, known, "events", opened, first)
     assert second.periods["total"].starts == {date(2024, 2, 1)}
     assert second.periods["total_weekly"] is first.periods["total_weekly"], "nothing was published"

@@ -25,6 +25,6 @@ def _numbers(tmp_path: Path) -> ScriptedNumbers:
 
 @pytest.fixture(name="client")
 def _client(numbers: ScriptedNumbers) -> Iterator[TestClient]:
-    with api_client(numbers.settings, catalog(numbers.metric, source=SOURCE)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric, source=SOURCE)) as client:
         client.headers["Origin"] = "http://localhost"
         yield client

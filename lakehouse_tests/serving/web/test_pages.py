@@ -23,7 +23,7 @@ from lakehouse_tests.support.api_client import (
     write_source_rows,
 )
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import metric, without_spark
 from lakehouse_tests.support.page_client import PAGES, ROW, SOURCE, decide, form_secret, page, sign_in
 from lakehouse_tests.support.parsed_page import HOSTILE_TEXT, words
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from starlette.testclient import TestClient
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
     from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers
 
 
@@ -73,7 +73,7 @@ def test_what_was_restated_in_a_week(client: TestClient, numbers: ScriptedNumber
     every = client.get(f"/data-quality/restatements?start_date={on(1)}&end_date={on(60)}").json()
     assert every["total"] > 0
     last = date.fromisoformat(every["restatements"][0]["restated_on"][:10])
-    numbers.settings.now = datetime.combine(last, datetime.min.time(), timezone.utc)
+    numbers.lake.settings.now = datetime.combine(last, datetime.min.time(), timezone.utc)
     start = last - timedelta(days=6)
     week = client.get(f"/data-quality/restatements?start_date={start}&end_date={last}").json()
     shown = client.get("/page/restated").text
@@ -83,7 +83,7 @@ def test_what_was_restated_in_a_week(client: TestClient, numbers: ScriptedNumber
         assert f'/{one["window"]}#{one["version"]}"' in line
         assert f"<b>{one['moved']['total']['after']:,}</b>" in line
         assert one["reason"].replace("_", " ") in line
-    numbers.settings.now = at(400)
+    numbers.lake.settings.now = at(400)
     assert "The last restatement was on" in client.get("/page/restated").text
 
 
@@ -99,11 +99,11 @@ def test_the_watermark_is_drawn_in(client: TestClient) -> None:
 def test_the_figures_of_the_alerts_are_shown_with_their_bounds(tmp_path: Path) -> None:
     """One of ten rows came beyond the cutoff, and a tenth is tolerated."""
     source = contract(lateness={"expected": "PT1H", "cutoff": "P1D", "alert_above": 0.05})
-    settings = lake_settings_in(tmp_path / "lake")
+    lake = lake_settings_in(tmp_path / "lake")
     write_source_rows(
-        settings, source, [(f"i{key}", at(3), at(3, 48 if key == 0 else 0.5), "insert", "admitted") for key in range(10)]
+        lake, source, [(f"i{key}", at(3), at(3, 48 if key == 0 else 0.5), "insert", "admitted") for key in range(10)]
     )
-    with api_client(settings, catalog(metric(), source=source)) as client:
+    with api_client(lake, catalog(metric(), source=source)) as client:
         shown = client.get("/page/lateness?source=events").text
         by_hour = client.get("/page/lateness?source=events&by=hour").text
     section = unescape(shown.partition('<section id="watched">')[2].partition("</section>")[0])
@@ -125,9 +125,9 @@ def test_each_type_is_held_against_its_own_bounds(tmp_path: Path) -> None:
     rows = [(f"i{key}", at(1), at(1, 48 if key == 0 else 0.5), "insert", "admitted") for key in range(10)]
     slow = [(f"c{key}", at(1), at(3), "correct", "admitted") for key in range(10)]
     for name, told in (("both", [*rows, *slow]), ("slow", slow)):
-        settings = lake_settings_in(tmp_path / name)
-        write_source_rows(settings, source, told)
-        with api_client(settings, catalog(metric(), source=source)) as client:
+        lake = lake_settings_in(tmp_path / name)
+        write_source_rows(lake, source, told)
+        with api_client(lake, catalog(metric(), source=source)) as client:
             shown = " ".join(re.sub(r"<[^>]+>", " ", unescape(client.get("/page/lateness?source=events").text)).split())
         assert "more than 1 h after" not in shown
         assert "correct has separate bounds. The cutoff stays." in shown
@@ -146,28 +146,28 @@ def test_each_type_is_held_against_its_own_bounds(tmp_path: Path) -> None:
 
 def test_only_stewards_see_the_contents_of_rows(client: TestClient, numbers: ScriptedNumbers) -> None:
     assert "The values of a row are shown to stewards" in client.get(ROW).text
-    sign_in(client, numbers.settings, Role.READER, "ben")
+    sign_in(client, numbers.lake, Role.READER, "ben")
     shown = client.get(ROW).text
     assert "<h3>Values" not in shown
     assert "need a steward" in shown
     assert "<fieldset>" not in shown
-    sign_in(client, numbers.settings)
+    sign_in(client, numbers.lake)
     assert "<h3>Values" in client.get(ROW).text
 
 
 @pytest.mark.merge
 def test_a_steward_decides(client: TestClient, numbers: ScriptedNumbers) -> None:
-    sign_in(client, numbers.settings)
+    sign_in(client, numbers.lake)
     done = decide(client, secret=form_secret(client))
     assert (done.status_code, done.headers["location"]) == (303, ROW)
-    (said,) = decisions.all_of(numbers.settings, "events")
+    (said,) = decisions.all_of(numbers.lake, "events")
     assert (said.record_key, said.verdict, said.by, said.reason) == ("b", "accept", "anna", "seen the receipt")
     shown = unescape(client.get(ROW).text)
     assert "Accepted by anna" in shown
     assert "The decision is recorded. The numbers follow:" in shown
     assert "lakehouse quarantine accept events file1:1 --by anna --reason 'seen the receipt'" in shown
     decide(client, secret=form_secret(client))
-    assert len(decisions.all_of(numbers.settings, "events")) == 1, "saying it again decides nothing"
+    assert len(decisions.all_of(numbers.lake, "events")) == 1, "saying it again decides nothing"
     decide(client, secret=form_secret(client), decision="reject", reason="no")
     assert "Rejected by anna" in client.get(ROW).text
 
@@ -175,10 +175,10 @@ def test_a_steward_decides(client: TestClient, numbers: ScriptedNumbers) -> None
 @pytest.mark.merge
 @pytest.mark.parametrize("entries", [{"reason": " "}, {"reason": "x" * 501}, {"decision": "keep"}, {"by": "eve"}])
 def test_an_incomplete_decision_is_requested_again(client: TestClient, numbers: ScriptedNumbers, entries: dict[str, str]) -> None:
-    sign_in(client, numbers.settings)
+    sign_in(client, numbers.lake)
     answer = decide(client, secret=form_secret(client), **entries)
     assert "Choose a decision and enter a reason" in page(answer, 422).text
-    assert decisions.all_of(numbers.settings, "events") == []
+    assert decisions.all_of(numbers.lake, "events") == []
 
 
 @pytest.mark.merge
@@ -236,7 +236,7 @@ def test_other_methods_and_hosts_are_pages_too(client: TestClient) -> None:
 @pytest.mark.merge
 def test_a_closed_number_and_its_adjustment(tmp_path: Path) -> None:
     with without_spark():
-        numbers = numbers_with_weeks(lake_settings(tmp_path), publication={"final_after": 2, "after_close": "adjust"})
+        numbers = numbers_with_weeks(lake_in(tmp_path), publication={"final_after": 2, "after_close": "adjust"})
         numbers.at(1, 6)
         numbers.set(1, 100)
         numbers.publish(1)
@@ -244,7 +244,7 @@ def test_a_closed_number_and_its_adjustment(tmp_path: Path) -> None:
         numbers.close()
         numbers.set(1, 130)
         numbers.publish(1)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         story = unescape(client.get(f"/page/metrics/total/{on(1)}").text)
         assert 'data-measure="total">100</dd>' in story, "what was closed was not restated"
         assert "It has not changed since it was first published" in story
@@ -258,14 +258,14 @@ def test_a_closed_number_and_its_adjustment(tmp_path: Path) -> None:
 @pytest.mark.merge
 def test_a_grain_is_reported_row_by_row(tmp_path: Path) -> None:
     with without_spark():
-        numbers = numbers_with_weeks(lake_settings(tmp_path), grain=["store"])
+        numbers = numbers_with_weeks(lake_in(tmp_path), grain=["store"])
         numbers.at(1, 6)
         numbers.set(1, {"north": 1, "<south>": 2})
         numbers.publish(1)
         numbers.at(1, 8)
         numbers.set(1, {"north": 1, "<south>": 5})
         numbers.publish(1)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         assert '<td class="num">6' in client.get("/page/metrics/total").text
         shown = client.get(f"/page/metrics/total/{on(1)}/r2").text
         assert '<th scope="row">&lt;south&gt;</th><td class="num">5</td>' in shown
@@ -275,7 +275,7 @@ def test_a_grain_is_reported_row_by_row(tmp_path: Path) -> None:
 
 @pytest.mark.merge
 def test_an_empty_lake_is_reported_as_empty(tmp_path: Path) -> None:
-    with api_client(lake_settings(tmp_path), catalog(metric())) as client:
+    with api_client(lake_in(tmp_path), catalog(metric())) as client:
         assert "Nothing has been published yet" in page(client.get("/")).text
         assert "Nothing of total has been published" in page(client.get("/page/metrics/total")).text
         assert "No number has been restated yet" in page(client.get("/page/restated")).text
@@ -289,20 +289,20 @@ def test_an_empty_lake_is_reported_as_empty(tmp_path: Path) -> None:
         assert "There is no source yet" in page(client.get("/page/lateness")).text
 
 
-def lake_settings_in(folder: Path) -> Settings:
+def lake_settings_in(folder: Path) -> Lake:
     folder.mkdir()
-    return lake_settings(folder)
+    return lake_in(folder)
 
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
     with without_spark():
-        numbers = publish_two_days(numbers_with_weeks(lake_settings(tmp_path), description=HOSTILE_TEXT, owner=HOSTILE_TEXT))
+        numbers = publish_two_days(numbers_with_weeks(lake_in(tmp_path), description=HOSTILE_TEXT, owner=HOSTILE_TEXT))
     key = HOSTILE_TEXT.replace("\n", " ").replace("\x1b", "")
-    write_source_rows(numbers.settings, SOURCE, [(key, at(1), at(5), "insert", "quarantined")])
-    account_tables.after_decision(numbers.settings, SOURCE, {key}, {at(1).date()})
-    with api_client(numbers.settings, catalog(numbers.metric, source=SOURCE)) as client:
+    write_source_rows(numbers.lake, SOURCE, [(key, at(1), at(5), "insert", "quarantined")])
+    account_tables.after_decision(numbers.lake, SOURCE, {key}, {at(1).date()})
+    with api_client(numbers.lake, catalog(numbers.metric, source=SOURCE)) as client:
         client.headers["Origin"] = "http://localhost"
-        sign_in(client, numbers.settings, name=key)
+        sign_in(client, numbers.lake, name=key)
         row = "/page/quarantine/events:file1:0"
         own = {"secret": form_secret(client), "decision": "reject", "reason": key}
         assert client.post(row, data=own, follow_redirects=False).status_code == 303
@@ -324,10 +324,10 @@ def test_the_style_and_the_icon_are_ours(client: TestClient) -> None:
 def test_the_share_beyond_each_tier(tmp_path: Path) -> None:
     tiers = [{"within": "PT24H", "serves": "daily <numbers>"}, {"within": "P10D", "serves": "monthly numbers"}]
     source = contract(lateness={"tiers": tiers})
-    settings = lake_settings(tmp_path)
+    lake = lake_in(tmp_path)
     rows = [(f"k{key}", at(1), at(3) if key == 0 else at(1, 2), "insert", "admitted") for key in range(4)]
-    write_source_rows(settings, source, rows)
-    with api_client(settings, catalog(metric(), source=source)) as client:
+    write_source_rows(lake, source, rows)
+    with api_client(lake, catalog(metric(), source=source)) as client:
         text = words(page(client.get("/page/lateness?source=events")) and client.get("/page/lateness?source=events").text)
     assert "1 d 75.00 % 25.00 % on time, tier of daily <numbers>" in text
     assert "10 d 100.00 % 0.00 % tier of monthly numbers" in text

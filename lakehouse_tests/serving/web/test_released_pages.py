@@ -10,7 +10,7 @@ from lakehouse.contracts import Catalog
 from lakehouse.training_sets import pages
 from lakehouse_tests.support import released_models
 from lakehouse_tests.support.api_client import api_client
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.page_client import HtmlPage, page
 from lakehouse_tests.support.parsed_page import HOSTILE_TEXT, words
 
@@ -32,8 +32,8 @@ PATHS = (
 
 @pytest.fixture(name="client", scope="module")
 def _client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    settings = released_models.released_models(tmp_path_factory.mktemp("models"))
-    with api_client(settings, released_models.CATALOG) as client:
+    lake = released_models.released_models(tmp_path_factory.mktemp("models"))
+    with api_client(lake, released_models.CATALOG) as client:
         yield client
 
 
@@ -49,8 +49,8 @@ def test_each_page_is_sound_and_its_links_lead_somewhere(client: TestClient, pat
 
 @pytest.mark.merge
 def test_what_people_have_written_stays_text(tmp_path: Path) -> None:
-    settings = released_models.released_models(tmp_path, text=HOSTILE_TEXT)
-    with api_client(settings, released_models.CATALOG) as client:
+    lake = released_models.released_models(tmp_path, text=HOSTILE_TEXT)
+    with api_client(lake, released_models.CATALOG) as client:
         for path in PATHS[1:]:
             answer = client.get(path)
             html = HtmlPage(answer.text)
@@ -89,7 +89,7 @@ def test_models_and_sets_at_a_glance(client: TestClient) -> None:
 
 
 def test_a_deployment_without_models_has_no_link_to_them(tmp_path: Path) -> None:
-    with api_client(lake_settings(tmp_path), Catalog()) as client:
+    with api_client(lake_in(tmp_path), Catalog()) as client:
         assert "/page/models" not in client.get("/").text
         assert "There is no model yet" in client.get("/page/models").text
         assert client.get("/page/models/fraud/v1.0").status_code == 404

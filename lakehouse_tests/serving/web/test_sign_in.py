@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @pytest.mark.merge
 def test_who_may_not(client: TestClient, numbers: ScriptedNumbers) -> None:
-    settings = numbers.settings
+    lake = numbers.lake
     page(decide(client), 401)
-    sign_in(client, settings, Role.READER, "ben")
+    sign_in(client, lake, Role.READER, "ben")
     page(decide(client, secret=form_secret(client)), 403)
-    kept = sign_in(client, settings)
+    kept = sign_in(client, lake)
     page(decide(client), 403)
     page(decide(client, secret="x"), 403)
     page(decide(client, secret=f"{form_secret(client)}é"), 403)
@@ -38,16 +38,16 @@ def test_who_may_not(client: TestClient, numbers: ScriptedNumbers) -> None:
     page(client.post(ROW, content=b"\xff", headers={"Content-Type": "application/x-www-form-urlencoded"}), 400)
     page(client.post(ROW, data=form | {f"more{number}": "x" for number in range(20)}), 400)
     page(client.post(ROW, data=form | {"reason": "x" * 20_000}), 413)
-    tokens.revoke(settings, kept)
+    tokens.revoke(lake, kept)
     page(client.post(ROW, data=form), 401)
-    assert decisions.all_of(settings, "events") == []
+    assert decisions.all_of(lake, "events") == []
     api = client.post("/quarantine/events:file1:1/decision", json={"decision": "accept", "reason": "x"})
     assert api.status_code == 401, "the API reads no cookie"
 
 
 @pytest.mark.merge
 def test_a_session_ends(client: TestClient, numbers: ScriptedNumbers, monkeypatch: pytest.MonkeyPatch) -> None:
-    sign_in(client, numbers.settings)
+    sign_in(client, numbers.lake)
     page(client.post("/page/sign-out", data={"secret": "x"}), 403)
     assert "anna, steward" in client.get("/").text
     cookie = client.cookies[COOKIE]
@@ -56,12 +56,12 @@ def test_a_session_ends(client: TestClient, numbers: ScriptedNumbers, monkeypatc
     client.cookies.set(COOKIE, cookie)
     assert "anna, steward" not in client.get("/").text, "the server has forgotten it, and not the browser alone"
     client.cookies.clear()
-    _, text = tokens.add(numbers.settings, "carl", Role.STEWARD, numbers.settings.clock() + timedelta(days=1))
+    _, text = tokens.add(numbers.lake, "carl", Role.STEWARD, numbers.lake.now() + timedelta(days=1))
     client.post("/page/sign-in", data={"token": text})
     assert "carl, steward" in client.get("/").text
-    numbers.settings.now = numbers.settings.clock() + timedelta(days=1)
+    numbers.lake.settings.now = numbers.lake.now() + timedelta(days=1)
     assert "carl, steward" not in client.get("/").text
-    sign_in(client, numbers.settings)
+    sign_in(client, numbers.lake)
     monkeypatch.setattr("lakehouse.serving.web.sessions.monotonic", lambda: 1e12)
     assert "anna, steward" not in client.get("/").text
 
@@ -78,13 +78,13 @@ def test_a_wrong_token_is_reported_and_a_guesser_slowed_down(client: TestClient)
     "following", ["https://evil.example", "//evil.example", "/\\evil.example", "/page/../..//x", "x", "/metrics"]
 )
 def test_nobody_is_sent_elsewhere(client: TestClient, numbers: ScriptedNumbers, following: str) -> None:
-    _, text = tokens.add(numbers.settings, "anna", Role.STEWARD)
+    _, text = tokens.add(numbers.lake, "anna", Role.STEWARD)
     answer = client.post("/page/sign-in", data={"token": text, "next": following}, follow_redirects=False)
     assert answer.headers["location"] == "/"
 
 
 def test_over_tls_the_cookie_stays_there(client: TestClient, numbers: ScriptedNumbers) -> None:
-    _, text = tokens.add(numbers.settings, "anna", Role.STEWARD)
+    _, text = tokens.add(numbers.lake, "anna", Role.STEWARD)
     answer = client.post("/page/sign-in", data={"token": text}, headers={"Origin": "https://localhost"}, follow_redirects=False)
     assert "Secure" in answer.headers["set-cookie"]
 
@@ -92,7 +92,7 @@ def test_over_tls_the_cookie_stays_there(client: TestClient, numbers: ScriptedNu
 @pytest.mark.merge
 def test_where_reading_needs_a_token(numbers: ScriptedNumbers) -> None:
     with api_client(
-        numbers.settings, catalog(numbers.metric, source=SOURCE), AccessPolicy(rate=1e9, reading_needs_token=True)
+        numbers.lake, catalog(numbers.metric, source=SOURCE), AccessPolicy(rate=1e9, reading_needs_token=True)
     ) as client:
         for path in PAGES_TO_READ:
             answer = client.get(path, follow_redirects=False)
@@ -100,7 +100,7 @@ def test_where_reading_needs_a_token(numbers: ScriptedNumbers) -> None:
             assert answer.headers["location"].startswith("/page/sign-in?next=%2F")
         shown = client.get(f"/page/metrics/total/{on(1)}", follow_redirects=True)
         assert f'name="next" value="/page/metrics/total/{on(1)}"' in shown.text
-        sign_in(client, numbers.settings, Role.READER, "ben")
+        sign_in(client, numbers.lake, Role.READER, "ben")
         for path in PAGES_TO_READ:
             page(client.get(path, follow_redirects=False))
 
@@ -113,11 +113,11 @@ def test_sessions_are_told_apart() -> None:
 
 @pytest.mark.merge
 def test_rate_limits_and_wrong_hosts_are_reported_on_a_page(numbers: ScriptedNumbers) -> None:
-    with api_client(numbers.settings, catalog(numbers.metric), AccessPolicy(rate=0.001, hosts={"localhost"})) as client:
+    with api_client(numbers.lake, catalog(numbers.metric), AccessPolicy(rate=0.001, hosts={"localhost"})) as client:
         page(client.get("/", headers={"Host": "evil.example"}), 421)
         client.get("/health")
         assert "Send fewer requests." in page(client.get("/"), 429).text
-    with api_client(numbers.settings, catalog(numbers.metric), AccessPolicy(rate=1.0)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric), AccessPolicy(rate=1.0)) as client:
         answers = [client.get("/page/style.css").status_code for _ in range(4)]
         assert answers[:2] == [200, 200]
         assert 429 in answers

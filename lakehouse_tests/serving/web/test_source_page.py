@@ -19,7 +19,7 @@ from lakehouse.reports import templates
 from lakehouse.serving.http.observed_source import ObservedSource
 from lakehouse_tests.support.api_client import api_client, at, catalog, write_source_rows
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import metric
 from lakehouse_tests.support.page_client import HtmlPage, page
 from lakehouse_tests.support.parsed_page import HOSTILE_TEXT, words
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from starlette.testclient import TestClient
 
     from lakehouse.contracts import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 PATH = "/page/sources/events"
 HOUR = timedelta(hours=1)
@@ -50,20 +50,20 @@ def shown(client: TestClient, path: str = PATH) -> str:
 
 
 @pytest.fixture(name="lake")
-def _lake(tmp_path: Path) -> Settings:
-    settings = lake_settings(tmp_path)
-    settings.now = at(3, 12)
-    return settings
+def _lake(tmp_path: Path) -> Lake:
+    lake = lake_in(tmp_path)
+    lake.settings.now = at(3, 12)
+    return lake
 
 
-def delivered_by_the_hour(settings: Settings, hours: int = 10) -> None:
+def delivered_by_the_hour(lake: Lake, hours: int = 10) -> None:
     """A file each hour, of which the newest event is 30 minutes old, except for the last one, which has an older event."""
     made = [delivery(number, at(3, number), at(3, number) - HOUR / 2) for number in range(hours)]
-    record(settings, *made, delivery(hours, at(3, hours), at(2), skewed=2))
+    record(lake, *made, delivery(hours, at(3, hours), at(2), skewed=2))
 
 
 @pytest.mark.merge
-def test_the_watermark_and_the_delivery_that_moved_it(lake: Settings) -> None:
+def test_the_watermark_and_the_delivery_that_moved_it(lake: Lake) -> None:
     delivered_by_the_hour(lake)
     with api_client(lake, catalog(metric(), source=BOUNDED)) as client:
         text = shown(client)
@@ -80,7 +80,7 @@ def test_the_watermark_and_the_delivery_that_moved_it(lake: Settings) -> None:
 
 
 @pytest.mark.merge
-def test_everything_that_is_missing_is_listed(lake: Settings) -> None:
+def test_everything_that_is_missing_is_listed(lake: Lake) -> None:
     source = watched({"lateness": {"watermark": "P1D", "beyond": "quarantine"}}, strategy="bounded", max_lateness="PT1H")
     delivered_by_the_hour(lake)
     record(lake, held_file(99, at(3, 11), "b.csv", "line 7: amount is no number"))
@@ -101,9 +101,9 @@ def test_everything_that_is_missing_is_listed(lake: Settings) -> None:
 
 
 @pytest.mark.merge
-def test_the_chart_and_its_table(lake: Settings) -> None:
+def test_the_chart_and_its_table(lake: Lake) -> None:
     record(lake, *(delivery(number, at(1) + number * HOUR / 10, at(1) + (number - 5) * HOUR / 10) for number in range(600)))
-    lake.now = at(4)
+    lake.settings.now = at(4)
     with api_client(lake, catalog(metric(), source=BOUNDED)) as client:
         html = client.get(f"{PATH}?days=2").text
         assert len(client.get(PATH).text) < 200_000
@@ -117,15 +117,15 @@ def test_the_chart_and_its_table(lake: Settings) -> None:
     assert 'aria-current="true">2 days' in html
 
 
-def test_a_source_that_has_been_silent_for_long(lake: Settings) -> None:
+def test_a_source_that_has_been_silent_for_long(lake: Lake) -> None:
     delivered_by_the_hour(lake)
-    lake.now = at(400)
+    lake.settings.now = at(400)
     with api_client(lake, catalog(metric(), source=BOUNDED)) as client:
         assert "Nothing has arrived since 2024-01-03 10:00; the drawing ends 2024-01-06 23:00" in shown(client)
 
 
 @pytest.mark.merge
-def test_a_source_without_an_event_time_watermark(lake: Settings) -> None:
+def test_a_source_without_an_event_time_watermark(lake: Lake) -> None:
     delivered_by_the_hour(lake)
     with api_client(lake, catalog(metric())) as client:
         text = shown(client)
@@ -136,7 +136,7 @@ def test_a_source_without_an_event_time_watermark(lake: Settings) -> None:
     assert "Add a watermark under clocks.watermark" in text
 
 
-def test_before_the_first_delivery(lake: Settings) -> None:
+def test_before_the_first_delivery(lake: Lake) -> None:
     with api_client(lake, catalog(metric(), source=BOUNDED)) as client:
         text = shown(client)
         assert "<svg" not in client.get(PATH).text
@@ -146,7 +146,7 @@ def test_before_the_first_delivery(lake: Settings) -> None:
 
 
 @pytest.mark.merge
-def test_one_that_follows_the_clock(lake: Settings) -> None:
+def test_one_that_follows_the_clock(lake: Lake) -> None:
     source = watched(strategy="processing_time", delay="PT36H")
     with api_client(lake, catalog(metric(), source=source)) as client:
         for delivered in (False, True):
@@ -159,7 +159,7 @@ def test_one_that_follows_the_clock(lake: Settings) -> None:
             assert not re.search("[0-9] moved", text)
 
 
-def test_deliveries_that_moved_nothing(lake: Settings) -> None:
+def test_deliveries_that_moved_nothing(lake: Lake) -> None:
     delivered_by_the_hour(lake)
     source = watched(strategy="punctuated", marker={"column": "change_op", "value": "<end>"})
     with api_client(lake, catalog(metric(), source=source)) as client:
@@ -169,7 +169,7 @@ def test_deliveries_that_moved_nothing(lake: Settings) -> None:
 
 
 @pytest.mark.merge
-def test_the_keys_that_hold_it_are_named(lake: Settings) -> None:
+def test_the_keys_that_hold_it_are_named(lake: Lake) -> None:
     """As the strategy per key reports them; the page only shows them."""
     taken = steps(BOUNDED.clocks.watermark, [delivery(1, at(3), at(2))])  # type: ignore[arg-type]
     held = SourceWatermark("events", BOUNDED.clocks.watermark, at(3, 12), taken[-1].watermark, taken, ("<b>north", "south"))  # type: ignore[arg-type]
@@ -183,7 +183,7 @@ def test_the_keys_that_hold_it_are_named(lake: Settings) -> None:
 
 
 @pytest.mark.merge
-def test_hostile_names_stay_text(lake: Settings) -> None:
+def test_hostile_names_stay_text(lake: Lake) -> None:
     name = HOSTILE_TEXT.replace("\n", " ").replace("\x1b", "")
     record(lake, delivery(1, at(3), at(2), source_file=name), held_file(2, at(3, 1), f"held {name}", name))
     missing_inputs.record(lake, "events", "unfinished_day", {at(2).date(): name})
@@ -209,12 +209,12 @@ def test_hostile_names_stay_text(lake: Settings) -> None:
         (f"{PATH}?day=1", 422, "The address has a parameter that this page does not support."),
     ],
 )
-def test_a_mistake_is_a_page_with_a_sentence(lake: Settings, path: str, status: int, sentence: str) -> None:
+def test_a_mistake_is_a_page_with_a_sentence(lake: Lake, path: str, status: int, sentence: str) -> None:
     with api_client(lake, catalog(metric())) as client:
         assert sentence in unescape(page(client.get(path), status).text)
 
 
-def test_its_metrics_link_to_it_and_it_links_to_them(lake: Settings) -> None:
+def test_its_metrics_link_to_it_and_it_links_to_them(lake: Lake) -> None:
     other = metric("other").model_copy(update={"source": "elsewhere"})
     sources = {"events": BOUNDED, "elsewhere": contract(dataset="elsewhere")}
     with api_client(lake, Catalog(sources, {one.name: one for one in (metric(), other)})) as client:

@@ -19,7 +19,7 @@ from lakehouse_tests.support.joined_lake import joined_lake
 from lakehouse_tests.support.parsed_page import words
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 pytestmark = pytest.mark.spark
 
@@ -29,18 +29,18 @@ BECAUSE = "the tier of customer ann from 2024-02-03 06:00 UTC to 2024-02-05 beca
 
 
 @pytest.mark.merge
-def test_a_restated_day_says_which_change_of_a_dimension_it_follows(settings: Settings, spark: Any) -> None:
-    lake = joined_lake(settings, spark)
-    lake.customer("ann", (1, BASIC))
-    lake.customer("bob", (1, BASIC))
+def test_a_restated_day_says_which_change_of_a_dimension_it_follows(lake: Lake, spark: Any) -> None:
+    sample = joined_lake(lake, spark)
+    sample.customer("ann", (1, BASIC))
+    sample.customer("bob", (1, BASIC))
     facts = [(who, day, part) for who in ("ann", "bob") for day in range(1, 6) for part in (0, 2)]
-    lake.deliver(9, *(f"{who}{day}.{part},1,{day + part / 4},{who}" for who, day, part in facts))
-    lake.publish()
-    lake.customer("ann", (1, BASIC), (3.25, GOLD), (5, BASIC))
-    assert lake.publish() == [{3, 4}]
-    restatement_reports.follow(settings, Series(lake.metrics[0]))
+    sample.deliver(9, *(f"{who}{day}.{part},1,{day + part / 4},{who}" for who, day, part in facts))
+    sample.publish()
+    sample.customer("ann", (1, BASIC), (3.25, GOLD), (5, BASIC))
+    assert sample.publish() == [{3, 4}]
+    restatement_reports.follow(lake, Series(sample.metrics[0]))
 
-    with api_client(settings, lake.catalog) as client:
+    with api_client(lake, sample.catalog) as client:
         for day in range(1, 6):
             lineage = get_json(client, f"/lineage/spend/2024-02-0{day}")
             LineageModel.model_validate(lineage)
@@ -55,11 +55,11 @@ def test_a_restated_day_says_which_change_of_a_dimension_it_follows(settings: Se
         assert f"Restated because {BECAUSE}." in report
         assert "tier of customers, by customer" in words(client.get("/page/metrics/spend").text)
 
-    redactions.record(settings, "customers", Redaction(KEY, ["tier"], "eve", "asked for", settings.clock()))
-    with api_client(settings, lake.catalog) as client:
+    redactions.record(lake, "customers", Redaction(KEY, ["tier"], "eve", "asked for", lake.now()))
+    with api_client(lake, sample.catalog) as client:
         lineage = get_json(client, "/lineage/spend/2024-02-04")
         assert lineage["because"] == BECAUSE.replace("became gold", "was changed")
         assert "gold" not in str(lineage["publication"]["dimension_changes"])
-    [of_ann] = attribute_changes.of_key(settings, Series(lake.metrics[0]), "customers", "ann")
+    [of_ann] = attribute_changes.of_key(lake, Series(sample.metrics[0]), "customers", "ann")
     assert [day.day for day in of_ann.days] == [3, 4]
-    assert not list(attribute_changes.of_key(settings, Series(lake.metrics[0]), "customers", "bob"))
+    assert not list(attribute_changes.of_key(lake, Series(sample.metrics[0]), "customers", "bob"))

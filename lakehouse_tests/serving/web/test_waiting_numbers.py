@@ -13,7 +13,7 @@ from lakehouse.gold.restatement import revert
 from lakehouse.lateness import missing_inputs
 from lakehouse_tests.support.api_client import api_client, at, catalog, numbers_with_weeks, on
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_settings
+from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
 from lakehouse_tests.support.page_client import page
 from lakehouse_tests.support.parsed_page import words
@@ -43,7 +43,7 @@ def shown(client: TestClient, path: str) -> str:
 
 def two_days(folder: Path, **keys: Any) -> ScriptedNumbers:
     """Day 1: 50 in the morning, 90 at night, 100 the morning after; day 2: 60 in the morning. It is noon of day 2."""
-    numbers = numbers_with_weeks(lake_settings(folder), **keys)
+    numbers = numbers_with_weeks(lake_in(folder), **keys)
     for clock, number, total in (((1, 10), 1, 50), ((1, 20), 1, 90), ((2, 9), 1, 100), ((2, 10), 2, 60)):
         numbers.at(*clock)
         numbers.set(number, total)
@@ -56,7 +56,7 @@ def two_days(folder: Path, **keys: Any) -> ScriptedNumbers:
 @pytest.mark.merge
 def test_a_live_number_stands_beside_that_of_the_day_before_at_this_time(tmp_path: Path) -> None:
     numbers = two_days(tmp_path)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         compared = f"At this time yesterday, {on(1)} was live with total 50 (this is +10, +20.00 %)."
         assert compared in shown(client, "/page/metrics/total")
         assert compared in shown(client, f"/page/metrics/total/{on(2)}")
@@ -69,7 +69,7 @@ def test_a_live_number_stands_beside_that_of_the_day_before_at_this_time(tmp_pat
 @pytest.mark.merge
 def test_what_readers_saw_a_day_ago_stands_in_small_print(tmp_path: Path) -> None:
     numbers = two_days(tmp_path)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         lines = re.findall(r'<tr id="p.*?</tr>', client.get("/page/metrics/total").text, re.DOTALL)
         assert ["yesterday" in line for line in lines] == [False, True]
         assert "100 first 50 yesterday 50" in words(lines[1])
@@ -79,16 +79,14 @@ def test_what_readers_saw_a_day_ago_stands_in_small_print(tmp_path: Path) -> Non
 
 @pytest.mark.merge
 def test_a_week_is_held_against_the_week_before_at_the_same_age(tmp_path: Path) -> None:
-    numbers = numbers_with_weeks(
-        lake_settings(tmp_path), publication={"rollups": ["week"], "preliminary_after": 9, "final_after": 20}
-    )
+    numbers = numbers_with_weeks(lake_in(tmp_path), publication={"rollups": ["week"], "preliminary_after": 9, "final_after": 20})
     for number, total in ((1, 10), (2, 5), (8, 40)):
         numbers.at(number, 9)
         numbers.set(number, total)
         numbers.publish(number)
         numbers.roll_up()
     numbers.at(8, 12)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         text = shown(client, "/page/metrics/total?by=week")
     assert "At this time a week ago, 2024-W01 was live with total 10 (this is +30, +300.00 %)." in text
 
@@ -96,20 +94,20 @@ def test_a_week_is_held_against_the_week_before_at_the_same_age(tmp_path: Path) 
 @pytest.mark.merge
 def test_the_time_of_day_is_that_of_the_metric(tmp_path: Path) -> None:
     """The clocks of New York went forward in the night before day 70: the same time of day 69 was 23 hours earlier."""
-    numbers = numbers_with_weeks(lake_settings(tmp_path), publication={"timezone": "America/New_York"})
+    numbers = numbers_with_weeks(lake_in(tmp_path), publication={"timezone": "America/New_York"})
     for clock, number, total in (((69, 16), 69, 1), ((69, 16.75), 69, 7), ((70, 15), 70, 3)):
-        numbers.settings.now = at(*clock)
+        numbers.lake.settings.now = at(*clock)
         numbers.set(number, total)
         numbers.publish(number)
-    numbers.settings.now = at(70, 16.25)  # 12:15 in New York; the day before that was at 17:15 UTC
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    numbers.lake.settings.now = at(70, 16.25)  # 12:15 in New York; the day before that was at 17:15 UTC
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         assert f"{on(69)} was live with total 7" in shown(client, f"/page/metrics/total/{on(70)}")
 
 
 @pytest.mark.merge
 def test_the_day_on_which_a_number_becomes_final(tmp_path: Path) -> None:
     numbers = two_days(tmp_path, publication=FINAL)
-    with api_client(numbers.settings, catalog(numbers.metric, source=contract())) as client:
+    with api_client(numbers.lake, catalog(numbers.metric, source=contract())) as client:
         series, overview = shown(client, "/page/metrics/total"), shown(client, "/")
         assert f"It becomes final on {on(4)} at the earliest; nothing is known to be missing." in series
         assert f"Preliminary restated 2 times final on {on(3)} at the earliest" in series
@@ -131,11 +129,11 @@ def test_the_day_on_which_a_number_becomes_final(tmp_path: Path) -> None:
 def test_an_overdue_number_waits_for_its_source(tmp_path: Path) -> None:
     numbers = two_days(tmp_path, publication=FINAL)
     numbers.source = SOURCE
-    record(numbers.settings, delivery(1, at(2, 9), at(2, 5)))
+    record(numbers.lake, delivery(1, at(2, 9), at(2, 5)))
     numbers.at(5)
     numbers.close()
     reason = f"the watermark of events stands at {on(1)} 23:00 UTC and has to pass {on(2)} 00:00 UTC"
-    with api_client(numbers.settings, catalog(numbers.metric, source=SOURCE)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric, source=SOURCE)) as client:
         overview = shown(client, "/")
         assert "2 numbers overdue not final, although the calendar allows it" in overview
         assert f"2 numbers overdue The oldest, {on(1)}, waits for this: {reason}" in overview
@@ -150,8 +148,8 @@ def test_an_overdue_number_waits_for_its_source(tmp_path: Path) -> None:
 def test_a_long_reason_is_cut_on_the_overview_only(tmp_path: Path) -> None:
     numbers = two_days(tmp_path)
     names = ", ".join(f"part-{number:04}.csv" for number in range(60))
-    missing_inputs.record(numbers.settings, "events", "unfinished_day", {day(2): f"{on(2)}: its manifest names {names}"})
-    with api_client(numbers.settings, catalog(numbers.metric, source=contract())) as client:
+    missing_inputs.record(numbers.lake, "events", "unfinished_day", {day(2): f"{on(2)}: its manifest names {names}"})
+    with api_client(numbers.lake, catalog(numbers.metric, source=contract())) as client:
         assert "part-0003.csv" in shown(client, "/")
         assert "part-0059.csv" not in shown(client, "/")
         assert "part-0059.csv" in shown(client, f"/page/metrics/total/{on(2)}")
@@ -159,15 +157,15 @@ def test_a_long_reason_is_cut_on_the_overview_only(tmp_path: Path) -> None:
 
 @pytest.mark.merge
 def test_of_many_metrics_a_reason_is_told_once(tmp_path: Path) -> None:
-    settings = lake_settings(tmp_path)
-    settings.now = at(2, 12)
-    record(settings, delivery(1, at(2, 9), at(2, 5)))
+    lake = lake_in(tmp_path)
+    lake.settings.now = at(2, 12)
+    record(lake, delivery(1, at(2, 9), at(2, 5)))
     every = [metric(f"metric_{number}", publication=FINAL) for number in range(9)]
     for contract_of in every[:8]:
-        numbers = ScriptedNumbers(settings, contract_of, source=SOURCE)
+        numbers = ScriptedNumbers(lake, contract_of, source=SOURCE)
         numbers.set(1 if contract_of is every[0] else 2, 7)
         numbers.publish()
-    with api_client(settings, catalog(*every, source=SOURCE)) as client:
+    with api_client(lake, catalog(*every, source=SOURCE)) as client:
         html = client.get("/").text
         text = shown(client, "/")
     assert [words(heading) for heading in re.findall("<h2>.*?</h2>", html)][:3] == [
@@ -185,10 +183,10 @@ def test_a_reverted_number_says_that_it_is_kept_and_until_when(tmp_path: Path) -
     numbers = two_days(tmp_path)
     run = Run("back", by="anna")
     revert.revert(
-        *(numbers.settings, numbers.source, numbers.series, numbers.series.period(day(1)), parse("r1"), run, "<b>wrong</b> feed")
+        *(numbers.lake, numbers.source, numbers.series, numbers.series.period(day(1)), parse("r1"), run, "<b>wrong</b> feed")
     )
     numbers.roll_up()
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         why = "r1 by anna: <b>wrong</b> feed"
         kept = f"{on(1)} was put back to {why}. Later changes wait until lakehouse gold release total {on(1)}."
         story = shown(client, f"/page/metrics/total/{on(1)}")

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     from starlette.testclient import TestClient
 
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 
 @pytest.fixture(name="numbers")
-def _numbers(settings: Settings) -> Iterator[ScriptedNumbers]:
+def _numbers(lake: Lake) -> Iterator[ScriptedNumbers]:
     with without_spark():
-        yield ScriptedNumbers(settings, metric("hourly", window={"size": "PT1H"}, publication={"final_after": 9}))
+        yield ScriptedNumbers(lake, metric("hourly", window={"size": "PT1H"}, publication={"final_after": 9}))
 
 
 def head_of(client: TestClient, path: str) -> str:
@@ -38,7 +38,7 @@ def test_the_page_of_an_hour_says_what_happened_to_the_hour(numbers: ScriptedNum
     numbers.at(1, 20)
     numbers.set_hours(1, {9: 5, 10: 9})
     numbers.publish(reason=RevisionReason.LATE_DATA)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         nine, ten, day = (
             head_of(client, f"/page/metrics/hourly/{name}") for name in ("2024-01-01T09", "2024-01-01-10", "2024-01-01")
         )
@@ -69,7 +69,7 @@ def test_an_hour_is_compared_with_the_same_hour_of_yesterday_and_of_the_same_wee
     numbers.at(8, 13)
     numbers.set_hours(1, {9: 99, 10: 1})
     numbers.publish(1, reason=RevisionReason.LATE_DATA)
-    with api_client(numbers.settings, catalog(numbers.metric)) as client:
+    with api_client(numbers.lake, catalog(numbers.metric)) as client:
         head = head_of(client, "/page/metrics/hourly/2024-01-08T09")
         assert "At this time yesterday, 2024-01-07T09 was live with total 20 (this is +5, +25.00 %)" in head
         assert "At this time a week ago, 2024-01-01T09 was live with total 10 (this is +15, +150.00 %)" in head, "as known then"

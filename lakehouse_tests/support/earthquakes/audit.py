@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 COLUMNS = ("event_id", "event_date", "action_type", "original_value", "new_value", "field_changed", "reason", "actor")
 COLUMNS += ("event_ts", "arrival_ts", "impacted_kpis", "notification_sent")
@@ -139,9 +139,9 @@ class AuditModel:
         self._model = Catalogue(catalog.sources["earthquakes"])
         self.counts: Counter[str] = Counter()
 
-    def check(self, settings: Settings, arrival: date) -> None:
+    def check(self, lake: Lake, arrival: date) -> None:
         """The audit has exactly the rows of the model for the arrival day, of one commit."""
-        found = log.read(settings, "earthquakes", since=replay_clock(arrival)).to_pylist()
+        found = log.read(lake, "earthquakes", since=replay_clock(arrival)).to_pylist()
         assert len({row["silver_version"] for row in found}) <= 1, "one commit a day"
         told = sorted((tuple(log.parsed(row)[name] for name in COLUMNS) for row in found), key=by_key)
         expected = sorted(self._model.audit_of(arrival), key=by_key)
@@ -151,9 +151,9 @@ class AuditModel:
         assert differing[:3] == [], arrival
         self.counts += actions
 
-    def check_all(self, settings: Settings) -> None:
+    def check_all(self, lake: Lake) -> None:
         """Over all days: as many rows of each action as the model has, none of them twice."""
-        rows = log.read(settings, "earthquakes")
+        rows = log.read(lake, "earthquakes")
         assert Counter(rows["action_type"].to_pylist()) == self.counts
         assert len(set(rows["audit_id"].to_pylist())) == len(rows)
 

@@ -18,7 +18,7 @@ from lakehouse.contracts import load_catalog
 from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 FOLDER = Path(os.environ.get("LAKEHOUSE_EARTHQUAKES", Path(__file__).parents[4] / "shared" / "data" / "earthquakes"))
 BATCHES = FOLDER / "batches"
@@ -48,10 +48,10 @@ def true_daily() -> dict[date, dict[date, tuple[int, int, Decimal, Decimal | Non
     return truth
 
 
-def silver_digest(settings: Settings) -> str:
+def silver_digest(lake: Lake) -> str:
     """The digest of the published state, in the canonical form of the truth."""
     fields = [field.name for field in load_catalog(None).sources["earthquakes"].typed_fields if field.name != "event_id"]
-    rows = table_io.read(locations.silver(settings, "earthquakes"), fields)
+    rows = table_io.read(locations.silver(lake, "earthquakes"), fields)
     return digest([] if rows is None else [tuple(row.values()) for row in rows.to_pylist()])
 
 
@@ -60,7 +60,7 @@ def digest(rows: list[tuple[str | None, ...]]) -> str:
     return hashlib.sha256(("\n".join(lines) + "\n").encode()).hexdigest()
 
 
-def gold_daily(settings: Settings) -> dict[date, tuple[int, int, Decimal, Decimal | None]]:
-    rows = table_io.read(settings.table("gold", "earthquakes_daily"), None, {"is_latest": [True]})
+def gold_daily(lake: Lake) -> dict[date, tuple[int, int, Decimal, Decimal | None]]:
+    rows = table_io.read(lake.address("gold", "earthquakes_daily"), None, {"is_latest": [True]})
     found = [] if rows is None else [row for row in rows.to_pylist() if row["row_count"]]
     return {row["event_date"]: (row["n_events"], row["n_with_mag"], row["sum_mag"], row["max_mag"]) for row in found}

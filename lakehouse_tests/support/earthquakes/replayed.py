@@ -21,7 +21,7 @@ from lakehouse_tests.support.earthquakes.published import Published
 from lakehouse_tests.support.prepared_lake import prepare
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.lake import Lake
 
 FIRST = date(2018, 1, 1)
 CATALOG = load_catalog(None)
@@ -36,25 +36,25 @@ class Replayed:
     recomputed: dict[date, int] = field(default_factory=dict)
 
 
-def replayed(settings: Settings, days: int) -> Replayed:
+def replayed(lake: Lake, days: int) -> Replayed:
     """Fill the empty lake of ``settings`` with the first days of the history."""
     tried.count("days", days)  # also where another test of the process has replayed them: each looks at the result
-    return prepare(settings, ("earthquakes", days), lambda template: _replay(template, days))  # type: ignore[no-any-return]
+    return prepare(lake, ("earthquakes", days), lambda template: _replay(template, days))  # type: ignore[no-any-return]
 
 
-def _replay(settings: Settings, days: int) -> Replayed:
+def _replay(lake: Lake, days: int) -> Replayed:
     models = Replayed()
     truth, daily = true_digests(), true_daily()
     with dg.DagsterInstance.ephemeral() as instance:
-        replay = Replay(settings, CATALOG, "earthquakes", instance)
+        replay = Replay(lake, CATALOG, "earthquakes", instance)
         for result in replay.days(list(span(FIRST, FIRST + timedelta(days=days - 1)))):
             arrival = result.arrival_date
             assert result.rows > 0, arrival
             assert result.malformed == 0, arrival
-            assert silver_digest(settings) == truth[arrival], arrival
-            models.audited.check(settings, arrival)
+            assert silver_digest(lake) == truth[arrival], arrival
+            models.audited.check(lake, arrival)
             if arrival in daily:
-                assert gold_daily(settings) == daily[arrival], arrival
+                assert gold_daily(lake) == daily[arrival], arrival
             models.published.arrive(arrival)
             models.recomputed[arrival] = len(result.touched)
     return models

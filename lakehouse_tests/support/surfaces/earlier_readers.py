@@ -35,7 +35,7 @@ def _then(said: Said | None) -> Said | None:
 def delta_table(number: Number) -> Said:
     """The rows of the table that had been published by then: the newest revision, and the adjustments of it."""
     at = datetime.fromisoformat(_as_of(number).replace("Z", "+00:00"))
-    table = DeltaTable(f"{number.lake.settings.root}/gold/{number.table}").to_pyarrow_table()
+    table = DeltaTable(f"{number.sample.lake.root}/gold/{number.table}").to_pyarrow_table()
     rows = [row for row in table.to_pylist() if row["period"] == number.period and row["published_at"] <= at]
     newest = max(row["revision"] for row in rows)
     of_newest = [row for row in rows if row["revision"] == newest and row["adjustment"] is None]
@@ -65,14 +65,14 @@ def gold_show_json(number: Number) -> Said | None:
 def gold_diff(number: Number) -> Said:
     """``lakehouse gold diff METRIC PERIOD --from TIME --to TIME``: the number itself on both sides."""
     at = _as_of(number)
-    text = number.lake.typed("gold", "diff", number.metric, number.period, "--from", at, "--to", at)
+    text = number.sample.typed("gold", "diff", number.metric, number.period, "--from", at, "--to", at)
     sums = re.findall(r"(\w+) stays (-?[\d.,]+)", text.splitlines()[0])
     return Said(value={name: readers._number(value.rstrip(".,")) for name, value in sums})
 
 
 def gold_compare(number: Number) -> Said:
     """``lakehouse gold compare METRIC PERIOD first TIME``."""
-    text = number.lake.typed("gold", "compare", number.metric, number.period, "first", _as_of(number))
+    text = number.sample.typed("gold", "compare", number.metric, number.period, "first", _as_of(number))
     sums = re.findall(r"(\w+) (?:-?[\d.,]+ -> (-?[\d.,]+) \(|stays (-?[\d.,]+))", text.splitlines()[0])
     return Said(value={name: readers._number((moved or stays).rstrip(".,")) for name, moved, stays in sums})
 
@@ -170,18 +170,18 @@ def checked_by_dagster(number: Number) -> Said:
 
 
 def _rows(number: Number) -> list[dict[str, Any]]:
-    table = DeltaTable(f"{number.lake.settings.root}/gold/{number.table}").to_pyarrow_table()
+    table = DeltaTable(f"{number.sample.lake.root}/gold/{number.table}").to_pyarrow_table()
     return [row for row in table.to_pylist() if row["period"] == number.period]
 
 
 def shown_as_held(number: Number) -> Said:
     """``lakehouse gold show``: the checks for which a newer number is held."""
-    return Said(failed=_failed(number.lake.typed("gold", "show", number.metric, number.period)))
+    return Said(failed=_failed(number.sample.typed("gold", "show", number.metric, number.period)))
 
 
 def listed_as_held(number: Number) -> Said:
     """``lakehouse gold held --json``: the failed checks of the period, if it is listed."""
-    lines = [json.loads(line) for line in number.lake.typed("gold", "held", number.metric, "--json").splitlines()]
+    lines = [json.loads(line) for line in number.sample.typed("gold", "held", number.metric, "--json").splitlines()]
     about = [line for line in lines if (line.get("series"), line.get("period")) == (number.table, number.period)]
     failed = [name for line in about for name in line.get("failed", ())]
     return Said(failed=tuple(sorted(failed)))

@@ -55,28 +55,28 @@ def days_of_a_shop(folder: Path, spark: Mapping[str, str]) -> TypedLake:
     close; the 5th is put back to its first number, the 6th has a number that a check holds, the 7th a row that waits for a
     steward and is signed off; the 12th has grown, and waits for the watermark.
     """
-    lake = TypedLake(folder, {"sales": SALES, "revenue": REVENUE}, spark)
-    with lake.used():
-        lake.at("2024-11-04T12:00:00Z").run("sales", HEADER, sale("a", "4T09", "4T11"), sale("b", "4T10", "4T11", "20.00"))
-        lake.typed("notices", "--send")
-        lake.at("2024-11-04T23:00:00Z").run("sales", HEADER, sale("c", "4T15", "4T22", "5.00"))
+    sample = TypedLake(folder, {"sales": SALES, "revenue": REVENUE}, spark)
+    with sample.used():
+        sample.at("2024-11-04T12:00:00Z").run("sales", HEADER, sale("a", "4T09", "4T11"), sale("b", "4T10", "4T11", "20.00"))
+        sample.typed("notices", "--send")
+        sample.at("2024-11-04T23:00:00Z").run("sales", HEADER, sale("c", "4T15", "4T22", "5.00"))
         late = sale("late", "4T16", "5T20", "3.00")
-        lake.at("2024-11-05T23:00:00Z").run("sales", HEADER, sale("d", "5T09", "5T10", "7.00"), late)
+        sample.at("2024-11-05T23:00:00Z").run("sales", HEADER, sale("d", "5T09", "5T10", "7.00"), late)
         correction, twice = sale("a2", "4T09", "6T22", "12.00", op="correct", of="a"), sale("d2", "5T11", "6T20")
-        lake.at("2024-11-06T23:00:00Z").run("sales", HEADER, sale("e", "6T09", "6T10", "8.00"), correction, twice)
+        sample.at("2024-11-06T23:00:00Z").run("sales", HEADER, sale("e", "6T09", "6T10", "8.00"), correction, twice)
         vast = sale("vast", "6T10", "7T20", "900.00")
-        lake.at("2024-11-07T23:00:00Z").run("sales", HEADER, sale("f", "7T09", "7T10", "9.00"), vast)
-        lake.typed("gold", "revert", "revenue", "2024-11-05", "--to", "r1", "--by", "anna", "--reason", "a till sent it twice")
+        sample.at("2024-11-07T23:00:00Z").run("sales", HEADER, sale("f", "7T09", "7T10", "9.00"), vast)
+        sample.typed("gold", "revert", "revenue", "2024-11-05", "--to", "r1", "--by", "anna", "--reason", "a till sent it twice")
         closed = sale("b2", "4T10", "9T20", "25.00", op="correct", of="b")
         of_two_days = sale("g", "8T09", "8T10", "6.00"), sale("h", "9T09", "9T10", "4.00")
-        lake.at("2024-11-09T23:00:00Z").run("sales", HEADER, *of_two_days, closed)
+        sample.at("2024-11-09T23:00:00Z").run("sales", HEADER, *of_two_days, closed)
         waiting = sale("w", "7T12", "12T18", "2.00")
-        lake.at("2024-11-12T20:00:00Z").run("sales", HEADER, waiting, sale("i", "12T02", "12T18"))
-        lake.typed("gold", "close", "revenue", "2024-11-07", "--by", "anna", "--reason", "the till is known")
-        lake.at("2024-11-12T22:00:00Z").run("sales", HEADER, sale("j", "12T20", "12T21", "1.00"))
-        lake.typed("notices", "--send")
+        sample.at("2024-11-12T20:00:00Z").run("sales", HEADER, waiting, sale("i", "12T02", "12T18"))
+        sample.typed("gold", "close", "revenue", "2024-11-07", "--by", "anna", "--reason", "the till is known")
+        sample.at("2024-11-12T22:00:00Z").run("sales", HEADER, sale("j", "12T20", "12T21", "1.00"))
+        sample.typed("notices", "--send")
     held = "a newer number is held: it failed change; 'lakehouse gold held revenue' shows why"
-    lake.truth = {
+    sample.truth = {
         ("revenue", "2024-11-04"): Said(
             totals(revenue=40, sales=4), "final", "daily_finalization", "r5", 2, "2024-11-06 23:00", None, (), totals(revenue=45)
         ),
@@ -97,7 +97,7 @@ def days_of_a_shop(folder: Path, spark: Mapping[str, str]) -> TypedLake:
         ("revenue", "2024-W46"): Said(totals(revenue=11), "live", "new_data", "r2", 0, "", "", None, {}, False),
     }
     fourth, taken = ("revenue", "2024-11-04"), "2024-11-06 23:00"
-    lake.earlier = {
+    sample.earlier = {
         (*fourth, "2024-11-04T12:30:00Z"): Said(totals(revenue=30, sales=2), "live", "initial", "r1", adjusted={}),
         (*fourth, "2024-11-05T12:00:00Z"): Said(totals(revenue=35, sales=3), "live", "new_data", "r2", adjusted={}),
         (*fourth, "2024-11-06T12:00:00Z"): Said(
@@ -112,27 +112,27 @@ def days_of_a_shop(folder: Path, spark: Mapping[str, str]) -> TypedLake:
         ("revenue", "2024-11-05", "2024-11-07T12:00:00Z"): Said(totals(revenue=17, sales=2), adjusted={}),
         ("revenue", "2024-W45", "2024-11-04T23:30:00Z"): Said(totals(revenue=35), "live", adjusted={}),
     }
-    return lake
+    return sample
 
 
 def a_day_that_grew(folder: Path, spark: Mapping[str, str]) -> TypedLake:
     """One day to which a row on time is added on the day itself."""
-    lake = TypedLake(folder, {"sales": SALES, "revenue": REVENUE}, spark)
-    with lake.used():
-        lake.at("2024-11-04T12:00:00Z").run("sales", HEADER, sale("a", "4T09", "4T11"))
-        lake.at("2024-11-04T23:00:00Z").run("sales", HEADER, sale("c", "4T15", "4T22", "5.00"))
-    lake.truth = {("revenue", "2024-11-04"): Said(totals(revenue=15), "live", "new_data", "r2", 0, "", "", None, {}, False)}
-    return lake
+    sample = TypedLake(folder, {"sales": SALES, "revenue": REVENUE}, spark)
+    with sample.used():
+        sample.at("2024-11-04T12:00:00Z").run("sales", HEADER, sale("a", "4T09", "4T11"))
+        sample.at("2024-11-04T23:00:00Z").run("sales", HEADER, sale("c", "4T15", "4T22", "5.00"))
+    sample.truth = {("revenue", "2024-11-04"): Said(totals(revenue=15), "live", "new_data", "r2", 0, "", "", None, {}, False)}
+    return sample
 
 
 def a_shop_to_replay(folder: Path, spark: Mapping[str, str]) -> TypedLake:
     """Files of three arrival days: the 5th brings a late row of the 4th, the 6th a correction of the 5th and a malformed row."""
-    lake = TypedLake(folder, {"sales": SALES, "revenue": REVENUE}, spark)
-    lake.land("sales", "2024-11-04", HEADER, sale("a", "4T09", "4T11"))
-    lake.land("sales", "2024-11-05", HEADER, sale("b", "5T09", "5T11"), sale("late", "4T16", "5T20", "3.00"))
+    sample = TypedLake(folder, {"sales": SALES, "revenue": REVENUE}, spark)
+    sample.land("sales", "2024-11-04", HEADER, sale("a", "4T09", "4T11"))
+    sample.land("sales", "2024-11-05", HEADER, sale("b", "5T09", "5T11"), sale("late", "4T16", "5T20", "3.00"))
     corrected = sale("b2", "5T09", "6T10", "12.00", op="correct", of="b")
-    lake.land("sales", "2024-11-06", HEADER, sale("c", "6T09", "6T10"), corrected, sale("bad", "6T09", "6T10", "much"))
-    return lake
+    sample.land("sales", "2024-11-06", HEADER, sale("c", "6T09", "6T10"), corrected, sale("bad", "6T09", "6T10", "much"))
+    return sample
 
 
 ORDERS = """
@@ -201,21 +201,21 @@ def kinds_of_numbers(folder: Path, spark: Mapping[str, str]) -> TypedLake:
     The late row is of 10:50 and concerns one hour of its day. A tier that is known late restates the joined metric, a correction
     comes after the close.
     """
-    lake = TypedLake(folder, _KINDS, spark)
-    with lake.used():
+    sample = TypedLake(folder, _KINDS, spark)
+    with sample.used():
         tiers = "customer,tier,changed_at,received_at"
         times = "2024-11-01T00:00:00Z,2024-11-04T11:00:00Z"
-        lake.at("2024-11-04T12:00:00Z").run("customers", tiers, f"c1,silver,{times}", f"c2,gold,{times}")
+        sample.at("2024-11-04T12:00:00Z").run("customers", tiers, f"c1,silver,{times}", f"c2,gold,{times}")
         of_a_day = _order("a", "4T09:10", "4T11:00", "10.00"), _order("b", "4T10:20", "4T11:00", "20.00", "c2")
-        lake.run("orders", _ORDER, *of_a_day, _order("c", "4T10:40", "4T11:00", "5.00"))
-        lake.run("web", _ORDER, _order("w", "4T09:00", "4T11:00", "7.00"))
-        lake.at("2024-11-05T23:00:00Z").run(
+        sample.run("orders", _ORDER, *of_a_day, _order("c", "4T10:40", "4T11:00", "5.00"))
+        sample.run("web", _ORDER, _order("w", "4T09:00", "4T11:00", "7.00"))
+        sample.at("2024-11-05T23:00:00Z").run(
             "orders", _ORDER, _order("d", "5T22:00", "5T22:10", "6.00"), _order("late", "4T10:50", "5T22:10", "3.00")
         )
-        lake.run("customers", tiers, "c1,gold,2024-11-02T00:00:00Z,2024-11-05T22:00:00Z")
-        lake.at("2024-11-08T23:00:00Z").run("orders", _ORDER, _order("e", "8T22:00", "8T22:10", "1.00"))
-        lake.run("orders", _ORDER, _order("a", "4T09:10", "8T22:30", "11.00"))
-    lake.truth = {
+        sample.run("customers", tiers, "c1,gold,2024-11-02T00:00:00Z,2024-11-05T22:00:00Z")
+        sample.at("2024-11-08T23:00:00Z").run("orders", _ORDER, _order("e", "8T22:00", "8T22:10", "1.00"))
+        sample.run("orders", _ORDER, _order("a", "4T09:10", "8T22:30", "11.00"))
+    sample.truth = {
         ("daily", "2024-11-04"): Said(totals(total=38), "final", restated=1, adjusted=totals(total=39), held=False),
         ("hourly", "2024-11-04"): Said(totals(total=38), "final", restated=1, adjusted=totals(total=39)),
         ("hourly", "2024-11-04T10"): Said(totals(total=28), adjusted={}),
@@ -228,4 +228,4 @@ def kinds_of_numbers(folder: Path, spark: Mapping[str, str]) -> TypedLake:
         ("share", "2024-11-04"): Said(totals(share="0.844444"), "final", restated=1),
         ("daily", "2024-11-08"): Said(totals(total=1), "live", restated=0, adjusted={}, held=False),
     }
-    return lake
+    return sample

@@ -49,7 +49,7 @@ class Number:
     :param as_of: the time as of which ``earlier_readers`` read it.
     """
 
-    lake: TypedLake
+    sample: TypedLake
     client: TestClient
     metric: str
     period: str
@@ -72,7 +72,7 @@ class Number:
 
     @property
     def measures(self) -> list[str]:
-        return [measure.name for measure in self.lake.catalog.metrics[self.metric].measures]
+        return [measure.name for measure in self.sample.catalog.metrics[self.metric].measures]
 
     def json(self, path: str, **parameters: Any) -> Any:
         """The JSON of a request to the API."""
@@ -88,7 +88,7 @@ class Number:
 
     def totals(self, rows: list[Mapping[str, Any]]) -> dict[str, Decimal]:
         """The sums over the rows of a number, of measures that add up; of one row all measures."""
-        additive = self.lake.catalog.metrics[self.metric].additive
+        additive = self.sample.catalog.metrics[self.metric].additive
         names = [name for name in self.measures if name in additive or len(rows) == 1]
         return {name: sum((_number(row[name]) for row in rows if row[name] is not None), Decimal(0)) for name in names}
 
@@ -121,7 +121,7 @@ def _minute(moment: object) -> str:
 
 def delta_table(number: Number) -> Said:
     """A plain read of the table, as ``docs/reading.md`` shows it; the number of a period is what ``is_latest`` marks."""
-    table = DeltaTable(f"{number.lake.settings.root}/gold/{number.table}").to_pyarrow_table()
+    table = DeltaTable(f"{number.sample.lake.root}/gold/{number.table}").to_pyarrow_table()
     rows = [row for row in table.to_pylist() if row["period"] == number.period[:10]]
     if number.is_window:
         return _window_of(number, [row for row in rows if f"{row['window_start']:%Y-%m-%dT%H}" == number.period])
@@ -160,7 +160,7 @@ def _values(line: str, names: list[str]) -> dict[str, Decimal]:
 
 def gold_show(number: Number, *options: str) -> Said:
     """``lakehouse gold show``."""
-    lines = number.lake.typed("gold", "show", number.metric, number.period, *options).splitlines()
+    lines = number.sample.typed("gold", "show", number.metric, number.period, *options).splitlines()
     name, state = lines[0].split()
     published = next(line for line in lines if line.startswith("  published "))
     restated = next((line for line in lines if re.match("  restated [0-9]", line)), "")
@@ -187,7 +187,7 @@ def gold_show(number: Number, *options: str) -> Said:
 
 def gold_show_json(number: Number, *options: str) -> Said:
     """``lakehouse gold show --json``."""
-    shown = json.loads(number.lake.typed("gold", "show", number.metric, number.period, "--json", *options))
+    shown = json.loads(number.sample.typed("gold", "show", number.metric, number.period, "--json", *options))
     return Said(
         value=number.totals(shown["rows"]),
         state=shown["state"],
@@ -203,7 +203,7 @@ def gold_show_json(number: Number, *options: str) -> Said:
 
 def gold_history(number: Number) -> Said:
     """``lakehouse gold history``: the version that it marks as the latest, and those before and after it."""
-    text = number.lake.typed("gold", "history", number.metric, number.period)
+    text = number.sample.typed("gold", "history", number.metric, number.period)
     versions = re.findall(r"^(r[\d.a]+)  (\S+ \S+)  (\w+)(  \(latest\))?\n((?:    .*\n)+)", text, re.MULTILINE)
     versions_shown = [
         (label, when, state, bool(latest), _of_version(lines, number)) for label, when, state, latest, lines in versions
@@ -243,7 +243,7 @@ def gold_compare(number: Number) -> Said:
 
 
 def _of_comparison(number: Number, command: str, field: str) -> Said:
-    text = number.lake.typed("gold", command, number.metric, number.period)
+    text = number.sample.typed("gold", command, number.metric, number.period)
     sums = re.findall(r"(\w+) (?:-?[\d.,]+ -> (-?[\d.,]+) \(|stays (-?[\d.,]+))", text.splitlines()[0])
     totals = {name: _number((moved or stays).rstrip(".")) for name, moved, stays in sums}
     if not totals:
@@ -480,9 +480,9 @@ def restated_page(number: Number) -> Said:
 
 def duckdb_rows(number: Number, query: str) -> list[dict[str, Any]]:
     """What a query of the views gives in DuckDB."""
-    folder = number.lake.folder / "views"
+    folder = number.sample.folder / "views"
     if not folder.exists():  # they hold no data
-        number.lake.typed("views", "--to", f"{folder}")
+        number.sample.typed("views", "--to", f"{folder}")
     extension = next(Path(duckdb_extension_delta.__file__).parent.rglob("delta.duckdb_extension"))
     text = next(folder.glob("duckdb*")).read_text().replace("INSTALL delta;", "").replace("LOAD delta;", f"LOAD '{extension}';")
     with duckdb.connect() as connection:
@@ -512,9 +512,9 @@ def demo_table(number: Number) -> Said | None:
     """The demo's long table, made of this lake."""
     if number.by is not Kind.DAY or number.measures[0] != "revenue":
         return None
-    settings, series = number.lake.settings, Series(number.lake.catalog.metrics[number.metric])
-    starts = published_table.partitions(settings, locations.gold(settings, series), series.by)
-    known = numbers_history.history(settings, series, starts)
+    lake, series = number.sample.lake, Series(number.sample.catalog.metrics[number.metric])
+    starts = published_table.partitions(lake, locations.gold(lake, series), series.by)
+    known = numbers_history.history(lake, series, starts)
     printed = StringIO()
     days = {day: numbers_history.standing(series, versions) for day, versions in sorted(known.items())}
     table = demo_commands.long_table(days)
@@ -543,9 +543,9 @@ def demo_short_table(number: Number) -> Said | None:
     """The demo's first table, made of this lake: the five days that changed most."""
     if number.by is not Kind.DAY or number.measures[0] != "revenue":
         return None
-    settings, series = number.lake.settings, Series(number.lake.catalog.metrics[number.metric])
-    starts = published_table.partitions(settings, locations.gold(settings, series), series.by)
-    known = numbers_history.history(settings, series, starts)
+    lake, series = number.sample.lake, Series(number.sample.catalog.metrics[number.metric])
+    starts = published_table.partitions(lake, locations.gold(lake, series), series.by)
+    known = numbers_history.history(lake, series, starts)
     table = demo_commands.short_table({day: numbers_history.standing(series, versions) for day, versions in known.items()})
     table.padding = (0, 2)
     printed = StringIO()
@@ -561,11 +561,11 @@ def demo_short_table(number: Number) -> Said | None:
 @_of_whole_periods
 def simulation_table(number: Number) -> Said | None:
     """The table of the first measure in the report of a simulation, made of this lake."""
-    metric = number.lake.catalog.metrics[number.metric]
+    metric = number.sample.catalog.metrics[number.metric]
     if number.by is not Kind.DAY or metric.is_derived or metric.event_window is not None:
         return None
-    settings, source = number.lake.settings, number.lake.catalog.sources[metric.source]
-    made = simulation_results.simulation(settings, Series(metric), source, "report", {}, settings.clock())
+    lake, source = number.sample.lake, number.sample.catalog.sources[metric.source]
+    made = simulation_results.simulation(lake, Series(metric), source, "report", {}, lake.now())
     measure = next((name for name in number.measures if name in made.measures), None)
     section = simulation_markdown(made).partition(f"## {measure}\n")[2].partition("\n## ")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| 2")]
@@ -581,7 +581,7 @@ def closing_line(number: Number) -> Said | None:
     shown = re.escape(f"{number.table}_v{number.period}.")
     lines = [
         matched
-        for line in number.lake.closing_lines
+        for line in number.sample.closing_lines
         if (matched := re.match(rf"{shown}(r[\d.a]+)  (\w+): (.*)  \[(\w+)(?:: (.*))?\]", line))
     ]
     if not lines:
@@ -599,7 +599,7 @@ def closing_line(number: Number) -> Said | None:
 def dagster_metadata(number: Number) -> Said | None:
     """The newest materialization of the period that has a version, in Dagster."""
     key = dg.AssetKey(["gold", number.table])
-    rows = DeltaTable(f"{number.lake.settings.root}/gold/{number.table}").to_pyarrow_table().to_pylist()
+    rows = DeltaTable(f"{number.sample.lake.root}/gold/{number.table}").to_pyarrow_table().to_pylist()
     first = next(row for row in rows if row["period"] == number.period)
     by = next(name for name in ("event_date", "week_start", "period_start") if name in first)
     with dg.DagsterInstance.get() as instance:
@@ -626,9 +626,9 @@ def dagster_metadata(number: Number) -> Said | None:
 @_of_whole_periods
 def notices(number: Number) -> Said | None:
     """The notices about the number, as ``lakehouse notices --json`` lists them: one for each publication that restated it."""
-    if not number.lake.catalog.metrics[number.metric].consumers:
+    if not number.sample.catalog.metrics[number.metric].consumers:
         return None
-    entries = [json.loads(line) for line in number.lake.typed("notices", "--json").splitlines()]
+    entries = [json.loads(line) for line in number.sample.typed("notices", "--json").splitlines()]
     versions_shown = [
         (notice["data"]["published_at"], entry)
         for notice in entries
@@ -652,8 +652,8 @@ def spark_view(spark: Any) -> Reader:
 
     @_of_whole_periods
     def read(number: Number) -> Said:
-        folder = number.lake.folder / "views"
-        number.lake.typed("views", "--to", f"{folder}")
+        folder = number.sample.folder / "views"
+        number.sample.typed("views", "--to", f"{folder}")
         name = f"{number.table}_latest"
         for statement in next(folder.glob("spark*")).read_text().split(";\n"):
             if re.search(rf"VIEW {name} ", statement):

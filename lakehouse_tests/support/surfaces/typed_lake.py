@@ -17,6 +17,7 @@ from lakehouse.cli.program import app
 from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
+from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 
 if TYPE_CHECKING:
@@ -52,9 +53,9 @@ class TypedLake:
             (self.folder / "contracts" / f"{name}.yaml").write_text(text)
 
     @property
-    def settings(self) -> Settings:
+    def lake(self) -> Lake:
         """The settings at the time of the last command."""
-        return Settings()
+        return Lake(Settings())
 
     @property
     def catalog(self) -> Catalog:
@@ -65,7 +66,7 @@ class TypedLake:
         published = []
         for metric in self.catalog.metrics.values():
             for series in (Series(metric), *Series(metric).rollups):
-                table = table_io.read(locations.gold(self.settings, series), ["period"])
+                table = table_io.read(locations.gold(self.lake, series), ["period"])
                 published += [] if table is None else [(metric.name, name) for name in sorted(set(table["period"].to_pylist()))]
         return [*published, *(key for key in self.truth if key not in published)]
 

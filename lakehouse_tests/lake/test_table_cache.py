@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from lakehouse.delta import row_writer, table_io
-from lakehouse.delta.table_cache import CachedStorageOptions, TableCache, cache_of
+from lakehouse.lake.table_cache import CachedStorageOptions, TableCache, cache_of
 
 if TYPE_CHECKING:
     import pytest

@@ -1,9 +1,8 @@
 """Delta tables that are kept open between reads, with the results of these reads.
 
-Opening a table reads its log; for a table that is already open, only later commits are read. A caller with many reads owns a
-:class:`TableCache` and passes on the settings that :func:`with_table_cache` returns. A read uses a cache if and only if it was
-given such settings: they carry the cache in their ``storage_options``, which every read takes. Nothing is global, and two callers
-that share no settings share no cache.
+Opening a table reads its log; for a table that is already open, only later commits are read. A caller with many reads passes on
+the lake that :meth:`lakehouse.lake.Lake.cached` returns. A read uses a cache if and only if it was given the options of such a
+lake, which carry the cache. Nothing is global, and two callers that share no lake share no cache.
 
 Reading is in ``table_io``; no other module accesses a cache.
 """
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sized
 
     from deltalake import DeltaTable
-
-    from lakehouse.settings import Settings
 
 _KEEP_ROWS = 20_000
 
@@ -117,14 +114,3 @@ class CachedStorageOptions(dict[str, str]):
 def cache_of(options: Mapping[str, str] | None) -> TableCache | None:
     """The cache that reads with these options use."""
     return options.cache if isinstance(options, CachedStorageOptions) else None
-
-
-def with_table_cache(settings: Settings, cache: TableCache | None = None) -> Settings:
-    """A copy of the settings whose reads use a cache.
-
-    :param cache: the caller's own cache, to be used again later; by default the one that the settings already carry, else a new
-        one.
-    """
-    if cache is None and cache_of(settings.storage_options) is not None:
-        return settings
-    return settings.model_copy(update={"storage_options": CachedStorageOptions(settings.storage_options, cache or TableCache())})

@@ -1,0 +1,105 @@
+"""A deployment as one object: its settings, its clock, its addresses, and the tables that are kept open.
+
+Below the frames (command line, server, orchestration, Spark's session) no code takes settings: it takes a lake, and asks it for
+the time, for addresses and for the options of reads. A lake has no rules and no features: these are functions whose first
+argument is a lake.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.lake.table_cache import CachedStorageOptions, TableCache
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakehouse.settings import Settings
+
+
+class SimulatedClock:
+    """A clock that shows the moment it was last set to; a replay sets it to the end of each arrival day."""
+
+    def __init__(self, moment: datetime) -> None:
+        self._moment = moment
+
+    def set(self, moment: datetime) -> None:
+        """Set the clock to ``moment``, with a time zone; it may be earlier than the present one."""
+        self._moment = moment
+
+    def now(self) -> datetime:
+        """The moment that the clock shows."""
+        return self._moment
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A deployment. Copies share its clock, and its open tables unless they are given others.
+
+    :param settings: never changed; a lake with others is made by :meth:`with_settings`.
+    :param clock: shows the time instead of the real clock and of ``LAKEHOUSE_NOW``.
+    :param cache: the tables kept open; None if each read opens its table.
+    """
+
+    settings: Settings
+    clock: SimulatedClock | None = None
+    cache: TableCache | None = None
+
+    @classmethod
+    def open(cls, **changes: Any) -> Lake:
+        """The lake of the environment, see ``docs/settings.md``.
+
+        :param changes: settings that replace those of the environment.
+        :raises InvalidSettingsError: for values that are not as documented.
+        """
+        from lakehouse.settings import Settings  # noqa: PLC0415 (loads pydantic, which few importers of this module need)
+
+        return cls(Settings(**changes))
+
+    @property
+    def root(self) -> str:
+        """The folder or URI that holds the tables."""
+        return self.settings.root
+
+    @property
+    def storage_options(self) -> Mapping[str, str]:
+        """The options of delta-rs for reads and writes, with the tables that are kept open."""
+        options = self.settings.storage_options
+        return options if self.cache is None else CachedStorageOptions(options, self.cache)
+
+    def now(self) -> datetime:
+        """The current time: of the lake's clock, else ``LAKEHOUSE_NOW``, else the real time in UTC."""
+        if self.clock is not None:
+            return self.clock.now()
+        return self.settings.now or datetime.now(timezone.utc)
+
+    def address(self, layer: str, name: str) -> str:
+        """The address of a table; ``layer`` is bronze, silver, gold or ops."""
+        return f"{self.root}/{layer}/{name}"
+
+    def landing_of(self, dataset: str) -> str:
+        """The folder or URI below which the files of ``dataset`` arrive."""
+        return self.settings.landing or f"{self.root}/landing/{dataset}"
+
+    def at(self, clock: SimulatedClock) -> Lake:
+        """The same lake with another clock."""
+        return replace(self, clock=clock)
+
+    def cached(self, cache: TableCache | None = None) -> Lake:
+        """The same lake, which keeps tables open between reads.
+
+        :param cache: the caller's own, to be used again later; by default that of this lake, else a new one.
+        """
+        if cache is None and self.cache is not None:
+            return self
+        return replace(self, cache=cache or TableCache())
+
+    def with_settings(self, **changes: Any) -> Lake:
+        """The same lake with some settings changed, as a stage or a replay needs them; open tables are kept."""
+        return replace(self, settings=self.settings.model_copy(update=changes))
+
+    def stage(self, name: str) -> Lake:
+        """The lake of a stage, with its own tables and landing folder."""
+        return self.with_settings(root=f"{self.root}/stages/{name}", landing=None)
