@@ -35,7 +35,7 @@ WhyForReaders = Annotated[str, typer.Option("--reason", help="Why, in words for 
 
 
 def metric_named(name: str) -> tuple[Lake, Catalog, MetricContract]:
-    """The settings, the contracts, and the metric ``name``.
+    """The lake, the contracts, and the metric ``name``.
 
     :raises typer.Exit: if no contract describes the metric.
     """
@@ -50,7 +50,7 @@ def metric_named(name: str) -> tuple[Lake, Catalog, MetricContract]:
 
 
 def live_metric_named(name: str) -> tuple[Lake, MetricContract, SourceContract]:
-    """The settings, the metric ``name``, which must have a speed layer, and its source.
+    """The lake, the metric ``name``, which must have a speed layer, and its source.
 
     :raises typer.Exit: if no contract describes the metric, or it has no speed layer.
     """

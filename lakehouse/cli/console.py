@@ -54,7 +54,7 @@ errors = DataConsole(stderr=True, emoji=False, markup=False)
 
 
 def deployment(landing: Path | None = None) -> tuple[Lake, Catalog]:
-    """The settings and all contracts."""
+    """The lake and all contracts."""
     from lakehouse.contracts import load_catalog  # noqa: PLC0415 (`--help` need not wait for it)
     from lakehouse.lake import Lake  # noqa: PLC0415
 
@@ -63,7 +63,7 @@ def deployment(landing: Path | None = None) -> tuple[Lake, Catalog]:
 
 
 def sound_deployment(source: str) -> tuple[Lake, Catalog]:
-    """The settings and the well-formed contracts, for a command about one source; unrelated broken contracts are reported.
+    """The lake and the well-formed contracts, for a command about one source; unrelated broken contracts are reported.
 
     :raises ContractError: if a broken contract names ``source``.
     """
@@ -83,7 +83,7 @@ def print_left_out(mistakes: Iterable[str]) -> None:
 
 
 def catalog_with(source: str, landing: Path | None = None) -> tuple[Lake, Catalog]:
-    """The settings and the contracts, which include the contract of ``source``.
+    """The lake and the contracts, which include the contract of ``source``.
 
     :raises typer.Exit: if no contract describes the source.
     """

@@ -67,7 +67,7 @@ def judged_reading(
 ) -> Iterator[pa.Table]:
     """The rows of :func:`judged`, for a reading that is not in force.
 
-    :param of: the settings of the folder that holds the reading.
+    :param of: the lake of the folder that holds the reading.
     """
     path, columns, failed = locations.readings(of, contract.dataset), [name for name, _ in bronze_columns(contract)], None
     if contract.quality.named_rules:

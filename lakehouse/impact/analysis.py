@@ -272,7 +272,7 @@ def _of_content(
 ) -> Impact:
     """The impact of a readable file, which is identified by its content, not by its name (R1).
 
-    :param where: the settings that locate the file.
+    :param where: the lake that locates the file.
     """
     fingerprint = bronze_landing.fingerprint(where, contract, file)
     if done := ingestions.ingested(entries).get(fingerprint.ingestion_id):

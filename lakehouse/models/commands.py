@@ -282,7 +282,7 @@ def deprecate(model: Model, version: Version, notes: _Notes, by: By = "") -> Non
 
 
 def model_named(name: str) -> tuple[Lake, Catalog, ModelContract]:
-    """The settings, the contracts, and the model ``name``.
+    """The lake, the contracts, and the model ``name``.
 
     :raises typer.Exit: if no contract describes the model.
     """

@@ -1,4 +1,4 @@
-"""The source given as a contract file or dataset name, with the settings and contracts of its deployment.
+"""The source given as a contract file or dataset name, with the lake and contracts of its deployment.
 
 Belongs here: the deployment to which a contract file belongs. Loading contracts belongs to ``contracts.loader``.
 """

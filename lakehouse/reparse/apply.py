@@ -53,7 +53,7 @@ def apply(
 ) -> PlannedRebuild:
     """Put a reading into force and request the rebuild of the event days that it affects; repeating it changes nothing.
 
-    :param from_: the settings of the folder that :func:`lakehouse.reparse.read_again.read_again` has written.
+    :param from_: the lake of the folder that :func:`lakehouse.reparse.read_again.read_again` has written.
     :param whole: whether all arrival days were read: then files that were held because the contract was changed may be ingested.
     :returns: the event days that silver rebuilds in its next run; none if no row reads differently.
     :raises ReadingError: if the contract or the rows in force have changed since the reading was made, or another process applies

@@ -61,7 +61,7 @@ class ReadingChanges:
 def pieces(lake: Lake, of: Lake, source: str) -> Iterator[ChangedRows]:
     """The rows of a reading in pieces.
 
-    :param of: the settings of the folder that holds the reading and its claims.
+    :param of: the lake of the folder that holds the reading and its claims.
     """
     columns = [*ROW_ID, "arrival_date", "malformed_reason"]
     for rows in table_io.pieces(locations.readings(of, source), [*columns, READING_ID], None, of.storage_options):
@@ -162,7 +162,7 @@ class RedactedKeyError(LakehouseError):
 def follow(lake: Lake, contract: SourceContract, of: Lake, days: set[date]) -> None:
     """Record the redactions that rows of a reading need in addition to the existing ones.
 
-    :param of: the settings of the folder that holds the reading.
+    :param of: the lake of the folder that holds the reading.
     :param days: the event days that the reading affects.
     :raises RedactedKeyError: where a redacted field is part of the key under the contract.
     """

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def temporary(lake: Lake, source: str) -> Iterator[Lake]:
-    """Settings whose root is a new folder below that of the deployment; the folder is deleted when the block ends.
+    """A lake whose root is a new folder below that of the deployment; the folder is deleted when the block ends.
 
     The folder of a process that was killed remains, without effect.
     """
@@ -105,7 +105,7 @@ def read_again(
     finishes the work of a stopped one.
 
     :param first: the first arrival day; None, also for ``last``: no limit.
-    :param into: the same settings with a root of its own.
+    :param into: the same lake with a root of its own.
     :raises MissingHeaderError: when the header of a CSV file is no longer known.
     :raises FileProblem: when a file lacks a column of the contract.
     :raises SchemaChangeError: when a column of the contract has another type in Bronze or silver.

@@ -74,7 +74,7 @@ class AccessPolicy:
 def create(lake: Lake, catalog: Catalog, policy: AccessPolicy | None = None) -> FastAPI:
     """Create the ASGI application for a deployment; it can also run in another ASGI server.
 
-    :param lake: the settings that locate the tables.
+    :param lake: locates the tables.
     :param catalog: the contracts, as ``lakehouse.contracts.load_catalog`` reads them.
     :param policy: the limits on access; by default, everyone who reaches the server may read.
     """

@@ -58,7 +58,7 @@ def merge_side_rows(
 ) -> tuple[set[date], pa.Table, pa.Table]:
     """Write the stage's silver table: on the days that change, the live rows with the staged ones merged into them.
 
-    :param stage: the settings of the stage's lake; its silver table does not exist yet.
+    :param stage: the stage's lake; its silver table does not exist yet.
     :returns: the days that change, and the rows of these days, live and staged.
     """
     source, columns = contract.dataset, [name for name, _ in silver_columns(contract)]
@@ -135,7 +135,7 @@ class SideRows:
 def reached_days(lake: Lake, stage: Lake, contract: SourceContract) -> set[date]:
     """The event days whose rows the staged files or the staged reading may change.
 
-    :param stage: the settings of the stage's lake.
+    :param stage: the stage's lake.
     """
     if table_io.open_table(locations.readings(stage, contract.dataset), stage.storage_options) is not None:
         return set(changed_claims.changes(lake, stage, contract).days)

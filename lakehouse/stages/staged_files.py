@@ -34,7 +34,7 @@ def copy_files(stage: Lake, contract: SourceContract, paths: Sequence[Path], tod
     A file in a folder keeps its name below that folder, including its arrival day, where that is a name in the contract's landing
     folder; markers and manifests too. Any other file arrives today.
 
-    :param stage: the settings of the stage's lake.
+    :param stage: the stage's lake.
     :raises StageError: for a folder that has no file of the source, and for a source of Kafka.
     :raises UndeliveredFileError: as ``project.delivery.deliver``.
     """

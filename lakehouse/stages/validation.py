@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StagedChange:
-    """The input of a stage: the settings of its own lake, and the contracts as staged."""
+    """The input of a stage: its own lake, and the contracts as staged."""
 
     lake: Lake
     catalog: Catalog

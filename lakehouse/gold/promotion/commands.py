@@ -170,7 +170,7 @@ def _revert_all(lake: Lake, catalog: Catalog, metric: MetricContract, when: date
 
 
 def first_version_of(metric: str) -> tuple[Lake, Catalog, MetricContract]:
-    """The settings, the contracts, and the first version of a metric.
+    """The lake, the contracts, and the first version of a metric.
 
     :raises typer.Exit: if no contract describes the metric.
     """

@@ -20,7 +20,7 @@ from lakehouse.orchestration.common.resources import LakeSpark, LakeTables
 from lakehouse.quality.check_result import CheckResult
 from lakehouse.silver import checks as silver_checks
 
-#: Evaluates the requested checks for given days, reading through the given settings; it may evaluate others as well.
+#: Evaluates the requested checks for given days, reading through the given lake; it may evaluate others as well.
 Judge = Callable[[Lake, Collection[date], Collection[str], LakeSpark], list[CheckResult]]
 
 _NEWEST_WITHOUT_PARTITION = 31

@@ -77,7 +77,7 @@ class LakeTables(dg.ConfigurableResource["LakeTables"]):
     """The tables that a check or a sensor's tick reads, each opened once through dagster-deltalake's resource."""
 
     def reading(self, lake: Lake) -> Lake:
-        """Settings that read tables through this resource, and keep them open while the settings are used.
+        """The lake, which reads tables through this resource and keeps them open while it is used.
 
         Tables in an object store are opened with the deployment's ``storage_options`` instead: dagster-deltalake accepts a fixed
         set of options, delta-rs accepts more.

@@ -49,7 +49,7 @@ def catch_up(lake: Lake, catalog: Catalog, source: str, layers: InProcess) -> Ca
     """Update silver on all waiting days, then gold on exactly the affected days, then roll-ups, then derived metrics; publish
     numbers whose next state is due.
 
-    :param layers: runs the assets; constructed from the same settings, so that runs and reads share clock and table cache.
+    :param layers: runs the assets; constructed from the same lake, so that runs and reads share clock and table cache.
     :raises RunFailedError: if a run fails; completed work is kept, and the next call continues from there. A metric, or one of
         its longer periods, that cannot be published does not stop others.
     """

@@ -1,6 +1,6 @@
 """Replays history: processes arrival days in order, each as if it were today, with the same assets in one process.
 
-The simulated clock belongs to the replay, which works on a copy of its settings. ``catch_up`` updates silver and gold after each
+The simulated clock belongs to the replay, which works on a copy of its lake. ``catch_up`` updates silver and gold after each
 arrival day, as after a steward's decision.
 """
 
@@ -59,7 +59,7 @@ class DayResult:
 
 
 class Replay:
-    """Replays one source under a simulated clock; ``settings`` are not changed.
+    """Replays one source under a simulated clock; ``lake`` is not changed.
 
     :param instance: the Dagster instance that stores the runs; see :func:`local_instance`.
     """

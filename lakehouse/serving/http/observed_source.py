@@ -38,7 +38,7 @@ class ObservedSource:
 def read(lake: Lake, contract: SourceContract, _: ObservedSource | None) -> ObservedSource:
     """Read the current state of a source.
 
-    :param lake: settings with a table cache, so that a table without new commits is not read again.
+    :param lake: keeps tables open, so that a table without new commits is not read again.
     """
     state = closing.read_source(lake, contract)
     return ObservedSource(state, ingestions.all_of(lake, contract.dataset))
