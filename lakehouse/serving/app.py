@@ -18,6 +18,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.gold.numbers import comparison_routes
 from lakehouse.gold.numbers import routes as numbers
 from lakehouse.impact import routes as impact
+from lakehouse.lake import Lake
 from lakehouse.late_events import routes as late_events
 from lakehouse.lateness import routes as lateness
 from lakehouse.live import routes as live
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI, Response
 
     from lakehouse.contracts import Catalog
-    from lakehouse.lake import Lake
+    from lakehouse.settings import Settings
 
 _ABOUT = """Published numbers with their state (live, preliminary or final) and their history.
 
@@ -71,13 +72,17 @@ class AccessPolicy:
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
 
 
-def create(lake: Lake, catalog: Catalog, policy: AccessPolicy | None = None) -> FastAPI:
+def create(settings: Settings, catalog: Catalog, policy: AccessPolicy | None = None) -> FastAPI:
     """Create the ASGI application for a deployment; it can also run in another ASGI server.
 
-    :param lake: locates the tables.
     :param catalog: the contracts, as ``lakehouse.contracts.load_catalog`` reads them.
     :param policy: the limits on access; by default, everyone who reaches the server may read.
     """
+    return application_of(Lake(settings), catalog, policy)
+
+
+def application_of(lake: Lake, catalog: Catalog, policy: AccessPolicy | None = None) -> FastAPI:
+    """The same for a lake, which may have a clock of its own."""
     policy = policy or AccessPolicy()
     cache = PublishedCache(lake, catalog)
     authenticator = Authenticator(cache)

@@ -40,7 +40,7 @@ def serve(
     """Serve published numbers as an API and as pages, on loopback by default; on other addresses, reading needs a token."""
     import uvicorn  # noqa: PLC0415 (loads in a second, which `--help` need not wait for)
 
-    from lakehouse.serving.app import AccessPolicy, create  # noqa: PLC0415
+    from lakehouse.serving.app import AccessPolicy, application_of  # noqa: PLC0415
     from lakehouse.serving.http.connections import ConnectionLimits, protocol  # noqa: PLC0415
     from lakehouse.serving.http.trusted_proxy import TrustedProxies  # noqa: PLC0415
 
@@ -78,7 +78,7 @@ def serve(
         shown = f"[{host}]" if ":" in host else host
         errors.print(f"The pages are at http://{shown}:{port}/", style="dim", soft_wrap=True)
     uvicorn.run(
-        create(lake, catalog, terms),
+        application_of(lake, catalog, terms),
         host=host,
         port=port,
         log_level="info" if verbose else "warning",

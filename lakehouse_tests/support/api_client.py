@@ -41,7 +41,7 @@ def api_client(lake: Lake, catalog: Catalog, terms: AccessPolicy | None = None) 
     with pytest.MonkeyPatch.context() as patched:
         for name in ("_NUMBERS", "_PENDING", "_ARRIVALS", "_TOKENS"):
             patched.setattr(published_cache, name, (-1.0, -1.0))
-        made = app.create(lake, catalog, terms or AccessPolicy(rate=1e9))
+        made = app.application_of(lake, catalog, terms or AccessPolicy(rate=1e9))
         with TestClient(made, base_url="http://localhost", raise_server_exceptions=False) as client:
             yield client
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from lakehouse.contracts import load_catalog
-from lakehouse.lake import Lake
 from lakehouse.serving.app import create
 from lakehouse.settings import Settings
 from lakehouse_tests.support.api_server import running_server
@@ -33,7 +32,7 @@ def test_asking(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.merge
 def test_every_path_is_documented() -> None:
-    paths = create(Lake(Settings(root="nowhere")), load_catalog(None)).openapi()["paths"]
+    paths = create(Settings(root="nowhere"), load_catalog(None)).openapi()["paths"]
     told = DOCS.read_text().replace("{window}", "{window_name}").replace("{id}", "{row_id}")
     for path in paths:
         assert f" {path}`" in told or f" {path}?" in told, path

@@ -132,7 +132,7 @@ def test_every_one_of_many_answers_is_as_documented(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def document(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The OpenAPI document: it takes half a second to make."""
-    return app.create(lake_in(tmp_path_factory.mktemp("documented")), catalog(metric())).openapi()
+    return app.application_of(lake_in(tmp_path_factory.mktemp("documented")), catalog(metric())).openapi()
 
 
 @pytest.mark.merge
