@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    """The settings of a lake with ``training_data`` v5.0 and v5.1, and an MLflow without content."""
+    """A lake with ``training_data`` v5.0 and v5.1, and an MLflow without content."""
     with trained.own_modules():
         lake = trained.settings_of(tmp_path)
         trained.fill(lake)

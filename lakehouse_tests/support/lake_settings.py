@@ -1,4 +1,4 @@
-"""Settings of an empty lake; imports neither Spark nor Dagster."""
+"""An empty lake; imports neither Spark nor Dagster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def lake_in(folder: Path) -> Lake:
-    """Settings of an empty lake below ``folder``."""
+    """An empty lake below ``folder``."""
     (folder / "landing").mkdir()
     now = datetime(2024, 3, 1, tzinfo=timezone.utc)
     # The session stays as the fixture made it: code that Spark generates for many rows takes seconds to compile.
@@ -21,6 +21,6 @@ def lake_in(folder: Path) -> Lake:
 
 
 def without_retention(lake: Lake) -> Lake:
-    """Settings without a retention period: removed files may be deleted at once."""
+    """The lake without a retention period: removed files may be deleted at once."""
     lake.settings.retention_hours = 0
     return lake

@@ -143,82 +143,82 @@ CORRECTED = chargebacks.INVESTIGATION_ARRIVES + timedelta(hours=15)
 ROLLED_BACK = CORRECTED + timedelta(hours=20)
 
 
-def release_labels(lake: DemoLake, version: str, notes: str) -> Release:
+def release_labels(demo: DemoLake, version: str, notes: str) -> Release:
     """Freeze the known labels."""
-    return labels.release(lake.lake, lake.catalog.sources[deliveries.CHARGEBACKS], version, by=BY, notes=notes)
+    return labels.release(demo.lake, demo.catalog.sources[deliveries.CHARGEBACKS], version, by=BY, notes=notes)
 
 
-def build_set(lake: DemoLake, version: str, labels_version: str, notes: str) -> Release:
+def build_set(demo: DemoLake, version: str, labels_version: str, notes: str) -> Release:
     """Build a version of the training set, unless it is already released."""
-    known = {entry.version: entry for entry in releases.all_of(lake.lake, ReleaseKind.TRAINING_SET, deliveries.TRAINING_SET)}
+    known = {entry.version: entry for entry in releases.all_of(demo.lake, ReleaseKind.TRAINING_SET, deliveries.TRAINING_SET)}
     if version in known:
         return known[version]
-    contract = lake.catalog.training_sets[deliveries.TRAINING_SET]
+    contract = demo.catalog.training_sets[deliveries.TRAINING_SET]
     return build.build(
-        *(lake.session(), lake.lake, lake.catalog, contract, version), by=BY, notes=notes, labels_version=labels_version
+        *(demo.session(), demo.lake, demo.catalog, contract, version), by=BY, notes=notes, labels_version=labels_version
     )
 
 
-def train(lake: DemoLake, version: str, set_version: str, notes: str, parameters: Mapping[str, Any] | None = None) -> Release:
+def train(demo: DemoLake, version: str, set_version: str, notes: str, parameters: Mapping[str, Any] | None = None) -> Release:
     """Train a version of the model."""
     return training.train(
-        *(lake.lake, lake.catalog, lake.contract, version, set_version), by=BY, notes=notes, parameters=parameters
+        *(demo.lake, demo.catalog, demo.contract, version, set_version), by=BY, notes=notes, parameters=parameters
     )
 
 
-def compare(lake: DemoLake, version: str, against: str) -> Backtest:
+def compare(demo: DemoLake, version: str, against: str) -> Backtest:
     """Compare two versions on October and November, unless already compared."""
-    known = backtest_log.newest(lake.lake, deliveries.MODEL, version, against)
+    known = backtest_log.newest(demo.lake, deliveries.MODEL, version, against)
     if known is not None:
         return known
     months = (BACKTEST_FROM, BACKTEST_TO)
-    return backtest(lake.session(), lake.lake, lake.catalog, lake.contract, version, against, *months, by=BY)
+    return backtest(demo.session(), demo.lake, demo.catalog, demo.contract, version, against, *months, by=BY)
 
 
-def promote(lake: DemoLake, version: str, notes: str) -> ModelPromotion:
+def promote(demo: DemoLake, version: str, notes: str) -> ModelPromotion:
     """Promote a version that has never been in use."""
-    known = [entry for entry in promotion_log.completed(lake.lake, deliveries.MODEL) if entry.to_version == version]
+    known = [entry for entry in promotion_log.completed(demo.lake, deliveries.MODEL) if entry.to_version == version]
     if known:
         return known[0]
-    return promotion.promote(lake.lake, lake.catalog, lake.contract, version, by=BY, notes=notes)
+    return promotion.promote(demo.lake, demo.catalog, demo.contract, version, by=BY, notes=notes)
 
 
-def roll_back(lake: DemoLake, notes: str) -> ModelPromotion:
+def roll_back(demo: DemoLake, notes: str) -> ModelPromotion:
     """Roll back the newest promotion, once."""
-    known = promotion_log.completed(lake.lake, deliveries.MODEL)[-1]
+    known = promotion_log.completed(demo.lake, deliveries.MODEL)[-1]
     if known.kind is PromotionKind.ROLLBACK:
         return known
-    return promotion.rollback(lake.lake, lake.contract, by=BY, notes=notes)
+    return promotion.rollback(demo.lake, demo.contract, by=BY, notes=notes)
 
 
-def start_canary(lake: DemoLake, version: str) -> CanaryEntry:
+def start_canary(demo: DemoLake, version: str) -> CanaryEntry:
     """Start a canary of a version and score the days of :data:`CANARY_FROM`, unless already done."""
-    known = canary_log.of(lake.lake, deliveries.MODEL)
+    known = canary_log.of(demo.lake, deliveries.MODEL)
     entry = (
-        known[-1].started if known else canary.start(lake.lake, lake.contract, version, by=BY, reason="the backtest is passed")
+        known[-1].started if known else canary.start(demo.lake, demo.contract, version, by=BY, reason="the backtest is passed")
     )
-    if not len(scores.read(lake.lake, deliveries.MODEL, columns=["record_key"])):
+    if not len(scores.read(demo.lake, deliveries.MODEL, columns=["record_key"])):
         days = [day for day in span(CANARY_FROM, CANARY_UNTIL) if day < CANARY_UNTIL]
-        score.score(lake.session(), lake.lake, lake.catalog, lake.contract, days, run_id="demo", by=BY)
+        score.score(demo.session(), demo.lake, demo.catalog, demo.contract, days, run_id="demo", by=BY)
     return entry
 
 
-def judge_canary(lake: DemoLake) -> CanaryEntry:
+def judge_canary(demo: DemoLake) -> CanaryEntry:
     """Judge the canary by the mature labels, then stop it, and return the judgement."""
-    known = canary_log.of(lake.lake, deliveries.MODEL)[-1]
+    known = canary_log.of(demo.lake, deliveries.MODEL)[-1]
     if known.judged is None:
-        canary.judge(lake.session, lake.lake, lake.catalog, lake.contract, by=BY)
-        canary.stop(lake.lake, deliveries.MODEL, by=BY, reason="it is judged")
-        known = canary_log.of(lake.lake, deliveries.MODEL)[-1]
+        canary.judge(demo.session, demo.lake, demo.catalog, demo.contract, by=BY)
+        canary.stop(demo.lake, deliveries.MODEL, by=BY, reason="it is judged")
+        known = canary_log.of(demo.lake, deliveries.MODEL)[-1]
     assert known.judged is not None  # noqa: S101 (it has just been recorded)
     return known.judged
 
 
-def concerned(lake: DemoLake, file: str) -> AffectedReleases:
+def concerned(demo: DemoLake, file: str) -> AffectedReleases:
     """The earlier releases of the demo that a file of chargebacks affects."""
-    source = lake.catalog.sources[deliveries.CHARGEBACKS]
-    columns = affected_sets.columns_searched(lake.lake, source)
-    of_file = lineage.of_impact(lake.lake, source, analysis.of_file(lake.lake, lake.catalog, source.dataset, file, columns))
+    source = demo.catalog.sources[deliveries.CHARGEBACKS]
+    columns = affected_sets.columns_searched(demo.lake, source)
+    of_file = lineage.of_impact(demo.lake, source, analysis.of_file(demo.lake, demo.catalog, source.dataset, file, columns))
     return AffectedReleases(
         [name for name in of_file.labels if name.endswith(LABELS)],
         [entry for entry in of_file.training_sets if entry.version == TRAINING_SET],
@@ -226,13 +226,13 @@ def concerned(lake: DemoLake, file: str) -> AffectedReleases:
     )
 
 
-def learn_again(lake: DemoLake) -> Retraining:
+def learn_again(demo: DemoLake) -> Retraining:
     """Carry out the retraining that the model's policy requires, once."""
-    known = retraining_log.of(lake.lake, deliveries.MODEL)
+    known = retraining_log.of(demo.lake, deliveries.MODEL)
     if known and known[-1].is_over:
         return known[-1]
-    wanted = retraining.due(lake.session, lake.lake, lake.catalog, lake.contract)
+    wanted = retraining.due(demo.session, demo.lake, demo.catalog, demo.contract)
     if wanted is None:
         msg = f"the correction does not reach 'retrain_when' of {deliveries.MODEL}; use another seed"
         raise LakehouseError(msg)
-    return retraining.carry_out(lake.session, lake.lake, lake.catalog, lake.contract, wanted, by=BY)
+    return retraining.carry_out(demo.session, demo.lake, demo.catalog, demo.contract, wanted, by=BY)

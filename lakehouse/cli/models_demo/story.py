@@ -55,12 +55,12 @@ def training_set(release: Release) -> None:
     line(f"{release.full_name}: {counted(about['rows'])} ({parts}), labels {labels}, {fraud:.1%} fraud.")
 
 
-def versions(lake: Lake, wanted: Collection[str] | None, in_use: str | None) -> None:
+def versions(demo: Lake, wanted: Collection[str] | None, in_use: str | None) -> None:
     """Print versions of the model with their sets and their quality on the evaluation part.
 
     :param wanted: default: all.
     """
-    known = releases.all_of(lake, ReleaseKind.MODEL, deliveries.MODEL)
+    known = releases.all_of(demo, ReleaseKind.MODEL, deliveries.MODEL)
     out.print(versions_table([entry for entry in known if wanted is None or entry.version in wanted], in_use))
 
 
@@ -147,90 +147,90 @@ def retraining(done: Retraining) -> None:
 def play(root: str, seed: int) -> None:
     """Play the demo in a lake below ``root``; existing results are not recomputed."""
     with local_instance() as instance:
-        lake = DemoLake(root, instance)
-        new = lake.deliver(deliveries.files(seed))
+        demo = DemoLake(root, instance)
+        new = demo.deliver(deliveries.files(seed))
         errors.print(
-            f"Files of payments, cardholders and chargebacks in {lake.lake.root}/landing, {new} of them new.", style="dim"
+            f"Files of payments, cardholders and chargebacks in {demo.lake.root}/landing, {new} of them new.", style="dim"
         )
         if new:
             errors.print("Taking them in, training and comparing: a few minutes.", style="dim")
-        _first_version(lake)
-        _challenger(lake)
-        _canary(lake)
-        _correction(lake, seed)
-        _rollback(lake)
-        _say_how_to_go_on(lake, seed)
+        _first_version(demo)
+        _challenger(demo)
+        _canary(demo)
+        _correction(demo, seed)
+        _rollback(demo)
+        _say_how_to_go_on(demo, seed)
 
 
-def _first_version(lake: DemoLake) -> None:
-    lake.take_in(steps.RELEASED.date())
-    lake.at(steps.RELEASED)
-    released = steps.release_labels(lake, steps.LABELS, "what is known of July to September a month later")
+def _first_version(demo: DemoLake) -> None:
+    demo.take_in(steps.RELEASED.date())
+    demo.at(steps.RELEASED)
+    released = steps.release_labels(demo, steps.LABELS, "what is known of July to September a month later")
     with errors.status("building the training set"):
-        built = steps.build_set(lake, steps.TRAINING_SET, steps.LABELS, "the summer as it was known then")
+        built = steps.build_set(demo, steps.TRAINING_SET, steps.LABELS, "the summer as it was known then")
     with errors.status("training the first version"):
-        steps.train(lake, steps.FIRST, steps.TRAINING_SET, "amount, channel and hour", {"inputs": steps.FIRST_INPUTS})
-    promoted = steps.promote(lake, steps.FIRST, "the first version")
+        steps.train(demo, steps.FIRST, steps.TRAINING_SET, "amount, channel and hour", {"inputs": steps.FIRST_INPUTS})
+    promoted = steps.promote(demo, steps.FIRST, "the first version")
     section(steps.RELEASED, "Labels are frozen, a training set is built of them, and a first version is in use")
     line(f"{released.full_name}: what was known of fraud by then; a chargeback comes up to 60 days late.")
     training_set(built)
     in_use(promoted)
 
 
-def _challenger(lake: DemoLake) -> None:
-    lake.take_in(steps.COMPARED.date())
-    lake.at(steps.COMPARED)
+def _challenger(demo: DemoLake) -> None:
+    demo.take_in(steps.COMPARED.date())
+    demo.at(steps.COMPARED)
     with errors.status("training a challenger and comparing it on October and November"):
-        steps.train(lake, steps.CHALLENGER, steps.TRAINING_SET, "with the cardholder and the payments of the country")
-        compared = steps.compare(lake, steps.CHALLENGER, steps.FIRST)
+        steps.train(demo, steps.CHALLENGER, steps.TRAINING_SET, "with the cardholder and the payments of the country")
+        compared = steps.compare(demo, steps.CHALLENGER, steps.FIRST)
     section(steps.COMPARED, f"A challenger learns from the same set: backtest of {compared.title}")
-    versions(lake.lake, (steps.FIRST, steps.CHALLENGER), steps.FIRST)
+    versions(demo.lake, (steps.FIRST, steps.CHALLENGER), steps.FIRST)
     backtest(compared)
 
 
-def _canary(lake: DemoLake) -> None:
+def _canary(demo: DemoLake) -> None:
     with errors.status("scoring November with both versions"):
-        steps.start_canary(lake, steps.CHALLENGER)
-        lake.at(steps.CANARY_JUDGED)
-        judged = steps.judge_canary(lake)
-    promoted = steps.promote(lake, steps.CHALLENGER, "better in the backtest and in the canary")
+        steps.start_canary(demo, steps.CHALLENGER)
+        demo.at(steps.CANARY_JUDGED)
+        judged = steps.judge_canary(demo)
+    promoted = steps.promote(demo, steps.CHALLENGER, "better in the backtest and in the canary")
     section(steps.CANARY_JUDGED, "A canary scores a share of November's payments, and the challenger is promoted")
     line(f"{judged.of_entities:.0%} of the payments were scored by both; {judged.labels or 0:,} of their labels are mature.")
     canary(judged)
     in_use(promoted)
 
 
-def _correction(lake: DemoLake, seed: int) -> None:
-    lake.deliver({deliveries.CHARGEBACKS: deliveries.correction(seed)})
-    lake.at(steps.CORRECTED)
-    concerned = steps.concerned(lake, *deliveries.correction(seed))
-    lake.take_in(steps.CORRECTED.date())
-    lake.at(steps.CORRECTED)
+def _correction(demo: DemoLake, seed: int) -> None:
+    demo.deliver({deliveries.CHARGEBACKS: deliveries.correction(seed)})
+    demo.at(steps.CORRECTED)
+    concerned = steps.concerned(demo, *deliveries.correction(seed))
+    demo.take_in(steps.CORRECTED.date())
+    demo.at(steps.CORRECTED)
     section(steps.CORRECTED, "The result of an investigation arrives: labels of the summer were wrong")
     impact(concerned, steps.CHALLENGER, len(chargebacks.investigated(seed)))
     with errors.status("learning again from the corrected labels"):
-        retrained = steps.learn_again(lake)
-        compared = steps.compare(lake, retrained.new_version, retrained.champion)
+        retrained = steps.learn_again(demo)
+        compared = steps.compare(demo, retrained.new_version, retrained.champion)
     section(steps.CORRECTED, f"The model learns again: backtest of {compared.title}")
     retraining(retrained)
-    training_set(releases.find(lake.lake, ReleaseKind.TRAINING_SET, retrained.training_set, retrained.new_set))
+    training_set(releases.find(demo.lake, ReleaseKind.TRAINING_SET, retrained.training_set, retrained.new_set))
     backtest(compared)
     line(f"{retrained.new_version} is not promoted by itself, whatever its backtest says.")
 
 
-def _rollback(lake: DemoLake) -> None:
-    lake.at(steps.ROLLED_BACK)
-    done = steps.roll_back(lake, f"good customers are declined; {steps.FIRST} until that is understood")
+def _rollback(demo: DemoLake) -> None:
+    demo.at(steps.ROLLED_BACK)
+    done = steps.roll_back(demo, f"good customers are declined; {steps.FIRST} until that is understood")
     section(steps.ROLLED_BACK, "The promotion is taken back")
     in_use(done)
-    versions(lake.lake, None, done.to_version)
+    versions(demo.lake, None, done.to_version)
 
 
-def _say_how_to_go_on(lake: DemoLake, seed: int) -> None:
+def _say_how_to_go_on(demo: DemoLake, seed: int) -> None:
     lines = (
         "",
         "The commands below need the contracts of the demo:",
-        f"  export LAKEHOUSE_CONTRACTS={lake.lake.settings.contracts}",
+        f"  export LAKEHOUSE_CONTRACTS={demo.lake.settings.contracts}",
         "Show all that a version has learned from, and what became of it:",
         f"  lakehouse model show {deliveries.MODEL} {steps.CHALLENGER}",
         "List what a file concerns, of numbers, training sets and models:",
@@ -239,7 +239,7 @@ def _say_how_to_go_on(lake: DemoLake, seed: int) -> None:
         f"  lakehouse dataset show {deliveries.TRAINING_SET} {steps.TRAINING_SET}",
         f"  lakehouse dataset reproduce {deliveries.TRAINING_SET} {steps.TRAINING_SET}",
         "Look at the runs and the registered versions in MLflow:",
-        f"  mlflow ui --backend-store-uri sqlite:///{lake.lake.root}/mlflow/mlflow.db",
+        f"  mlflow ui --backend-store-uri sqlite:///{demo.lake.root}/mlflow/mlflow.db",
     )
     for text in lines:
         out.print(text, soft_wrap=True)
