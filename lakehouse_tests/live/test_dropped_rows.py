@@ -39,7 +39,7 @@ def batch(name: str, number: int, lines: tuple[int, int], before: datetime | Non
     return LiveBatch(name, f"{query} of {name}", number, "file", *lines, before, None, 1, NOON + number * MINUTE)
 
 
-@pytest.fixture(name="lake")
+@pytest.fixture(name="streamed")
 def _lake(lake: Lake) -> Lake:
     rows = [row(2, 5), row(3, 130), row(4, 70), row(5, 130), row(6, 61), row(7, 185)]
     rows += [row(8, 300, change_op="correct"), row(9, 300, malformed_reason="no amount"), row(10, 300), row(11, 2000)]
@@ -57,42 +57,42 @@ def dropped(lake: Lake, name: str, **which: Any) -> dict[str, list[str]]:
     return {entry["record_key"]: entry["windows"] for entry in rows}
 
 
-def test_a_row_is_dropped_in_the_windows_that_had_ended_at_the_watermark_of_the_batch_before(lake: Lake) -> None:
+def test_a_row_is_dropped_in_the_windows_that_had_ended_at_the_watermark_of_the_batch_before(streamed: Lake) -> None:
     """The first batch drops nothing; line 10 was read by no batch, a correction and a malformed row are not counted."""
-    hourly = dropped(lake, "hourly")
+    hourly = dropped(streamed, "hourly")
     assert hourly == {"k4": ["2024-01-15T10"], "k5": ["2024-01-15T09"], "k6": ["2024-01-15T10"], "k7": ["2024-01-15T08"]} | {
         "k11": ["2024-01-14T02"]
     }
-    sliding = dropped(lake, "sliding")
+    sliding = dropped(streamed, "sliding")
     assert sliding["k4"] == ["2024-01-15T09"], "the window from 10 to 12 is still open"
     assert sliding["k7"] == ["2024-01-15T07", "2024-01-15T08"]
-    assert dropped(lake, "daily") == {"k11": ["2024-01-14"]}
+    assert dropped(streamed, "daily") == {"k11": ["2024-01-14"]}
 
 
-def test_what_was_read_is_counted_and_a_day_is_selected(lake: Lake) -> None:
-    found = dropped_rows.dropped(lake, HOURLY, contract())
+def test_what_was_read_is_counted_and_a_day_is_selected(streamed: Lake) -> None:
+    found = dropped_rows.dropped(streamed, HOURLY, contract())
     assert (found.read, len(found.rows), found.share) == (7, 5, 5 / 7)
     (first,) = found.rows.filter(found.rows["record_key"].to_numpy() == "k4").to_pylist()
     assert (first["lateness_seconds"], first["watermark"], first["line_number"]) == (4200, NOON - 60 * MINUTE, 4)
-    assert dropped(lake, "hourly", day=date(2024, 1, 14)) == {"k11": ["2024-01-14T02"]}
+    assert dropped(streamed, "hourly", day=date(2024, 1, 14)) == {"k11": ["2024-01-14T02"]}
 
 
-def test_the_batches_of_an_earlier_checkpoint_do_not_count(lake: Lake) -> None:
-    batches.record(lake, [batch("hourly", 9, (2, 11), None, "another")])
-    assert dropped(lake, "hourly") == {}
+def test_the_batches_of_an_earlier_checkpoint_do_not_count(streamed: Lake) -> None:
+    batches.record(streamed, [batch("hourly", 9, (2, 11), None, "another")])
+    assert dropped(streamed, "hourly") == {}
 
 
 def test_without_a_stream_nothing_was_dropped(lake: Lake) -> None:
     assert dropped_rows.dropped(lake, HOURLY, contract()) == (0, dropped_rows.SCHEMA.empty_table())
 
 
-def test_the_command_lists_them(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_lists_them(streamed: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     contracts = tmp_path / "contracts"
     contracts.mkdir()
     for name, definition in (("events", contract()), ("hourly", HOURLY), ("total", metric())):
         written = definition.model_dump(mode="json", exclude_none=True, exclude_unset=True, by_alias=False)
         (contracts / f"{name}.yaml").write_text(yaml.safe_dump(written))
-    monkeypatch.setenv("LAKEHOUSE_ROOT", lake.root)
+    monkeypatch.setenv("LAKEHOUSE_ROOT", streamed.root)
     monkeypatch.setenv("LAKEHOUSE_CONTRACTS", str(contracts))
 
     def run(*words: str) -> str:

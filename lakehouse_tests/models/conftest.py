@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
+def filled(tmp_path: Path) -> Iterator[Lake]:
     """A lake with ``training_data`` v5.0 and v5.1, and an MLflow without content."""
     with trained.own_modules():
         lake = trained.settings_of(tmp_path)

@@ -36,40 +36,40 @@ def train(frame, params):
 
 
 @pytest.mark.merge
-def test_a_model_loads_as_the_object_that_it_was_and_one_version_is_the_champion(lake: Lake) -> None:
-    (lake.settings.contracts / "threshold.py").write_text(THRESHOLD, encoding="utf-8")
+def test_a_model_loads_as_the_object_that_it_was_and_one_version_is_the_champion(filled: Lake) -> None:
+    (filled.settings.contracts / "threshold.py").write_text(THRESHOLD, encoding="utf-8")
     of_own_class = MODEL.model_copy(update={"train": "threshold:train"})
     by_version = {
-        "v1.0": trained_lake.train(lake, "v1.0"),
-        "v1.1": training.train(lake, CATALOG, of_own_class, "v1.1", "v5.0", by="ana", notes="by a rule"),
+        "v1.0": trained_lake.train(filled, "v1.0"),
+        "v1.1": training.train(filled, CATALOG, of_own_class, "v1.1", "v5.0", by="ana", notes="by a rule"),
     }
-    rows = set_table.read(lake, releases.find(lake, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
+    rows = set_table.read(filled, releases.find(filled, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
     frame = function.features_frame(SET, rows)
-    pipeline, rule = (function.load(lake, MODEL, version) for version in by_version)
+    pipeline, rule = (function.load(filled, MODEL, version) for version in by_version)
     assert type(pipeline).__name__ == "Pipeline"
     assert type(rule) is sys.modules["threshold"].Threshold
     assert rule.predict_proba(frame).tolist() == (frame["amount"] > rule.amount).astype(float).tolist()
 
-    assert tracking.champion(lake, MODEL) is None
+    assert tracking.champion(filled, MODEL) is None
     for version, release in reversed(by_version.items()):
-        tracking.set_champion(lake, release)
-        assert tracking.champion(lake, MODEL) == version
+        tracking.set_champion(filled, release)
+        assert tracking.champion(filled, MODEL) == version
     elsewhere = replace(by_version["v1.0"], version="v9.0")
     with pytest.raises(
         tracking.TrackingError, match=r"fraud v9.0 is not registered in MLflow at sqlite.*; correct LAKEHOUSE_MLFLOW"
     ):
-        tracking.set_champion(lake, elsewhere)
-    assert tracking.champion(lake, MODEL) == "v1.0"
+        tracking.set_champion(filled, elsewhere)
+    assert tracking.champion(filled, MODEL) == "v1.0"
 
 
-def test_a_model_whose_code_is_gone_is_reported(lake: Lake) -> None:
-    (lake.settings.contracts / "threshold.py").write_text(THRESHOLD, encoding="utf-8")
+def test_a_model_whose_code_is_gone_is_reported(filled: Lake) -> None:
+    (filled.settings.contracts / "threshold.py").write_text(THRESHOLD, encoding="utf-8")
     of_own_class = MODEL.model_copy(update={"train": "threshold:train"})
-    training.train(lake, CATALOG, of_own_class, "v1.1", "v5.0", by="ana", notes="by a rule")
-    (lake.settings.contracts / "threshold.py").unlink()
+    training.train(filled, CATALOG, of_own_class, "v1.1", "v5.0", by="ana", notes="by a rule")
+    (filled.settings.contracts / "threshold.py").unlink()
     del sys.modules["threshold"]
     with pytest.raises(tracking.TrackingError, match=r"fraud v1.1 could not be loaded: .*the code of 'threshold:train'"):
-        function.load(lake, MODEL, "v1.1")
+        function.load(filled, MODEL, "v1.1")
 
 
 def test_a_server_that_is_down_is_reported_within_seconds(lake: Lake) -> None:

@@ -38,10 +38,10 @@ def versions_of(lake: Lake) -> list[Any]:
     return list(mlflow_of(lake).search_model_versions("name = 'fraud'"))
 
 
-def test_a_version_is_recorded_with_all_that_it_was_made_from(lake: Lake) -> None:
-    release = train(lake, "v2.4", parameters={"depth": 3})
+def test_a_version_is_recorded_with_all_that_it_was_made_from(filled: Lake) -> None:
+    release = train(filled, "v2.4", parameters={"depth": 3})
     about = release.about
-    assert releases.find(lake, ReleaseKind.MODEL, "fraud", "v2.4") == release
+    assert releases.find(filled, ReleaseKind.MODEL, "fraud", "v2.4") == release
     assert about["training_set"]["full_name"] == "training_data_v5.0"
     assert about["training_set"]["labels"] == {"source": "chargebacks", "version": "v3.0"}
     assert about["training_set"]["content_hash"] == "hash of v5.0"
@@ -54,7 +54,7 @@ def test_a_version_is_recorded_with_all_that_it_was_made_from(lake: Lake) -> Non
     assert about["part_rows"]["train"] + about["part_rows"]["test"] == trained_lake.ROWS
     assert 0.8 < about["metrics"]["test"]["roc_auc"] < 1
 
-    (run,) = runs_of(lake)
+    (run,) = runs_of(filled)
     assert (run.info.run_id, run.info.status) == (about["mlflow"]["run_id"], "FINISHED")
     assert run.data.params == {"strength": "1.0", "depth": "3"}
     assert run.data.metrics["test/roc_auc"] == about["metrics"]["test"]["roc_auc"]
@@ -62,27 +62,27 @@ def test_a_version_is_recorded_with_all_that_it_was_made_from(lake: Lake) -> Non
     assert inputs.keys() == {"training_data_v5.0"}
     contexts = {tag.value for entry in run.inputs.dataset_inputs for tag in entry.tags if tag.key == "mlflow.data.context"}
     assert contexts == {"training", "evaluation"}
-    (logged,) = mlflow_of(lake).search_logged_models([run.info.experiment_id])
+    (logged,) = mlflow_of(filled).search_logged_models([run.info.experiment_id])
     measured_on = {(metric.key, metric.dataset_name) for metric in logged.metrics}
     assert ("test/roc_auc", "training_data_v5.0") in measured_on
-    (version,) = versions_of(lake)
+    (version,) = versions_of(filled)
     assert (f"{version.version}", version.tags["lakehouse.version"]) == (about["mlflow"]["version"], "v2.4")
     assert run.data.tags["lakehouse.training_code"] == about["code"]["training"]
 
-    rows = set_table.read(lake, releases.find(lake, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
+    rows = set_table.read(filled, releases.find(filled, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
     frame = function.features_frame(SET, rows)
-    assert len(function.load(lake, MODEL, "v2.4").predict_proba(frame)) == trained_lake.ROWS
+    assert len(function.load(filled, MODEL, "v2.4").predict_proba(frame)) == trained_lake.ROWS
 
 
-def test_the_same_command_again_gives_the_same_version_and_another_one_is_refused(lake: Lake) -> None:
-    release = train(lake, "v2.4")
-    assert train(lake, "v2.4", notes="again") == release
-    assert len(versions_of(lake)) == 1
+def test_the_same_command_again_gives_the_same_version_and_another_one_is_refused(filled: Lake) -> None:
+    release = train(filled, "v2.4")
+    assert train(filled, "v2.4", notes="again") == release
+    assert len(versions_of(filled)) == 1
     with pytest.raises(TrainingError, match=r"exists .*\(training set: training_data_v5.0, now training_data_v5.1\); a version"):
-        train(lake, "v2.4", "v5.1")
+        train(filled, "v2.4", "v5.1")
     with pytest.raises(TrainingError, match=r"\(parameters: \{'strength': 1.0\}, now \{'strength': 2.0\}\)"):
-        train(lake, "v2.4", parameters={"strength": 2.0})
-    assert len(runs_of(lake)) == 1
+        train(filled, "v2.4", parameters={"strength": 2.0})
+    assert len(runs_of(filled)) == 1
 
 
 @pytest.mark.proof
@@ -110,20 +110,20 @@ def test_a_training_that_is_stopped_anywhere_is_completed_by_the_same_command(tm
     assert stops > 8
 
 
-def test_of_two_trainings_at_once_the_first_counts(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_trainings_at_once_the_first_counts(filled: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     call = function.call
 
     def slow(*arguments: Any) -> Any:
         """While this one trains, another process trains the same version with another parameter."""
         monkeypatch.setattr(function, "call", call)
-        train(lake, "v2.4", parameters={"strength": 5.0})
+        train(filled, "v2.4", parameters={"strength": 5.0})
         return call(*arguments)
 
     monkeypatch.setattr(function, "call", slow)
     with pytest.raises(TrainingError, match=r"was registered in MLflow by a training from training_data_v5.0"):
-        train(lake, "v2.4")
-    assert len(versions_of(lake)) == 1
-    assert releases.find(lake, ReleaseKind.MODEL, "fraud", "v2.4").about["parameters"] == {"strength": 5.0}
+        train(filled, "v2.4")
+    assert len(versions_of(filled)) == 1
+    assert releases.find(filled, ReleaseKind.MODEL, "fraud", "v2.4").about["parameters"] == {"strength": 5.0}
 
 
 def _model_that(scores: str) -> str:
@@ -152,42 +152,42 @@ BAD_FUNCTIONS = {
 }
 
 
-def test_a_function_that_gives_no_model_is_reported_and_nothing_is_recorded(lake: Lake) -> None:
+def test_a_function_that_gives_no_model_is_reported_and_nothing_is_recorded(filled: Lake) -> None:
     for number, (text, message) in enumerate(BAD_FUNCTIONS.values()):
         module = "absent" if text is None else f"bad_{number}"
         if text is not None:
-            (lake.settings.contracts / f"{module}.py").write_text(text, encoding="utf-8")
+            (filled.settings.contracts / f"{module}.py").write_text(text, encoding="utf-8")
         contract = MODEL.model_copy(update={"train": f"{module}:train"})
         with pytest.raises((TrainingError, ScoringError), match=message):
-            training.train(lake, CATALOG, contract, "v1.0", "v5.0", by="ana", notes="bad")
-    assert runs_of(lake) == []
-    assert versions_of(lake) == []
-    assert releases.all_of(lake, ReleaseKind.MODEL) == []
+            training.train(filled, CATALOG, contract, "v1.0", "v5.0", by="ana", notes="bad")
+    assert runs_of(filled) == []
+    assert versions_of(filled) == []
+    assert releases.all_of(filled, ReleaseKind.MODEL) == []
 
 
-def test_versions_and_sets_that_cannot_be_used_are_refused(lake: Lake) -> None:
+def test_versions_and_sets_that_cannot_be_used_are_refused(filled: Lake) -> None:
     with pytest.raises(TrainingError, match=r"'2.4' is no version"):
-        train(lake, "2.4")
+        train(filled, "2.4")
     with pytest.raises(ReleaseError, match=r"training_data v9.0 does not exist; released are v5.0, v5.1"):
-        train(lake, "v2.4", "v9.0")
-    releases.deprecate(lake, ReleaseKind.TRAINING_SET, "training_data", "v5.0", by="cy", notes="labels were wrong")
+        train(filled, "v2.4", "v9.0")
+    releases.deprecate(filled, ReleaseKind.TRAINING_SET, "training_data", "v5.0", by="cy", notes="labels were wrong")
     with pytest.raises(TrainingError, match=r"training_data_v5.0 is deprecated: labels were wrong; name another version"):
-        train(lake, "v2.4")
+        train(filled, "v2.4")
     features = SET.features.model_copy(update={"deprecated": {"country": "use region"}})
     catalog = replace(CATALOG, training_sets={"training_data": SET.model_copy(update={"features": features})})
     with pytest.raises(TrainingError, match=r"the feature country of training_data_v5.1 is deprecated: use region"):
-        training.train(lake, catalog, MODEL, "v2.4", "v5.1", by="ana", notes="")
+        training.train(filled, catalog, MODEL, "v2.4", "v5.1", by="ana", notes="")
     with pytest.raises(TrainingError, match=r"'fit_on: dev' has no rows in training_data_v5.1, whose parts are train, test"):
-        training.train(lake, CATALOG, MODEL.model_copy(update={"fit_on": "dev"}), "v2.4", "v5.1", by="ana", notes="")
-    assert runs_of(lake) == []
+        training.train(filled, CATALOG, MODEL.model_copy(update={"fit_on": "dev"}), "v2.4", "v5.1", by="ana", notes="")
+    assert runs_of(filled) == []
 
 
-def test_a_function_is_found_in_the_current_folder_too(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_is_found_in_the_current_folder_too(filled: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "here" / "shop_models"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
     (package / "fraud.py").write_text(TRAIN, encoding="utf-8")
     monkeypatch.chdir(tmp_path / "here")
     contract = MODEL.model_copy(update={"train": "shop_models.fraud:train"})
-    release = training.train(lake, CATALOG, contract, "v2.4", "v5.0", by="ana", notes="")
+    release = training.train(filled, CATALOG, contract, "v2.4", "v5.0", by="ana", notes="")
     assert release.about["function"] == "shop_models.fraud:train"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.fixture(name="lake")
+@pytest.fixture(name="deployment")
 def _lake(tmp_path: Path) -> Lake:
     (tmp_path / "landing").mkdir()
     return Lake(Settings(root=str(tmp_path / "lake"), landing=str(tmp_path / "landing")))

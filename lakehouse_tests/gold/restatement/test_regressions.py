@@ -185,7 +185,11 @@ def test_a_roll_up_follows_a_daily_table_that_was_created_again(lake) -> None:
         numbers.publish()
     numbers.roll_up()
     assert find_pending(lake, week).starts == frozenset()
-    for path in (locations.gold(lake, numbers.series), locations.restatements(lake)):  # by a person, with its record
+    for path in (
+        locations.gold(lake, numbers.series),
+        locations.restatements(lake),
+        locations.publications(lake),
+    ):  # with its record
         shutil.rmtree(path)
     numbers.set(1, 13)
     numbers.publish()

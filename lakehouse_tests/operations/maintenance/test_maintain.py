@@ -181,7 +181,7 @@ def test_two_at_once_do_not_disturb_each_other(no_retention: Lake, monkeypatch: 
 def test_a_broken_table_keeps_no_other_from_being_looked_after(no_retention: Lake) -> None:
     changing_silver(no_retention)
     for number in range(12):
-        row_writer.append(no_retention.address("ops", "events_keys"), pa.address({"record_key": [f"{number}"]}))
+        row_writer.append(no_retention.address("ops", "events_keys"), pa.table({"record_key": [f"{number}"]}))
     Path(locations.silver(no_retention, "events"), "_delta_log", f"{5:020}.json").write_text("no JSON")
     done = {one.table: one for one in maintain(no_retention, CATALOG)}
     assert done["silver/events"].problem

@@ -176,7 +176,7 @@ def test_the_sensor_notifies_and_reports_what_it_did(lake, receiver: Receiver) -
     with numbers_from_silver():
         sample = restated(lake)
         with dg.DagsterInstance.ephemeral() as instance:
-            definitions = build_definitions(lake, sample.catalog)
+            definitions = build_definitions(lake.settings, sample.catalog)
             sensor = notice_sensor.notices_sensor(lake, sample.catalog)
             assert sensor.name in {one.name for one in definitions.sensors or ()}
             assert sensor.minimum_interval_seconds == 60

@@ -61,8 +61,8 @@ for folder in (None, Path(sys.argv[1])):
 """
 
 
-def test_a_set_a_model_and_its_scores_are_assets_with_their_partitions(lake: Lake) -> None:
-    definitions = build_definitions(lake.settings, _catalog())
+def test_a_set_a_model_and_its_scores_are_assets_with_their_partitions(deployment: Lake) -> None:
+    definitions = build_definitions(deployment.settings, _catalog())
     dg.Definitions.validate_loadable(definitions)
     partitions = {key: definitions.resolve_assets_def(key).partitions_def for key in map(_key, ("datasets", "models", "scores"))}
     assert partitions[set_key("training_data")] == set_versions("training_data")
@@ -81,10 +81,10 @@ def test_a_set_a_model_and_its_scores_are_assets_with_their_partitions(lake: Lak
     assert checks == set(score_checks.NAMES) == set(check_names(_catalog())[scores_key("fraud")])
 
 
-def test_only_a_model_with_a_policy_is_retrained(lake: Lake) -> None:
+def test_only_a_model_with_a_policy_is_retrained(deployment: Lake) -> None:
     for policy, expected in ((MODEL.retrain_when, True), (None, False)):
         catalog = _catalog(MODEL.model_copy(update={"retrain_when": policy}))
-        sensors = {sensor.name for sensor in build_definitions(lake.settings, catalog).sensors or ()}
+        sensors = {sensor.name for sensor in build_definitions(deployment.settings, catalog).sensors or ()}
         assert ("retrain_fraud" in sensors) is expected
 
 
@@ -96,8 +96,8 @@ def test_the_definitions_load_neither_mlflow_nor_scikit_learn(tmp_path: Path) ->
     assert process.stdout.split("\n")[:2] == ["0", "1"], process.stderr
 
 
-def test_the_sensor_finds_nothing_without_a_version_in_use(lake: Lake, instance: dg.DagsterInstance) -> None:
-    sensor = SensorTicks(lake, _catalog(), "retrain_fraud", instance)
+def test_the_sensor_finds_nothing_without_a_version_in_use(deployment: Lake, instance: dg.DagsterInstance) -> None:
+    sensor = SensorTicks(deployment, _catalog(), "retrain_fraud", instance)
     for _ in range(2):
         assert sensor.skip_message() == "no correction reaches the policy of fraud"
 

@@ -28,9 +28,9 @@ IDLE = "nothing has changed since the last look"
 
 
 @pytest.fixture(name="ticks")
-def _ticks(lake: Lake, instance: dg.DagsterInstance, tmp_path: Path) -> SensorTicks:
-    lake.settings.alert_targets = [f"file:{tmp_path / 'alerts.jsonl'}"]
-    return SensorTicks(lake, Catalog({"events": contract(owner="anna")}, {}), "alerts", instance)
+def _ticks(deployment: Lake, instance: dg.DagsterInstance, tmp_path: Path) -> SensorTicks:
+    deployment.settings.alert_targets = [f"file:{tmp_path / 'alerts.jsonl'}"]
+    return SensorTicks(deployment, Catalog({"events": contract(owner="anna")}, {}), "alerts", instance)
 
 
 def sent(tmp_path: Path) -> int:

@@ -45,10 +45,10 @@ def ingest(lake: Lake, arrival: date = ARRIVAL, touched: list[date] = TOUCHED, n
     )
 
 
-def test_days_left_behind_are_announced_again(lake: Lake, instance: dg.DagsterInstance) -> None:
-    sensor = SensorTicks(lake, CATALOG, "reconcile_sales", instance)
+def test_days_left_behind_are_announced_again(deployment: Lake, instance: dg.DagsterInstance) -> None:
+    sensor = SensorTicks(deployment, CATALOG, "reconcile_sales", instance)
     assert sensor.skip_message() == "nothing waits for silver"
-    ingest(lake)
+    ingest(deployment)
     (request,) = sensor.run_requests()
     assert (request.partition_key, request.asset_selection) == ("2024-11-05", [dg.AssetKey(["bronze", "sales"])])
     assert request.run_config == {"ops": {"bronze__sales": {"config": {"files": {}}}}}, "files are the landing sensor's"
@@ -56,32 +56,36 @@ def test_days_left_behind_are_announced_again(lake: Lake, instance: dg.DagsterIn
     assert again.run_key == request.run_key, "a repeated tick starts nothing twice"
 
 
-def test_a_planned_backfill_is_left_alone_and_what_it_leaves_is_followed(lake: Lake, instance: dg.DagsterInstance) -> None:
-    sensors = [SensorTicks(lake, CATALOG, name, instance) for name in ("reconcile_sales", "landing_sales", "stewards_sales")]
-    ingest(lake)
-    with backfill_lock(lake, "sales"):
+def test_a_planned_backfill_is_left_alone_and_what_it_leaves_is_followed(deployment: Lake, instance: dg.DagsterInstance) -> None:
+    sensors = [
+        SensorTicks(deployment, CATALOG, name, instance) for name in ("reconcile_sales", "landing_sales", "stewards_sales")
+    ]
+    ingest(deployment)
+    with backfill_lock(deployment, "sales"):
         assert {sensor.skip_message() for sensor in sensors} == {BACKFILL_RUNNING}
     assert len(sensors[0].run_requests()) == 1
 
 
-def test_an_arrival_day_outside_the_partitions_is_reported_with_the_others(lake: Lake, instance: dg.DagsterInstance) -> None:
-    ingest(lake, date(2024, 10, 31), name="before")
-    sensor = SensorTicks(lake, CATALOG, "reconcile_sales", instance)
+def test_an_arrival_day_outside_the_partitions_is_reported_with_the_others(
+    deployment: Lake, instance: dg.DagsterInstance
+) -> None:
+    ingest(deployment, date(2024, 10, 31), name="before")
+    sensor = SensorTicks(deployment, CATALOG, "reconcile_sales", instance)
     assert sensor.skip_message() == (
         "arrivals of 2024-10-31 wait for silver, and source.start_date of sales is 2024-11-01: set an earlier date"
     )
-    ingest(lake)
+    ingest(deployment)
     (request,) = sensor.run_requests()
     assert request.partition_key == "2024-11-05"
 
 
-def test_days_just_announced_are_left_to_the_policy(lake: Lake, instance: dg.DagsterInstance) -> None:
-    ingest(lake)
+def test_days_just_announced_are_left_to_the_policy(deployment: Lake, instance: dg.DagsterInstance) -> None:
+    ingest(deployment)
     announce(instance, TOUCHED)
-    sensor = SensorTicks(lake, CATALOG, "reconcile_sales", instance)
+    sensor = SensorTicks(deployment, CATALOG, "reconcile_sales", instance)
     assert "all were announced recently" in sensor.skip_message()
-    lake.settings.reconcile_seconds = 0
-    assert len(SensorTicks(lake, CATALOG, "reconcile_sales", instance).run_requests()) == 1
+    deployment.settings.reconcile_seconds = 0
+    assert len(SensorTicks(deployment, CATALOG, "reconcile_sales", instance).run_requests()) == 1
 
 
 def announce(instance: dg.DagsterInstance, days: list[date]) -> None:
@@ -89,46 +93,46 @@ def announce(instance: dg.DagsterInstance, days: list[date]) -> None:
         instance.report_runless_asset_event(dg.AssetMaterialization(["arrivals", "sales"], partition=f"{day}"))
 
 
-def test_the_announcements_of_other_days_do_not_hide_one_left_behind(lake: Lake, instance: dg.DagsterInstance) -> None:
-    ingest(lake)
+def test_the_announcements_of_other_days_do_not_hide_one_left_behind(deployment: Lake, instance: dg.DagsterInstance) -> None:
+    ingest(deployment)
     busy = [date(2024, 11, 6)]
-    ingest(lake, date(2024, 11, 7), busy, "other")
+    ingest(deployment, date(2024, 11, 7), busy, "other")
     announce(instance, busy)
-    (request,) = SensorTicks(lake, CATALOG, "reconcile_sales", instance).run_requests()
+    (request,) = SensorTicks(deployment, CATALOG, "reconcile_sales", instance).run_requests()
     assert request.partition_key == "2024-11-05"
 
 
-def test_days_that_silver_has_taken_are_done(lake: Lake, instance: dg.DagsterInstance) -> None:
-    ingest(lake)
+def test_days_that_silver_has_taken_are_done(deployment: Lake, instance: dg.DagsterInstance) -> None:
+    ingest(deployment)
     applied_inputs.record(
-        lake, "sales", run_id="run", days=TOUCHED, ingestion_ids=["abc"], method="merge", silver=None, now=lake.now()
+        deployment, "sales", run_id="run", days=TOUCHED, ingestion_ids=["abc"], method="merge", silver=None, now=deployment.now()
     )
-    assert SensorTicks(lake, CATALOG, "reconcile_sales", instance).skip_message() == "nothing waits for silver"
+    assert SensorTicks(deployment, CATALOG, "reconcile_sales", instance).skip_message() == "nothing waits for silver"
 
 
-def test_it_gives_up_after_three_attempts_and_reports_it(lake: Lake, instance: dg.DagsterInstance) -> None:
-    ingest(lake)
-    sensor = SensorTicks(lake, CATALOG, "reconcile_sales", instance)
+def test_it_gives_up_after_three_attempts_and_reports_it(deployment: Lake, instance: dg.DagsterInstance) -> None:
+    ingest(deployment)
+    sensor = SensorTicks(deployment, CATALOG, "reconcile_sales", instance)
     (request,) = sensor.run_requests()
     for _ in range(3):
         instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", tags=dict(request.tags), status=dg.DagsterRunStatus.FAILURE))
     assert "3 runs did not make silver follow the arrivals of 2024-11-05" in sensor.skip_message()
-    ingest(lake, date(2024, 11, 7), [date(2024, 11, 6)], "other")
+    ingest(deployment, date(2024, 11, 7), [date(2024, 11, 6)], "other")
     (other,) = sensor.run_requests()
     assert other.partition_key == "2024-11-07", "one day that was given up does not stop the others"
 
 
-def test_it_waits_while_a_run_is_at_work(lake: Lake, instance: dg.DagsterInstance) -> None:
-    ingest(lake)
+def test_it_waits_while_a_run_is_at_work(deployment: Lake, instance: dg.DagsterInstance) -> None:
+    ingest(deployment)
     silver = frozenset({dg.AssetKey(["silver", "sales"])})
     instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", asset_selection=silver, status=dg.DagsterRunStatus.STARTED))
-    assert "a run is in progress" in SensorTicks(lake, CATALOG, "reconcile_sales", instance).skip_message()
+    assert "a run is in progress" in SensorTicks(deployment, CATALOG, "reconcile_sales", instance).skip_message()
 
 
-def test_a_decision_starts_silver_for_exactly_its_days(lake: Lake, instance: dg.DagsterInstance) -> None:
-    sensor = SensorTicks(lake, CATALOG, "stewards_sales", instance)
+def test_a_decision_starts_silver_for_exactly_its_days(deployment: Lake, instance: dg.DagsterInstance) -> None:
+    sensor = SensorTicks(deployment, CATALOG, "stewards_sales", instance)
     assert sensor.skip_message() == "no decision waits for silver"
-    decision_id, at = decide(lake, "s1", TOUCHED), lake.now()
+    decision_id, at = decide(deployment, "s1", TOUCHED), deployment.now()
     (request,) = sensor.run_requests()
     assert request.tags["lakehouse/days"] == '["2024-11-02", "2024-11-04"]'
     assert request.asset_selection == [dg.AssetKey(["silver", "sales"])]
@@ -136,20 +140,20 @@ def test_a_decision_starts_silver_for_exactly_its_days(lake: Lake, instance: dg.
     (again,) = sensor.run_requests()
     assert again.run_key == request.run_key
     applied_inputs.record(
-        lake, "sales", run_id="run", days=TOUCHED, ingestion_ids=[decision_id], method="rebuild", silver=None, now=at
+        deployment, "sales", run_id="run", days=TOUCHED, ingestion_ids=[decision_id], method="rebuild", silver=None, now=at
     )
     assert sensor.skip_message() == "no decision waits for silver"
 
 
 def test_what_comes_while_a_run_is_on_its_way_waits_for_the_next_and_goes_with_what_that_left(
-    lake: Lake, instance: dg.DagsterInstance
+    deployment: Lake, instance: dg.DagsterInstance
 ) -> None:
-    sensor = SensorTicks(lake, CATALOG, "stewards_sales", instance)
-    decide(lake, "s1", TOUCHED)
+    sensor = SensorTicks(deployment, CATALOG, "stewards_sales", instance)
+    decide(deployment, "s1", TOUCHED)
     (request,) = sensor.run_requests()
     asked = {**request.tags, "dagster/sensor_name": "stewards_sales"}  # as the daemon does
     run = instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", tags=asked, status=dg.DagsterRunStatus.STARTED))
-    decide(lake, "s2", [date(2024, 11, 3)])
+    decide(deployment, "s2", [date(2024, 11, 3)])
     assert sensor.skip_message() == "a run for decisions is in progress; the next one is requested when it has ended"
     instance.report_run_failed(run)
     (both,) = sensor.run_requests()

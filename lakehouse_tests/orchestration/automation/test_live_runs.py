@@ -36,24 +36,24 @@ def add_run(ticks: SensorTicks, run_status: dg.DagsterRunStatus) -> None:
     ticks.instance.add_run(dg.DagsterRun(job_name="live_hourly", status=run_status, tags=tags))
 
 
-def test_only_a_managed_metric_has_a_sensor(lake: Lake) -> None:
+def test_only_a_managed_metric_has_a_sensor(deployment: Lake) -> None:
     plain = Catalog({"orders": source()}, {"hourly": metric(TUMBLING, **LIVE)})
-    names = [{each.name for each in build_definitions(lake.settings, known).sensors or ()} for known in (plain, CATALOG)]
+    names = [{each.name for each in build_definitions(deployment.settings, known).sensors or ()} for known in (plain, CATALOG)]
     assert names[1] - names[0] == {"live_hourly"}
 
 
-def test_a_stream_is_started_when_nothing_runs_it(lake: Lake, instance: dg.DagsterInstance) -> None:
-    ticks = SensorTicks(lake, CATALOG, "live_hourly", instance)
+def test_a_stream_is_started_when_nothing_runs_it(deployment: Lake, instance: dg.DagsterInstance) -> None:
+    ticks = SensorTicks(deployment, CATALOG, "live_hourly", instance)
     [request] = ticks.run_requests()
     assert request.tags["dagster/max_retries"] == "0", "the sensor starts it again, Dagster itself does not"
-    with status.running(lake, "hourly"):
+    with status.running(deployment, "hourly"):
         assert ticks.skip_message() == "a process outside Dagster runs the stream"
-    now = lake.now()
-    status.write(lake, StreamStatus("hourly", 1, now, now))
+    now = deployment.now()
+    status.write(deployment, StreamStatus("hourly", 1, now, now))
     assert len(ticks.run_requests()) == 1, "it was killed"
-    status.ask_to_stop(lake, "hourly")
+    status.ask_to_stop(deployment, "hourly")
     assert "somebody has stopped it" in ticks.skip_message()
-    with status.running(lake, "hourly"):  # somebody starts it again
+    with status.running(deployment, "hourly"):  # somebody starts it again
         pass
     assert len(ticks.run_requests()) == 1
     add_run(ticks, dg.DagsterRunStatus.STARTED)
@@ -61,9 +61,9 @@ def test_a_stream_is_started_when_nothing_runs_it(lake: Lake, instance: dg.Dagst
 
 
 def test_runs_that_fail_soon_are_started_less_and_less_often(
-    lake: Lake, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    deployment: Lake, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ticks = SensorTicks(lake, CATALOG, "live_hourly", instance)
+    ticks = SensorTicks(deployment, CATALOG, "live_hourly", instance)
     pauses = []
     for _ in range(9):
         add_run(ticks, dg.DagsterRunStatus.FAILURE)

@@ -37,8 +37,8 @@ class Policy:
 
 
 @pytest.fixture
-def policy(lake: Lake, instance: dg.DagsterInstance) -> Policy:
-    made = Policy(lake, instance)
+def policy(deployment: Lake, instance: dg.DagsterInstance) -> Policy:
+    made = Policy(deployment, instance)
     assert made.tick() == set()
     return made
 

@@ -192,9 +192,9 @@ def test_what_has_an_alert_of_its_own_is_not_told_twice(records: Records) -> Non
     assert records.alerts() == []
 
 
-def test_the_checks_that_are_read_are_those_that_the_definitions_have(lake: Lake) -> None:
+def test_the_checks_that_are_read_are_those_that_the_definitions_have(deployment: Lake) -> None:
     catalog = load_catalog(None)
-    defined = {key for checks in build_definitions(lake.settings, catalog).asset_checks or () for key in checks.check_keys}
+    defined = {key for checks in build_definitions(deployment.settings, catalog).asset_checks or () for key in checks.check_keys}
     read = {dg.AssetCheckKey(asset, name) for asset, names in check_names(catalog).items() for name in names}
     assert {key for key in defined if key.name not in deprecated_names()} == read
 

@@ -56,7 +56,7 @@ DAYS = [date(2024, 11, 4) + timedelta(days=number) for number in range(4)]
 class Deployment:
     """Tables that things happen to, written as the product writes them; every name of :data:`HAPPENINGS` is a method."""
 
-    sample: Lake
+    lake: Lake
     kept: Path
     first: date = DAYS[0]
     count: int = 0
@@ -76,7 +76,7 @@ class Deployment:
         return self.days[self.count % len(self.days)]
 
     def file(self) -> None:
-        Path(str(self.sample.settings.landing), f"arrival_date={self.day()}.csv").write_text(f"{self.count}")
+        Path(str(self.lake.settings.landing), f"arrival_date={self.day()}.csv").write_text(f"{self.count}")
 
     def held(self) -> None:
         self.taken("held")
@@ -84,7 +84,7 @@ class Deployment:
     def taken(self, status: Literal["ingested", "held"] = "ingested") -> None:
         """The ledger knows a file that lies in landing, or one that does not any more."""
         day = self.day()
-        path = Path(str(self.sample.settings.landing), f"arrival_date={day}.csv")
+        path = Path(str(self.lake.settings.landing), f"arrival_date={day}.csv")
         landed = path.stat() if path.is_file() else None
         entry = Ingestion(
             source="sales",
@@ -101,28 +101,28 @@ class Deployment:
             touched_days=[day],
             touched_rows=[1],
         )
-        ingestions.record(self.sample, entry)
+        ingestions.record(self.lake, entry)
 
     def applied(self) -> None:
-        waiting = applied_inputs.pending(self.sample, "sales")
+        waiting = applied_inputs.pending(self.lake, "sales")
         ids = set().union(*waiting.values())
         applied_inputs.record(
-            self.sample, "sales", run_id="run", days=waiting, ingestion_ids=ids, method="merge", silver=None, now=AT
+            self.lake, "sales", run_id="run", days=waiting, ingestion_ids=ids, method="merge", silver=None, now=AT
         )
 
     def decided(self) -> None:
         day = self.day()
         decisions.record(
-            self.sample, "sales", [Decision(f"i{self.count}", 1, "s", "accept", "anna", "seen", AT, touched_days=[day])]
+            self.lake, "sales", [Decision(f"i{self.count}", 1, "s", "accept", "anna", "seen", AT, touched_days=[day])]
         )
 
     def changed(self) -> None:
         day = self.day()
         row = {"record_key": f"{self.count}", "event_date": day, "event_ts": AT, "line_number": 1}
         rows = pa.Table.from_pylist([row], schema=arrow_schema(silver_columns(SALES)))
-        exists = Path(locations.silver(self.sample, "sales")).exists()
+        exists = Path(locations.silver(self.lake, "sales")).exists()
         write_deltalake(
-            locations.silver(self.sample, "sales"),
+            locations.silver(self.lake, "sales"),
             rows,
             mode="append",
             partition_by=["event_date"],
@@ -131,52 +131,52 @@ class Deployment:
 
     def compacted(self) -> None:
         """A commit that changes no row."""
-        table = table_io.open_table(locations.silver(self.sample, "sales"))
+        table = table_io.open_table(locations.silver(self.lake, "sales"))
         if table is not None:
             table.optimize.compact()
 
     def followed(self) -> None:
-        self._followed(self.daily, locations.silver(self.sample, "sales"))
+        self._followed(self.daily, locations.silver(self.lake, "sales"))
 
     def followed_by_weeks(self) -> None:
-        self._followed(self.daily.rollups[0], locations.gold(self.sample, self.daily))
+        self._followed(self.daily.rollups[0], locations.gold(self.lake, self.daily))
 
     def _followed(self, series: Series, path: str) -> None:
         restatements.record(
-            self.sample, Restatement(series.name, "run", AT, table_io.version(path, self.sample.storage_options), 0, [])
+            self.lake, Restatement(series.name, "run", AT, table_io.version(path, self.lake.storage_options), 0, [])
         )
 
     def published(self) -> None:
         day = self.day()
         counts = {name: pa.array([self.count]) for name in ("sales", "customers", "row_count")}
         rows = pa.table({"revenue": pa.array([self.count], pa.decimal128(18, 2)), **counts})
-        table = table_io.open_snapshot(locations.gold(self.sample, self.daily))
+        table = table_io.open_snapshot(locations.gold(self.lake, self.daily))
         existing = None if table is None else table_io.read_version(table, None, {"event_date": [day]})
         drafts = [Draft(day, rows, State.LIVE, PublishAction.REVISION, RevisionReason.LATE_DATA)]
-        revisions.publish(self.sample, self.daily, table, existing, drafts, Signature("run", "code", "contract", "id", AT))
+        revisions.publish(self.lake, self.daily, table, existing, drafts, Signature("run", "code", "contract", "id", AT))
 
     def released(self) -> None:
         """A day that was put back to an earlier revision may follow silver again."""
-        reverted_periods.keep(self.sample, self.daily.name, {self.day(): "r1"}, "anna", "wrong feed")
-        reverted_periods.release(self.sample, self.daily.name, self.days, "anna", "right after all")
+        reverted_periods.keep(self.lake, self.daily.name, {self.day(): "r1"}, "anna", "wrong feed")
+        reverted_periods.release(self.lake, self.daily.name, self.days, "anna", "right after all")
 
     def another_contract(self) -> None:
         self.first = DAYS[-1] if self.first == DAYS[0] else DAYS[0]
 
     def keep(self) -> None:
         shutil.rmtree(self.kept, ignore_errors=True)
-        if Path(self.sample.root).exists():
-            shutil.copytree(self.sample.root, self.kept)
+        if Path(self.lake.root).exists():
+            shutil.copytree(self.lake.root, self.kept)
 
     def put_back(self) -> None:
         if self.kept.exists():
-            shutil.rmtree(self.sample.root)
-            shutil.copytree(self.kept, self.sample.root)
+            shutil.rmtree(self.lake.root)
+            shutil.copytree(self.kept, self.lake.root)
 
     def happens(self, happening: str) -> None:
         """One of :data:`HAPPENINGS`; a table's name is its loss."""
         if happening in TABLES:
-            shutil.rmtree(Path(self.sample.root, happening), ignore_errors=True)
+            shutil.rmtree(Path(self.lake.root, happening), ignore_errors=True)
         else:
             getattr(self, happening)()
 
@@ -218,19 +218,19 @@ def test_memory_hides_nothing(happenings: list[list[str]]) -> None:
 
 
 @pytest.mark.merge
-def test_an_idle_tick_opens_logs_and_reads_nothing_more(lake: Lake, instance: dg.DagsterInstance, tmp_path: Path) -> None:
-    deployment = Deployment(lake, tmp_path / "kept")
+def test_an_idle_tick_opens_logs_and_reads_nothing_more(deployment: Lake, instance: dg.DagsterInstance, tmp_path: Path) -> None:
+    lived = Deployment(deployment, tmp_path / "kept")
     for happening in ("taken", "decided", "changed", "published", "applied", "followed", "compacted", "followed_by_weeks"):
-        deployment.happens(happening)
-    sensors = [SensorTicks(lake, deployment.catalog, name, instance) for name in SENSORS]
+        lived.happens(happening)
+    sensors = [SensorTicks(deployment, lived.catalog, name, instance) for name in SENSORS]
     told = [sensor.skip_message() for sensor in sensors]
-    for file in Path(lake.root).rglob("*.parquet"):
+    for file in Path(deployment.root).rglob("*.parquet"):
         if "_delta_log" not in file.parts:
             file.unlink()
     assert [sensor.skip_message() for sensor in sensors] == told
     for name in SENSORS:
         with pytest.raises(Exception, match=r"(?i)no such file|not found"):
-            SensorTicks(lake, deployment.catalog, name, instance).tick()
+            SensorTicks(deployment, lived.catalog, name, instance).tick()
 
 
 def test_the_memory_of_another_release_is_read_as_none() -> None:
@@ -238,32 +238,32 @@ def test_the_memory_of_another_release_is_read_as_none() -> None:
         assert Cursor.read(text) == Cursor()
 
 
-def test_compaction_alone_is_nothing_to_follow(lake: Lake, instance: dg.DagsterInstance, tmp_path: Path) -> None:
-    deployment = Deployment(lake, tmp_path / "kept")
+def test_compaction_alone_is_nothing_to_follow(deployment: Lake, instance: dg.DagsterInstance, tmp_path: Path) -> None:
+    lived = Deployment(deployment, tmp_path / "kept")
     for _ in range(9):
-        deployment.changed()
-    deployment.followed()
-    sensor = SensorTicks(lake, deployment.catalog, "restate_revenue", instance)
+        lived.changed()
+    lived.followed()
+    sensor = SensorTicks(deployment, lived.catalog, "restate_revenue", instance)
     assert sensor.skip_message() == "gold follows silver"
-    before = DeltaTable(locations.silver(lake, "sales")).version()
-    deployment.compacted()
-    assert DeltaTable(locations.silver(lake, "sales")).version() > before
+    before = DeltaTable(locations.silver(deployment, "sales")).version()
+    lived.compacted()
+    assert DeltaTable(locations.silver(deployment, "sales")).version() > before
     assert sensor.skip_message() == "gold follows silver"
-    deployment.changed()
+    lived.changed()
     assert len(sensor.run_requests()) == 1
 
 
-def test_each_release_of_a_day_is_a_cause_of_its_own(lake: Lake, instance: dg.DagsterInstance, tmp_path: Path) -> None:
-    deployment = Deployment(lake, tmp_path / "kept")
+def test_each_release_of_a_day_is_a_cause_of_its_own(deployment: Lake, instance: dg.DagsterInstance, tmp_path: Path) -> None:
+    lived = Deployment(deployment, tmp_path / "kept")
     for happening in ("changed", "published", "followed"):
-        deployment.happens(happening)
-    sensor = SensorTicks(lake, deployment.catalog, "restate_revenue", instance)
+        lived.happens(happening)
+    sensor = SensorTicks(deployment, lived.catalog, "restate_revenue", instance)
     assert sensor.skip_message() == "gold follows silver"
-    deployment.released()
+    lived.released()
     (first,) = sensor.run_requests()
-    reverted_periods.follow(lake, "revenue", deployment.days)
+    reverted_periods.follow(deployment, "revenue", lived.days)
     assert sensor.skip_message() == "gold follows silver"
-    deployment.released()
+    lived.released()
     (second,) = sensor.run_requests()
     assert first.run_key != second.run_key
     assert first.tags["lakehouse/follows_silver"] == "revenue:0.2"

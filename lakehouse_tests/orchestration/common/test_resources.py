@@ -44,9 +44,9 @@ def deliver(lake: Lake, rows: int) -> None:
     append_to_bronze(lake, SALES, [bronze_row(at(ARRIVED, 6), timedelta(hours=1)) for _ in range(rows)])
 
 
-def test_a_check_reads_its_tables_through_the_resource(lake: Lake, instance: dg.DagsterInstance, loaded: list[str]) -> None:
-    deliver(lake, 3)
-    job = build_definitions(lake.settings, CATALOG).resolve_implicit_global_asset_job_def()
+def test_a_check_reads_its_tables_through_the_resource(deployment: Lake, instance: dg.DagsterInstance, loaded: list[str]) -> None:
+    deliver(deployment, 3)
+    job = build_definitions(deployment.settings, CATALOG).resolve_implicit_global_asset_job_def()
     selected = {dg.AssetCheckKey(dg.AssetKey(["bronze", "sales"]), "rows_accounted")}
     subset = job.get_subset(asset_selection=set(), asset_check_selection=selected)
     (evaluation,) = subset.execute_in_process(
@@ -54,39 +54,43 @@ def test_a_check_reads_its_tables_through_the_resource(lake: Lake, instance: dg.
     ).get_asset_check_evaluations()
     assert evaluation.metadata["rows_in_bronze"].value == 3
     assert not evaluation.passed, "no ingestion names these rows"
-    assert loaded.count(locations.bronze(lake, "sales")) == 1, "opened once, kept open for the other reads"
+    assert loaded.count(locations.bronze(deployment, "sales")) == 1, "opened once, kept open for the other reads"
 
 
-def test_a_sensor_reads_its_tables_through_the_resource(lake: Lake, instance: dg.DagsterInstance, loaded: list[str]) -> None:
-    deliver(lake, 1)
-    sensor = SensorTicks(lake, CATALOG, "alerts", instance)
+def test_a_sensor_reads_its_tables_through_the_resource(
+    deployment: Lake, instance: dg.DagsterInstance, loaded: list[str]
+) -> None:
+    deliver(deployment, 1)
+    sensor = SensorTicks(deployment, CATALOG, "alerts", instance)
     assert "open" in sensor.skip_message()
-    assert loaded.count(locations.bronze(lake, "sales")) == 1
+    assert loaded.count(locations.bronze(deployment, "sales")) == 1
     assert sensor.skip_message() == "nothing has changed since the last look"
-    assert loaded.count(locations.bronze(lake, "sales")) == 2, "a tick keeps nothing for the next"
+    assert loaded.count(locations.bronze(deployment, "sales")) == 2, "a tick keeps nothing for the next"
 
 
-def test_reads_see_each_new_commit_and_no_table_where_there_is_none(lake: Lake) -> None:
-    reading = LakeTables().reading(lake)
-    path = locations.bronze(lake, "sales")
+def test_reads_see_each_new_commit_and_no_table_where_there_is_none(deployment: Lake) -> None:
+    reading = LakeTables().reading(deployment)
+    path = locations.bronze(deployment, "sales")
     assert table_io.read(path, ["arrival_date"], None, reading.storage_options) is None
     for rows in (1, 2):
-        deliver(lake, 1)
+        deliver(deployment, 1)
         found = table_io.read(path, ["arrival_date"], None, reading.storage_options)
         assert found is not None
         assert len(found) == rows
 
 
-def test_a_custom_asset_finds_each_table_under_its_name(lake: Lake) -> None:
-    deliver(lake, 2)
-    resources = readers(lake, [("bronze", "sales")])
+def test_a_custom_asset_finds_each_table_under_its_name(deployment: Lake) -> None:
+    deliver(deployment, 2)
+    resources = readers(deployment, [("bronze", "sales")])
     assert len(resources["bronze_sales"].load().to_pyarrow_table()) == 2
-    assert {"bronze_sales", "silver_sales", "gold_revenue"} <= set(build_definitions(lake.settings, CATALOG).resources or {})
-    assert readers(lake.with_settings(root="s3://bucket/lake"), [("bronze", "sales")]) == {}
+    assert {"bronze_sales", "silver_sales", "gold_revenue"} <= set(
+        build_definitions(deployment.settings, CATALOG).resources or {}
+    )
+    assert readers(deployment.with_settings(root="s3://bucket/lake"), [("bronze", "sales")]) == {}
 
 
-def test_spark_is_dagster_pysparks_lazy_resource(lake: Lake) -> None:
-    spark = (build_definitions(lake.settings, CATALOG).resources or {})["spark"]
+def test_spark_is_dagster_pysparks_lazy_resource(deployment: Lake) -> None:
+    spark = (build_definitions(deployment.settings, CATALOG).resources or {})["spark"]
     assert isinstance(spark, LakeSpark)
     assert isinstance(spark, LazyPySparkResource)
 

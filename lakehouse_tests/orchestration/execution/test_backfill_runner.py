@@ -45,7 +45,7 @@ NOW = datetime(2024, 11, 20, 12, tzinfo=timezone.utc)
 def at(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
     lake.settings.now = NOW
     for name in ("root", "landing", "now"):
-        monkeypatch.setenv(f"LAKEHOUSE_{name.upper()}", f"{getattr(lake, name)}")
+        monkeypatch.setenv(f"LAKEHOUSE_{name.upper()}", f"{getattr(lake.settings, name)}")
     deliver(lake, FIRST, "a@2024-11-01@10", "b@2024-11-04@10")
     deliver(lake, SECOND, "c@2024-11-01@5")
     return lake
