@@ -118,7 +118,7 @@ class Shop:
         """Publish what silver changed, for days, weeks and months; the seconds of each."""
         run, times = Run("run"), [time.perf_counter()]
         pending = find_pending(self._lake, self._daily)
-        done = restatement_days.restate(self._lake, self._daily, self._session, pending.starts, run, pending)
+        done = restatement_days.restate(self._lake, self._source, self._daily, self._session, pending.starts, run, pending)
         if len(done.revisions) != days:
             sys.exit(f"{days} days should have been published, not {len(done.revisions)}")
         times.append(time.perf_counter())

@@ -45,7 +45,8 @@ from lakehouse.ledger import applied_inputs, decisions, ingestions, restatements
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.restatements import Restatement
-from lakehouse.orchestration.build import build_definitions
+from lakehouse.ledger.row_states import StewardVerdict
+from lakehouse.orchestration.build import definitions_of
 from lakehouse.orchestration.common.resources import LakeTables
 from lakehouse.settings import Settings
 
@@ -85,14 +86,14 @@ def main() -> None:
 
 
 def deployment(folder: Path) -> tuple[Lake, Catalog]:
-    """The settings and contracts of a deployment."""
+    """The lake and contracts of a deployment."""
     lake = Lake(Settings(root=f"{folder}/lake", landing=f"{folder}/landing", contracts=folder / "contracts", reconcile_seconds=0))
     return lake, load_catalog(lake.settings.contracts, bundled=False)
 
 
 def ticks(folder: Path) -> list[str]:
     """The names of all that ticks."""
-    definitions = build_definitions(*deployment(folder))
+    definitions = definitions_of(*deployment(folder))
     return [one.name for one in (*(definitions.sensors or ()), *(definitions.schedules or ()))]
 
 
@@ -110,7 +111,7 @@ def measured(name: str, folder: Path, rounds: int) -> dict[str, Any]:
 
 def taken(name: str, folder: Path) -> dict[str, Any]:
     """Take one tick in this process."""
-    definitions = build_definitions(*deployment(folder))
+    definitions = definitions_of(*deployment(folder))
     memory = folder / f"{name}.cursor"
     with dg.DagsterInstance.from_config(str(folder / "dagster_home")) as instance, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -145,7 +146,7 @@ def timed(evaluate: Any, context: Any) -> dict[str, Any]:
 
 def touched(folder: Path) -> list[date]:
     """The event days of the deployment."""
-    found = table_io.read(deployment(folder)[0].table("silver", "sales"), ["event_date"])
+    found = table_io.read(deployment(folder)[0].address("silver", "sales"), ["event_date"])
     return sorted(set(found["event_date"].to_pylist()))
 
 
@@ -226,7 +227,7 @@ class Built:
             days = {day for entry in own for day in entry.touched_days}
             ids = [entry.ingestion_id for entry in own]
             applied_inputs.record(
-                self.lake, "sales", run_id="run", days=days, ingestion_ids=ids, method="merge", silver_version=1, now=LONG_AGO
+                self.lake, "sales", run_id="run", days=days, ingestion_ids=ids, method="merge", silver=None, now=LONG_AGO
             )
 
     def new_files(self) -> None:
@@ -241,7 +242,14 @@ class Built:
         for begin in range(0, len(self.days), 20):
             decided = [
                 Decision(
-                    f"i{number}", 2, f"s{number}", "accept", "anna", f"seen {begin}", LONG_AGO, touched_days=[self.days[number]]
+                    f"i{number}",
+                    2,
+                    f"s{number}",
+                    StewardVerdict.ACCEPT,
+                    "anna",
+                    f"seen {begin}",
+                    LONG_AGO,
+                    touched_days=[self.days[number]],
                 )
                 for number in range(begin, min(begin + 20, len(self.days)))
             ]

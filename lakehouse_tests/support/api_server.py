@@ -32,7 +32,7 @@ def running_server(folder: Path) -> Iterator[tuple[str, str]]:
     rows = [(f"k{number}", at(1), at(1 + number % 3), "insert", "admitted") for number in range(20)]
     write_source_rows(numbers.lake, source, [*rows, ("late", at(1), at(5), "insert", "quarantined")])
     _, token = tokens.add(numbers.lake, "anna", Role.STEWARD)
-    made = app.create(numbers.lake, catalog(numbers.metric, source=source), AccessPolicy(rate=1e9))
+    made = app.application_of(numbers.lake, catalog(numbers.metric, source=source), AccessPolicy(rate=1e9))
     running = uvicorn.Server(uvicorn.Config(made, port=0, log_level="error", server_header=False, proxy_headers=False))
     thread = threading.Thread(target=running.run, daemon=True)
     thread.start()

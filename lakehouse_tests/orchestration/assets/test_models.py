@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 
 from lakehouse.contracts import Catalog, ModelContract
+from lakehouse.lake import Lake
 from lakehouse.models import backtest_log, promotion, promotion_log, retraining, retraining_log, training
 from lakehouse.models.retraining_log import RetrainingStep
 from lakehouse.orchestration.assets import score_checks
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.lake import Lake
 
 MODEL = ModelContract.model_validate(
     {
@@ -240,7 +240,7 @@ def _days_are_scored_with_their_checks(deployment: Deployment) -> None:
 
 
 def _catalog(model: ModelContract = MODEL) -> Catalog:
-    sample = TrainingLake(trained_lake.Settings(), None)
+    sample = TrainingLake(Lake(trained_lake.Settings()), None)
     return Catalog(sample.sources, {"spend": sample.metric}, sample.catalog.training_sets, {"fraud": model})
 
 

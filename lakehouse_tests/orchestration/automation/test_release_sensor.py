@@ -45,7 +45,7 @@ def test_each_released_version_is_shown_once(sensor: SensorTicks) -> None:
     assert event.metadata["dagster/row_count"].value == trained_lake.ROWS
     assert sensor.skip_message() == "every released version is a partition"
 
-    trained_lake.train(sensor.sample, "v2.3")
+    trained_lake.train(sensor.lake, "v2.3")
     added = _added(sensor)
     [(name, (partitions, event))] = added.items()
     assert (name, partitions, event.asset_key) == ("fraud v2.3", "model_versions_fraud", model_key("fraud"))
