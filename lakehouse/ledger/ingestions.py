@@ -129,7 +129,7 @@ def row_count(lake: Lake, source: str) -> int:
 
 def only_in(lake: Lake, other: Lake, source: str) -> list[str]:
     """The ingestions in ``lake`` whose content the lake ``other`` does not have."""
-    here, there = (ingested(all_of(lake, source)).keys() for lake in (lake, other))
+    here, there = (ingested(all_of(each, source)).keys() for each in (lake, other))
     return sorted(here - there)
 
 

@@ -163,7 +163,7 @@ def compute(
         return _merged(lake, stage, contract, days, seed)
     kinds = dict(silver_columns(contract))
     columns = list(kinds)
-    row_count = sum(ingestions.row_count(lake, contract.dataset) for lake in (lake, stage))
+    row_count = sum(ingestions.row_count(each, contract.dataset) for each in (lake, stage))
     with sized_for(spark, lake, many=row_count > lake.settings.local_rows):
         wanted = silver_merge.state(spark, lake, contract, days, staged=stage).select(*columns).persist()
         try:
