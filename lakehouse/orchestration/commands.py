@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakehouse.cli.console import catalog_with, confirmed, end_with_failed_checks, errors, out, print_notices
+from lakehouse.cli.console import catalog_with, confirmed, end_of_update, errors, out, print_notices
 from lakehouse.cli.number_report import not_counted_text
 from lakehouse.pieces import listened_to_by, sentence
 from lakehouse.text import join_limited
@@ -58,7 +58,7 @@ def restate(lake: Lake, catalog: Catalog, source: str) -> None:
     out.print(f"silver/{source}: {_listed(changed) or 'no day'} changed.", soft_wrap=True)
     for metric, written in after.restated.items():
         out.print(f"gold/{metric}: {_listed([f'{day}' for day in written]) or 'no day'} restated.", soft_wrap=True)
-    end_with_failed_checks(layers.failed_checks.values())
+    end_of_update(layers.failed_checks.values())
 
 
 def print_pending(lake: Lake, daily: Series, catalog: Catalog, *, now: bool) -> None:
@@ -134,7 +134,7 @@ def replay(
             out.print(f"  gold/{metric}: {count:,} days published or restated.")
         causes = ", ".join(f"{count:,} {what}" for what, count in total_causes(results).most_common())
         out.print(f"  keys in silver: {causes or 'nothing new'}.")
-    end_with_failed_checks(run.failed_checks)
+    end_of_update(run.failed_checks)
 
 
 def with_progress(run: Replay, days: Sequence[date], *, as_json: bool = False) -> list[DayResult]:

@@ -15,11 +15,10 @@ import dagster as dg
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from lakehouse.contracts.series import Series
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement.pending import find_due, find_pending
-from lakehouse.ledger import applied_inputs, failed_numbers, lost_rows
+from lakehouse.ledger import applied_inputs, lost_rows
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.execution.in_process import InProcess, RunFailedError, together
 from lakehouse.silver import lost_records
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts import Catalog, SourceContract
+    from lakehouse.contracts.series import Series
     from lakehouse.lake import Lake
 
 
@@ -71,7 +71,7 @@ def catch_up(lake: Lake, catalog: Catalog, source: str, layers: InProcess) -> Ca
                 with _noted(failed, metric.name):
                     restated[metric.name] = layers.run(gold_key(metric.name), days, tag)
             _update_rollups(lake, catalog.sources[metric.source], daily, layers, failed)
-    _end(lake, catalog, source, layers, failed, list(restated))
+    _end(source, layers, failed, list(restated))
     return CatchUpResult(silver_days, restated, causes)
 
 
@@ -91,22 +91,12 @@ def _noted(failed: list[RunFailedError], name: str) -> Iterator[None]:
         failed.append(RunFailedError(f"gold/{name} failed: {f'{problem}'.strip().splitlines()[0]}"))
 
 
-def _end(
-    lake: Lake,
-    catalog: Catalog,
-    source: str,
-    layers: InProcess,
-    failed: list[RunFailedError],
-    others: list[str],
-) -> None:
-    """Report the numbers that cannot be computed, whether or not this call has tried them, and the failures.
+def _end(source: str, layers: InProcess, failed: list[RunFailedError], others: list[str]) -> None:
+    """Report the checks that fail and the numbers that are held, whether or not this call has tried them, and the failures.
 
     :raises RunFailedError: if there is a failure.
     """
-    for metric in catalog.metrics_following(source):
-        daily = Series(metric)
-        for series in (daily, *daily.rollups):
-            layers.note_failing(series.name, failed_numbers.failing(lake, series.name))
+    layers.note_failures(source)
     if failed:
         went_on = f" {join_limited(others, _SHOWN, ' metrics')} went on." if others else ""
         all_of_them = together(failed)
@@ -139,7 +129,7 @@ def close_due(lake: Lake, catalog: Catalog, source: str, layers: InProcess) -> N
                     layers.run(gold_key(metric.name), due)
                     closed.append(metric.name)
             _update_rollups(lake, catalog.sources[metric.source], daily, layers, failed)
-    _end(lake, catalog, source, layers, failed, closed)
+    _end(source, layers, failed, closed)
 
 
 def _update_rollups(lake: Lake, contract: SourceContract, daily: Series, layers: InProcess, failed: list[RunFailedError]) -> None:
