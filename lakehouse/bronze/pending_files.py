@@ -75,6 +75,20 @@ class Readiness:
     expected: Mapping[str, ManifestEntry] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class UnfinishedFiles:
+    """The files of an arrival day that are not ingested, each as a sentence for people.
+
+    :param held: files that cannot be ingested as they are, and files that wait for a marker or their manifest.
+    :param left: files that could not be read, or were being written.
+    :param left_out: files whose names assign them to no arrival day of the source.
+    """
+
+    held: Sequence[str] = ()
+    left: Sequence[str] = ()
+    left_out: Sequence[str] = ()
+
+
 def unseen_files(files: Iterable[LandingFile], entries: Iterable[Ingestion]) -> list[LandingFile]:
     """The files that are not recorded in their present state; a file that was held counts as unseen."""
     listed = {file.name: file for file in files}
@@ -117,13 +131,24 @@ def scan_landing(
     return LandingScan(requests, observations, [file.name for file in watched if file not in stable], remarks, unfinished)
 
 
-def waiting_files(lake: Lake, contract: SourceContract, day: date) -> list[str]:
-    """Why files of an arrival day are not ingested yet, if the contract defines when a day is complete."""
-    if contract.source.complete_when is None:
-        return []
+def unfinished(lake: Lake, contract: SourceContract, day: date) -> UnfinishedFiles:
+    """The files of an arrival day that are not ingested, after a run of Bronze for it."""
     entries, listing = ingestions.all_of(lake, contract.dataset), bronze_landing.listing_of_days(lake, contract, [day])
+    held = [entry for entry in ingestions.still_held(entries) if entry.arrival_date == day]
+    known = {entry.identity for entry in held}
     files = [file for file in unseen_files(listing.files, entries) if file.arrival_date == day]
-    return check_readiness(lake, contract, day, files, listing.completion_markers.get(day, []), entries).waiting
+    ready = check_readiness(lake, contract, day, files, listing.completion_markers.get(day, []), entries)
+    left = [_why_left(lake, contract, file) for file in ready.files if file.identity not in known]
+    return UnfinishedFiles([*(entry.message or entry.source_file for entry in held), *ready.waiting], left, listing.complaints)
+
+
+def _why_left(lake: Lake, contract: SourceContract, file: LandingFile) -> str:
+    try:
+        with bronze_landing.open_file(lake, contract, file.path) as stream:
+            stream.read(1)
+    except OSError as problem:
+        return f"{file.name}: it cannot be read ({problem.strerror or problem})"
+    return f"{file.name}: it was being written or replaced, or waits for another file of its manifest"
 
 
 def check_readiness(

@@ -77,9 +77,17 @@ def sound_deployment(source: str) -> tuple[Lake, Catalog]:
 
 
 def print_left_out(mistakes: Iterable[str]) -> None:
-    """Print the mistakes for which unrelated contracts are left out."""
-    for mistake in mistakes:
-        errors.print(f"left out: {mistake}", style="yellow", highlight=False, soft_wrap=True)
+    """Print why unrelated contracts, or files in landing, are left out."""
+    print_unfinished("left out", mistakes)
+
+
+def print_unfinished(kind: str, about: Iterable[str]) -> None:
+    """Print what a command has not ingested.
+
+    :param kind: held, left for now, or left out.
+    """
+    for text in about:
+        errors.print(f"{kind}: {text}", style="yellow", highlight=False, soft_wrap=True)
 
 
 def catalog_with(source: str, landing: Path | None = None) -> tuple[Lake, Catalog]:

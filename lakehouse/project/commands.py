@@ -141,7 +141,7 @@ def run(
         done = single_run.run_files(meant.lake, meant.catalog, meant.dataset, files)
     print_run(done, meant.dataset)
     print_notices(notices if done.rows else ())
-    end_of_update(done.failed_checks, done.held, done.left)
+    end_of_update(done.failed_checks, done.held, done.left, done.left_out)
 
 
 app = typer.Typer(help="Check contracts.", no_args_is_help=True)

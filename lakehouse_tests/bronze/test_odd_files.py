@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.bronze import landing
+from lakehouse.bronze import landing, pending_files
 from lakehouse.bronze.file_formats import FileProblem
+from lakehouse.bronze.pending_files import UnfinishedFiles
 from lakehouse_tests.support.lake import SampleLake, contract, csv_file
 
 if TYPE_CHECKING:
@@ -62,6 +63,9 @@ def test_a_file_that_cannot_be_read_is_left_with_a_remark(sample: SampleLake, mo
     report = sample.ingest(DAY)
     assert [entry.source_file for entry in report.ingested] == ["arrival_date=2024-02-01.csv"]
     assert report.waiting == ["arrival_date=2024-02-01.other.csv is left: it cannot be read (Permission denied)"]
+    assert pending_files.unfinished(sample.lake, sample.contract, DAY) == UnfinishedFiles(
+        [], ["arrival_date=2024-02-01.other.csv: it cannot be read (Permission denied)"], []
+    )
 
 
 def test_a_file_that_is_replaced_behind_its_hash_is_not_taken(sample: SampleLake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """The checks that fail and the numbers that they hold, as the tables have them now.
 
-Commands that update numbers end with these (see ``cli.console.end_of_update``), whichever run found them.
+Commands that update numbers end with these (see ``cli.console.end_of_update``), whichever run failing them.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ Failures = dict[tuple[str, str], str]
 
 def of_source(lake: Lake, catalog: Catalog, source: str) -> Failures:
     """The failing checks of a source, and the held numbers of all metrics that follow it."""
-    found = {(f"{one.table} {one.check}", f"{one.day}"): one.explanation for one in failed_checks.failing(lake, source)}
-    return _sentences(found) | of_metrics(lake, catalog, [metric.name for metric in catalog.metrics_following(source)])
+    failing = {(f"{one.table} {one.check}", f"{one.day}"): one.explanation for one in failed_checks.failing(lake, source)}
+    return _sentences(failing) | of_metrics(lake, catalog, [metric.name for metric in catalog.metrics_following(source)])
 
 
 def of_metrics(lake: Lake, catalog: Catalog, names: Collection[str]) -> Failures:
     """The held numbers of metrics, days first."""
-    found: Failures = {}
+    failing: Failures = {}
     for name in names:
         daily = Series(catalog.metrics[name])
         for series in (daily, *daily.rollups):
             for start, reasons in candidates.failing(lake, series).items():
-                found |= {(f"gold/{series.name} {check}", f"{start}"): why for check, why in reasons.items()}
+                failing |= {(f"gold/{series.name} {check}", f"{start}"): why for check, why in reasons.items()}
             for start, failed in failed_numbers.failing(lake, series.name).items():
-                found[f"gold/{series.name} {failed_numbers.COMPUTED}", f"{start}"] = f"{failed.explanation}."
-    return _sentences(found)
+                failing[f"gold/{series.name} {failed_numbers.COMPUTED}", f"{start}"] = f"{failed.explanation}."
+    return _sentences(failing)
 
 
 def sentence(check: str, partition: str, explanation: str | None) -> str:
@@ -48,5 +48,5 @@ def sentence(check: str, partition: str, explanation: str | None) -> str:
     return f"{check} failed for {partition}: {explanation or 'no reason is given'}"
 
 
-def _sentences(found: Failures) -> Failures:
-    return {place: sentence(*place, explanation) for place, explanation in found.items()}
+def _sentences(failing: Failures) -> Failures:
+    return {place: sentence(*place, explanation) for place, explanation in failing.items()}

@@ -128,4 +128,4 @@ def _print_state(lake: Lake, catalog: Catalog, correction: Correction, *, restat
         layers = InProcess(lake, catalog, instance)
         done = single_run.ingest(lake, catalog, proposal.source, day, [], layers)
         print_run(done, proposal.source)
-    end_of_update(done.failed_checks, done.held, done.left)
+    end_of_update(done.failed_checks, done.held, done.left, done.left_out)

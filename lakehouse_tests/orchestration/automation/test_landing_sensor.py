@@ -49,7 +49,7 @@ class Landing(SensorTicks):
 
     def put(self, name: str, content: str | bytes = HEADER, modified: float = 1_700_000_000) -> Path:
         """Write a file as copying tools do: with the time of the original."""
-        path = Path(str(self.sample.settings.landing), name)
+        path = Path(str(self.lake.settings.landing), name)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         os.utime(path, (modified, modified))
         return path
@@ -57,12 +57,12 @@ class Landing(SensorTicks):
     def settle(self) -> None:
         """Look, and let the time pass."""
         assert not self.run_requests()
-        self.wait(self.sample.settings.settle_seconds)
+        self.wait(self.lake.settings.settle_seconds)
 
     def run(self, request: dg.RunRequest | None = None) -> DayReport:
         """What bronze does in the requested run, up to where Spark begins; by default in one started by a person."""
         files = None if request is None else request.run_config["ops"]["bronze__sales"]["config"]["files"]
-        report = Ingest(self.sample, self.catalog.sources["sales"], no_session, "run").day(DAY, files)  # type: ignore[arg-type]
+        report = Ingest(self.lake, self.catalog.sources["sales"], no_session, "run").day(DAY, files)  # type: ignore[arg-type]
         if request is not None:
             self.add_run(request, dg.DagsterRunStatus.SUCCESS)
         return report
@@ -74,14 +74,14 @@ def _landing(lake: Lake, instance: dg.DagsterInstance) -> Landing:
 
 
 def known_missing(landing: Landing) -> list[str]:
-    return [entry.text for entry in missing_inputs.of(landing.sample, "sales")]
+    return [entry.text for entry in missing_inputs.of(landing.lake, "sales")]
 
 
 def test_a_file_is_ingested_when_two_scans_have_seen_it_unchanged(landing: Landing) -> None:
     assert landing.skip_message() == "no new file"
     landing.put(NAME)
     assert landing.skip_message() == f"not stable yet: {NAME}"
-    landing.wait(landing.sample.settings.settle_seconds - 1)
+    landing.wait(landing.lake.settings.settle_seconds - 1)
     assert landing.skip_message() == f"not stable yet: {NAME}"
     landing.wait(1)
     (request,) = landing.run_requests()
@@ -122,7 +122,7 @@ def test_a_file_that_changed_after_the_tick_is_left_to_later_ticks(landing: Land
     (request,) = landing.run_requests()
     landing.put(NAME, "half, and some more")
     assert landing.run(request).waiting == [f"{NAME} is left until it is stable"]
-    assert not ingestions.all_of(landing.sample, "sales")
+    assert not ingestions.all_of(landing.lake, "sales")
     landing.settle()
     (other,) = landing.run_requests()
     assert other.run_key != request.run_key
@@ -160,7 +160,7 @@ def test_a_run_that_failed_is_tried_three_times(landing: Landing) -> None:
     landing.put(NAME)
     landing.settle()
     assert "3 runs did not ingest" in landing.skip_message()
-    Path(str(landing.sample.settings.landing), NAME).unlink()
+    Path(str(landing.lake.settings.landing), NAME).unlink()
     assert landing.skip_message() == "no new file"
     assert known_missing(landing) == []
 
@@ -191,7 +191,7 @@ def test_a_thousand_old_files_wait_for_one_scan_and_are_requested_in_portions(la
         for run in landing.instance.get_runs():
             landing.instance.delete_run(run.run_id)
         for name in (f"arrival_date={day}.csv" for day in requested):
-            Path(str(landing.sample.settings.landing), name).unlink(missing_ok=True)
+            Path(str(landing.lake.settings.landing), name).unlink(missing_ok=True)
     assert requested == days
     assert landing.skip_message() == "no new file"
 

@@ -1,0 +1,77 @@
+"""Commands that update numbers name the files that they do not ingest, and end with 1. No Spark: no row arrives."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse_tests.support.forked_cli import lakehouse_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SOURCE = """
+dataset: flow
+primary_key: [id]
+source: {format: csv, landing: "{arrival_date}/*.csv", start_date: 2024-11-01}
+clocks: {event: at, start_date: 2024-11-01}
+model:
+  fields:
+    - {name: id, type: string, required: true}
+    - {name: at, type: date, required: true}
+"""
+DAY = "2024-11-05"
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path: Path) -> Path:
+    (tmp_path / "contracts").mkdir()
+    (tmp_path / "contracts" / "flow.yaml").write_text(SOURCE)
+    return tmp_path
+
+
+def deliver(folder: Path, name: str, text: str = "id,at\n") -> None:
+    file = folder / "lake" / "landing" / "flow" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def replay(folder: Path, *options: str, before: Callable[[], None] | None = None) -> tuple[int, str, str]:
+    environment = {"LAKEHOUSE_CONTRACTS": "contracts", "LAKEHOUSE_BUNDLED_CONTRACTS": "false"}
+    done = lakehouse_command(folder, "replay", "flow", *options, before=before, **environment)
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+def deny_files() -> None:
+    """No file of landing can be read: root may read any file, so that its mode does not matter."""
+    from lakehouse.bronze import landing  # noqa: PLC0415
+
+    def denied(*arguments: object, **_: object) -> None:
+        raise PermissionError(13, "Permission denied", arguments[-1])
+
+    landing.open_file = denied  # type: ignore[assignment]
+
+
+def test_a_replay_names_the_files_that_it_leaves(folder: Path) -> None:
+    deliver(folder, f"{DAY}/a.csv")
+    code, out, err = replay(folder, before=deny_files)
+    assert code == 1, out
+    assert f"left for now: {DAY}/a.csv: it cannot be read (Permission denied)" in err
+    assert "1 arrival days, 0 rows in Bronze; 1 left for now (being written, or not readable)." in out
+    code, out, _ = replay(folder, "--json", before=deny_files)
+    assert json.loads(out)["left"] == [f"{DAY}/a.csv: it cannot be read (Permission denied)"]
+    assert code == 1
+    assert replay(folder)[0] == 0, "nothing is left"
+
+
+def test_a_replay_that_leaves_a_file_out_ends_with_1(folder: Path) -> None:
+    deliver(folder, "2024-10-05/early.csv")
+    for code, _, err in (replay(folder), replay(folder, "--from", DAY)):
+        assert code == 1, "there is no other file"
+        assert "left out: 2024-10-05/early.csv: arrival day 2024-10-05 lies before the first one" in err
+    deliver(folder, f"{DAY}/a.csv")
+    assert replay(folder)[0] == 1
