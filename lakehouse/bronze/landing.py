@@ -144,6 +144,10 @@ def listing(lake: Lake, contract: SourceContract, infos: Iterable[fs.FileInfo] |
     complaints: list[str] = []
     for info in list_landing(lake, contract) if infos is None else infos:
         name = info.path.removeprefix(root).lstrip("/")
+        if info.type is fs.FileType.Unknown and (info.path.endswith("/") or name == ""):
+            if any(_may_contain(one, name) for one in _patterns(contract)):
+                complaints.append(f"{name or root}: the folder cannot be read, nor the files in it; let this user read it")
+            continue
         if not info.is_file and info.type is not fs.FileType.Unknown:
             continue
         marks = marker_pattern.fullmatch(name) if marker_pattern else None
@@ -280,7 +284,7 @@ def _file_system(lake: Lake, contract: SourceContract) -> tuple[fs.FileSystem, s
 
 
 def _list(system: fs.FileSystem, folder: str) -> Sequence[fs.FileInfo]:
-    """All files below a folder. A file whose name no table can hold, and an unreadable folder, has an unknown type."""
+    """All files below a folder. A file whose name no table can hold, and an unreadable folder (``path/``), has an unknown type."""
     if isinstance(system, fs.LocalFileSystem):
         return list(_local_files(folder))
     return cast("Sequence[fs.FileInfo]", system.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True)))
@@ -293,7 +297,7 @@ def _local_files(folder: str) -> Iterator[fs.FileInfo]:
     except FileNotFoundError:
         return
     except PermissionError:
-        yield fs.FileInfo(_shown(folder), fs.FileType.Unknown)
+        yield fs.FileInfo(f"{_shown(folder)}/", fs.FileType.Unknown)
         return
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
@@ -316,14 +320,25 @@ def _folders(contract: SourceContract, days: Collection[date]) -> list[str] | No
 
     Folders of markers come first: files written before a listed marker are then listed too.
     """
-    complete = contract.source.complete_when
     folders: list[str] = []
-    for pattern in (*([complete.pattern] if complete else []), contract.source.landing):
+    for pattern in _patterns(contract):
         before, after = pattern.split("{arrival_date}")
         if _WILDCARD.search(before) or not after.startswith("/"):
             return None
         folders += [f"{before}{day}" for day in sorted(days)]
     return list(dict.fromkeys(folders))
+
+
+def _patterns(contract: SourceContract) -> Sequence[str]:
+    """The patterns of markers or manifests, if there are any, and of files."""
+    complete = contract.source.complete_when
+    return [*([complete.pattern] if complete else []), contract.source.landing]
+
+
+def _may_contain(pattern: str, folder: str) -> bool:
+    """Whether a file in a folder may match a pattern: the text before the first wildcard is compared, digits with any digit."""
+    begin = _WILDCARD.split(pattern.replace("{arrival_date}", "9999-99-99"), maxsplit=1)[0]
+    return not folder or all(wanted == char or (wanted == "9" and char.isdigit()) for wanted, char in zip(begin, folder))
 
 
 def _microseconds(modified: datetime | None) -> datetime | None:

@@ -50,6 +50,39 @@ def test_links_to_folders_are_not_followed_and_links_to_files_are(sample: Sample
     assert names(sample) == ["arrival_date=2024-02-01.csv", "arrival_date=2024-02-02.csv"]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "folder", "complains"),
+    [
+        ("{arrival_date}/*.csv", "2024-02-02", True),
+        ("{arrival_date}/*.csv", "", True),
+        ("{arrival_date}/*.csv", "lost+found", False),
+        ("eu/{arrival_date}/*.csv", "eu", True),
+        ("eu/{arrival_date}/*.csv", "eu/2024-02-02", True),
+        ("eu/{arrival_date}/*.csv", "us", False),
+        ("*/{arrival_date}.csv", "any", True),
+    ],
+)
+def test_a_folder_that_cannot_be_read_is_named_if_it_may_hold_files_of_the_source(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, pattern: str, folder: str, complains: bool
+) -> None:
+    source = contract(source={"landing": pattern, "start_date": "2024-01-01"})
+    denied = Path(lake.landing_of("events"), folder)
+    denied.mkdir(parents=True, exist_ok=True)
+    scan = os.scandir
+
+    def scandir(path: str) -> object:
+        if Path(path) == denied:
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)  # root may read any folder, so that its mode does not matter
+    named = f"{folder}/" if folder else f"{denied}"
+    complaints = [f"{named}: the folder cannot be read, nor the files in it; let this user read it"] if complains else []
+    assert landing.listing(lake, source).complaints == complaints
+    if folder.endswith("2024-02-02"):
+        assert landing.listing_of_days(lake, source, [date(2024, 2, 2)]).complaints == complaints
+
+
 def test_a_file_that_cannot_be_read_is_left_with_a_remark(sample: SampleLake, monkeypatch: pytest.MonkeyPatch) -> None:
     sample.deliver(DAY, ROWS.replace(b"a,", b"b,"), ".other.csv")
     opened = landing.open_file

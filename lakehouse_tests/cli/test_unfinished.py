@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -66,6 +67,27 @@ def test_a_replay_names_the_files_that_it_leaves(folder: Path) -> None:
     assert json.loads(out)["left"] == [f"{DAY}/a.csv: it cannot be read (Permission denied)"]
     assert code == 1
     assert replay(folder)[0] == 0, "nothing is left"
+
+
+def deny_folders() -> None:
+    """No folder of an arrival day can be read."""
+    from lakehouse.bronze import landing  # noqa: PLC0415
+
+    scan = os.scandir
+
+    def scandir(path: str) -> object:
+        if f"{path}".endswith(DAY):
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    landing.os.scandir = scandir  # type: ignore[assignment]
+
+
+def test_a_replay_names_the_folders_that_it_cannot_read(folder: Path) -> None:
+    deliver(folder, f"{DAY}/a.csv")
+    code, _, err = replay(folder, before=deny_folders)
+    assert code == 1
+    assert f"left out: {DAY}/: the folder cannot be read, nor the files in it; let this user read it" in err
 
 
 def test_a_replay_that_leaves_a_file_out_ends_with_1(folder: Path) -> None:
