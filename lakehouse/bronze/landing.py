@@ -157,16 +157,9 @@ def listing(lake: Lake, contract: SourceContract, infos: Iterable[fs.FileInfo] |
         if not info.is_file:
             complaints.append(f"{name}: its name is no UTF-8, or it cannot be read; rename the file, or let this user read it")
             continue
-        try:
-            day = date.fromisoformat(match["day"])
-        except ValueError:
-            complaints.append(f"{name}: {match['day']} is no day of the calendar; rename the file")
-            continue
-        if day < contract.source.start_date:
-            complaints.append(
-                f"{name}: arrival day {day} lies before the first one, {contract.source.start_date}; set source.start_date "
-                f"in the contract of {contract.dataset} to {day} or earlier, or take the file away"
-            )
+        day = _arrival_day(contract, match["day"])
+        if isinstance(day, str):
+            complaints.append(f"{name}: {day}")
             continue
         file = LandingFile(info.path, name, day, info.size, _microseconds(info.mtime))
         (completion_markers[day] if marks else files).append(file)
@@ -174,6 +167,20 @@ def listing(lake: Lake, contract: SourceContract, infos: Iterable[fs.FileInfo] |
         markers.sort(key=lambda file: file.name)
     files.sort(key=lambda file: (file.arrival_date, file.name))
     return Listing(files, dict(sorted(completion_markers.items())), sorted(complaints))
+
+
+def _arrival_day(contract: SourceContract, text: str) -> date | str:
+    """The arrival day in a file's name, or why it is none."""
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return f"{text} is no day of the calendar; rename the file"
+    if day < contract.source.start_date:
+        return (
+            f"arrival day {day} lies before the first one, {contract.source.start_date}; set source.start_date in the contract "
+            f"of {contract.dataset} to {day} or earlier, or take the file away"
+        )
+    return day
 
 
 def open_file(lake: Lake, contract: SourceContract, path: str, *, seekable: bool = False) -> BinaryIO:
@@ -284,7 +291,9 @@ def _file_system(lake: Lake, contract: SourceContract) -> tuple[fs.FileSystem, s
 
 
 def _list(system: fs.FileSystem, folder: str) -> Sequence[fs.FileInfo]:
-    """All files below a folder. A file whose name no table can hold, and an unreadable folder (``path/``), has an unknown type."""
+    """All files below a folder. A file whose name no table can hold has an unknown type, and so has an unreadable folder, as
+    ``path/``.
+    """
     if isinstance(system, fs.LocalFileSystem):
         return list(_local_files(folder))
     return cast("Sequence[fs.FileInfo]", system.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True)))

@@ -43,15 +43,15 @@ _SHOWN = 8
 
 
 def is_behind(lake: Lake, catalog: Catalog, source: str) -> bool:
-    """Whether silver has pending decisions, or gold has not followed silver; also after an earlier command was stopped."""
+    """Whether silver has pending decisions, gold has not followed silver, or a longer period its days; also after a stop."""
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415
     from lakehouse.gold.restatement.pending import find_pending  # noqa: PLC0415
     from lakehouse.ledger import applied_inputs  # noqa: PLC0415 (Arrow loads in a second)
 
     if applied_inputs.pending_manual_inputs(lake, source):
         return True
-    metrics = catalog.metrics_following(source)
-    return any(find_pending(lake, served_version.daily(lake, catalog, metric)).starts for metric in metrics)
+    dailies = (served_version.daily(lake, catalog, metric) for metric in catalog.metrics_following(source))
+    return any(find_pending(lake, series).starts for daily in dailies for series in (daily, *daily.rollups))
 
 
 def restate(lake: Lake, catalog: Catalog, source: str) -> None:
