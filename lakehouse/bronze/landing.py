@@ -217,6 +217,22 @@ def require_unchanged(lake: Lake, contract: SourceContract, file: LandingFile) -
         raise FileProblem(msg)
 
 
+def absent_names(lake: Lake, contract: SourceContract, names: Collection[str]) -> set[str]:
+    """The names below the landing folder that no file has now; none if the folder is gone or empty, which may be a lost disk.
+
+    Those of a stage's files are not looked for: its landing folder has no other ones.
+    """
+    system, root = _file_system(lake, contract)
+    if root.startswith(f"{lake.root}/stages/") or not system.get_file_info(fs.FileSelector(root, allow_not_found=True)):
+        return set()
+    absent = set()
+    for name in names:
+        with suppress(OSError):  # a folder that cannot be read is not empty
+            if system.get_file_info(f"{root}/{name}").type is fs.FileType.NotFound:
+                absent.add(name)
+    return absent
+
+
 def header_in_landing(lake: Lake, contract: SourceContract, name: str, content_hash: str) -> str | None:
     """The header line of an ingested CSV file; None if landing no longer has the file with this content.
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from lakehouse.ledger.ingestions import FileIdentity, Ingestion
 
 _SHOWN = 5
+#: The files that a run tries again.
+_UNSEEN = {"held", "gone"}
 
 
 @dataclass(frozen=True)
@@ -90,9 +92,9 @@ class UnfinishedFiles:
 
 
 def unseen_files(files: Iterable[LandingFile], entries: Iterable[Ingestion]) -> list[LandingFile]:
-    """The files that are not recorded in their present state; a file that was held counts as unseen."""
+    """The files that are not recorded in their present state; a file that was held counts as unseen, unless it was given up."""
     listed = {file.name: file for file in files}
-    recorded = {entry.identity for entry in entries if entry.source_file in listed and entry.status != "held"}
+    recorded = {entry.identity for entry in entries if entry.source_file in listed and entry.status not in _UNSEEN}
     return [file for file in listed.values() if file.identity not in recorded]
 
 
@@ -128,7 +130,17 @@ def scan_landing(
             unfinished[day] = "; ".join(ready.waiting)
         if ready.files:
             requests[day] = _request(contract, day, ready.files, markers if by_manifest else [], held)
+    for entry in gone_files(lake, contract):  # any run of the source records it
+        cause = f"{contract.dataset}:{entry.arrival_date}:gone:{entry.source_file}:{entry.recorded_at.isoformat()}"
+        requests.setdefault(entry.arrival_date, IngestRequest(cause, {}, known=False))
     return LandingScan(requests, observations, [file.name for file in watched if file not in stable], remarks, unfinished)
+
+
+def gone_files(lake: Lake, contract: SourceContract) -> list[Ingestion]:
+    """The files that are recorded as held, and are no longer in landing: nothing is known to be unread because of them."""
+    held = [] if contract.source.kafka else ingestions.still_held(ingestions.all_of(lake, contract.dataset))
+    absent = bronze_landing.absent_names(lake, contract, [entry.source_file for entry in held]) if held else set()
+    return [entry for entry in held if entry.source_file in absent]
 
 
 def unfinished(lake: Lake, contract: SourceContract, day: date) -> UnfinishedFiles:
@@ -225,7 +237,7 @@ def _named_by_manifests(
         except ManifestProblem as problem:
             waiting.append(f"{problem}")
     present = {file.name for file in files}
-    recorded = {entry.source_file: entry for entry in entries if entry.status != "held"}
+    recorded = {entry.source_file: entry for entry in entries if entry.is_in_bronze}
     for name, entry in expected.items():
         delivery = recorded.get(name)
         content_hash = None if delivery is None else delivery.content_hash

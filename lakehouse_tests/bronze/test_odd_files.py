@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import date
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ import pytest
 from lakehouse.bronze import landing, pending_files
 from lakehouse.bronze.file_formats import FileProblem
 from lakehouse.bronze.pending_files import UnfinishedFiles
+from lakehouse.ledger import ingestions
 from lakehouse_tests.support.lake import SampleLake, contract, csv_file
 
 if TYPE_CHECKING:
@@ -40,6 +41,54 @@ def test_a_name_that_is_no_utf_8_is_named_if_it_matches(sample: SampleLake, matc
     assert names(sample) == ["arrival_date=2024-02-01.csv"]
     assert [text.split(":")[0] for text in listed.complaints] == ([r"arrival_date=2024-02-01-\xff.csv"] if matches else [])
     assert len(sample.ingest(DAY).ingested) == 1
+
+
+def held(sample: SampleLake) -> list[str]:
+    return [entry.source_file for entry in ingestions.still_held(ingestions.all_of(sample.lake, "events"))]
+
+
+def test_a_held_file_that_is_gone_from_landing_holds_nothing_until_it_is_back(sample: SampleLake) -> None:
+    broken = sample.deliver(date(2024, 2, 2), b"id\n1\n")
+    content = broken.read_bytes()
+    for hour in range(0, 6, 3):  # it may happen again
+        sample.lake.settings.now = datetime(2024, 3, 1, hour, tzinfo=timezone.utc)
+        assert len(sample.ingest(date(2024, 2, 2)).held) == 1
+        assert held(sample) == [broken.name]
+        broken.unlink()
+        sample.lake.settings.now += timedelta(hours=1)
+        assert [entry.source_file for entry in pending_files.gone_files(sample.lake, sample.contract)] == [broken.name]
+        sample.ingest(DAY)
+        assert held(sample) == [], "a run of any day records it"
+        broken.write_bytes(content)
+
+
+def test_a_held_file_is_not_gone_because_the_landing_folder_is(sample: SampleLake) -> None:
+    sample.deliver(DAY, b"id\n1\n").with_name("other").write_text("")
+    sample.ingest(DAY)
+    folder = Path(str(sample.lake.settings.landing))
+    folder.rename(folder.with_name("elsewhere"))
+    assert pending_files.gone_files(sample.lake, sample.contract) == []
+    folder.mkdir()
+    assert pending_files.gone_files(sample.lake, sample.contract) == [], "a disk that is not mounted"
+    (folder / "any").write_text("")
+    assert len(pending_files.gone_files(sample.lake, sample.contract)) == 1
+    stage = Path(sample.lake.root, "stages", "v2", "landing", "events")
+    stage.mkdir(parents=True)
+    (stage / "any").write_text("")
+    assert pending_files.gone_files(sample.lake.with_settings(landing=str(stage)), sample.contract) == []
+
+
+def test_a_file_that_a_person_gave_up_is_not_tried_again_until_it_changes(sample: SampleLake) -> None:
+    broken = sample.deliver(DAY, b"id\n1\n")
+    assert len(sample.ingest(DAY).held) == 1
+    sample.lake.settings.now += timedelta(hours=1)
+    ingestions.give_up(sample.lake, "events", broken.name, "anna", "the sender has no other")
+    assert sample.ingest(DAY).held == []
+    assert held(sample) == []
+    sample.lake.settings.now += timedelta(hours=1)
+    broken.write_bytes(b"id,more\n1,2\n")
+    assert len(sample.ingest(DAY).held) == 1
+    assert held(sample) == [broken.name]
 
 
 def test_links_to_folders_are_not_followed_and_links_to_files_are(sample: SampleLake, tmp_path: Path) -> None:

@@ -69,6 +69,34 @@ def test_a_replay_names_the_files_that_it_leaves(folder: Path) -> None:
     assert replay(folder)[0] == 0, "nothing is left"
 
 
+def run(folder: Path, text: str, *command: str) -> tuple[int, str]:
+    """Run a file of a day, or another command."""
+    (folder / "flow.csv").write_text(text)
+    environment = {"LAKEHOUSE_CONTRACTS": "contracts", "LAKEHOUSE_BUNDLED_CONTRACTS": "false"}
+    done = lakehouse_command(folder, *(command or ("run", "flow", "flow.csv")), **environment)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.merge
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_a_file_that_was_held_and_then_mended_holds_nothing(folder: Path) -> None:
+    broken = "id\na\n"
+    code, text = run(folder, broken)
+    assert (code, "held: " in text, "column at" in text) == (1, True, True), text
+    code, text = run(folder, "id,at\na,2024-11-04\n")
+    assert (code, "held" in text) == (0, False), text
+    assert "1 row ingested" in text
+    (folder / "flow.csv").rename(folder / "other.csv")
+    assert run(folder, broken)[0] == 1
+    [held] = [file for file in (folder / "lake" / "landing" / "flow").rglob("*.csv") if file.read_text() == broken]
+    name = f"{held.relative_to(folder / 'lake' / 'landing' / 'flow')}"
+    code, text = run(folder, broken, "quarantine", "give-up", "flow", name, "--by", "anna", "--reason", "sent by mistake")
+    assert (code, text.strip().endswith("is given up by anna: sent by mistake")) == (0, True), text
+    code, text = run(folder, broken, "replay", "flow")
+    assert code == 0, text
+
+
 def deny_folders() -> None:
     """No folder of an arrival day can be read."""
     from lakehouse.bronze import landing  # noqa: PLC0415

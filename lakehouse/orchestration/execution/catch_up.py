@@ -15,10 +15,13 @@ import dagster as dg
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
+from lakehouse.bronze import pending_files
+from lakehouse.bronze.checks import NONE_HELD
+from lakehouse.dispositions.checks import DISPOSED
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement.pending import find_due, find_pending
-from lakehouse.ledger import applied_inputs, lost_rows
+from lakehouse.ledger import applied_inputs, failed_checks, ingestions, lost_rows
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.execution.in_process import InProcess, RunFailedError, together
 from lakehouse.silver import lost_records
@@ -57,6 +60,7 @@ def catch_up(lake: Lake, catalog: Catalog, source: str, layers: InProcess) -> Ca
     silver_days = sorted(applied_inputs.pending(lake, source))
     if silver_days:
         layers.run(dg.AssetKey(["silver", source]), silver_days)
+        layers.check_again(source, _days_failing(lake, source, DISPOSED))
     restated: dict[str, list[date]] = {}
     causes: dict[str, dict[str, int]] = {}
     failed: list[RunFailedError] = []
@@ -104,13 +108,24 @@ def _end(source: str, layers: InProcess, failed: list[RunFailedError], others: l
 
 
 def _restore_lost_rows(lake: Lake, contract: SourceContract, layers: InProcess) -> None:
-    """Run Bronze for arrival days of which it, the key log or the ledger has lost something: the run makes up for it."""
+    """Run Bronze for arrival days of which it, the key log or the ledger has lost something: the run makes up for it.
+
+    Days whose held files are gone from landing, or are held no longer, are checked again.
+    """
     source = contract.dataset
     lost = [] if contract.source.kafka else lost_rows.lost_deliveries(lake, source)
     lost = lost or lost_rows.lost_claims(lake, source)
     days = {entry.arrival_date for entry in lost} or {*lost_records.lost_files(lake, source).values()}
     if days:
         layers.run(dg.AssetKey(["bronze", source]), sorted(days))
+    gone = {entry.arrival_date for entry in pending_files.gone_files(lake, contract)}
+    held = {entry.arrival_date for entry in ingestions.still_held(ingestions.all_of(lake, source))}
+    layers.check_again(source, gone | (_days_failing(lake, source, NONE_HELD) - held))
+
+
+def _days_failing(lake: Lake, source: str, check: str) -> set[date]:
+    """The arrival days on which a check of Bronze failed when it was evaluated."""
+    return {one.day for one in failed_checks.failing(lake, source) if (one.layer, one.check) == ("bronze", check)}
 
 
 def close_due(lake: Lake, catalog: Catalog, source: str, layers: InProcess) -> None:

@@ -16,13 +16,14 @@ import dagster as dg
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.publication import failures
 from lakehouse.ledger.failed_numbers import COMPUTED
+from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.build import definitions_of
 from lakehouse.orchestration.common.dagster_internals import InstanceRef, NoOpComputeLogManager
 from lakehouse.orchestration.common.run_events import tags_for
 from lakehouse.orchestration.event_storage import ephemeral_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from dagster_shared.error import SerializableErrorInfo
 
@@ -73,9 +74,16 @@ class InProcess:
         self._one_at_a_time = Lock()
         self.failed_checks: dict[tuple[str, str], str] = {}
 
-    def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> list[date]:
+    def run(
+        self,
+        key: dg.AssetKey,
+        days: Sequence[date],
+        tags: Mapping[str, str] | None = None,
+        config: Mapping[str, object] | None = None,
+    ) -> list[date]:
         """Materialize days of one asset.
 
+        :param config: the configuration of the asset.
         :returns: the days whose content changed, for assets that record it.
         :raises RunFailedError: with the asset, the days and the reason.
         :raises SystemExit: if the run was interrupted.
@@ -84,7 +92,7 @@ class InProcess:
             result = self._job_of_asset(key).execute_in_process(
                 instance=self._instance,
                 tags={**tags_for(days), TABLE_TAG: key.to_user_string(), **(tags or {})},
-                run_config=_QUIET,
+                run_config=_QUIET | ({} if config is None else {"ops": {key.to_python_identifier(): {"config": dict(config)}}}),
                 raise_on_error=False,
             )
         self._note_checks(result.all_events)
@@ -106,6 +114,15 @@ class InProcess:
             for event in result.all_events
             if event.is_step_materialization and event.asset_key == key and _has_new_content(event)
         ]
+
+    def check_again(self, source: str, days: Collection[date]) -> None:
+        """Evaluate the checks of arrival days, whose files are in Bronze, again; no file is ingested.
+
+        :raises RunFailedError: as :meth:`run`.
+        """
+        key, _, _ = keys(source)
+        if days:
+            self.run(key, sorted(days), config={"files": {}})
 
     def _note_checks(self, events: Iterable[dg.DagsterEvent]) -> None:
         """Note failed checks, and forget checks that failed in an earlier run and pass now."""

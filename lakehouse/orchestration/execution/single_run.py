@@ -102,7 +102,7 @@ def ingest(lake: Lake, catalog: Catalog, source: str, day: date, files: Sequence
     ids = [entry.ingestion_id for entry in new]
     unfinished, landing = pending_files.unfinished(lake, catalog.sources[source], day), lake.landing_of(source)
     names = {f"{file}".removeprefix(f"{landing}/") for file in files}
-    recorded = {entry.source_file for entry in entries if entry.status != "held"} & names
+    recorded = {entry.source_file for entry in entries if entry.is_in_bronze} & names
     held_names = {entry.source_file for entry in ingestions.still_held(entries)} & names
     small = _too_small(lake, catalog.sources[source], entries)
     counting = [entry for entry in [*new, *again] if entry.ingestion_id not in {row["ingestion_id"] for row in small}]
