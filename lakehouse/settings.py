@@ -7,6 +7,7 @@ needs of a *dataset* are in its contract, not here. Below the frames, code takes
 from __future__ import annotations
 
 import json
+import logging
 import re
 from datetime import datetime  # noqa: TC003 (pydantic reads annotations)
 from pathlib import Path
@@ -201,8 +202,8 @@ class Settings(BaseSettings):
         except ValueError:
             addresses = None
         if not isinstance(addresses, list):
-            raise ValueError(f"{value!r} is no list; {_HOW_TARGETS}")  # noqa: TRY004 (pydantic reports values)
-        return [_target(str(address)) for address in addresses]
+            raise ValueError(f"it is no list; {_HOW_TARGETS}")  # noqa: TRY004 (pydantic reports values)
+        return [_target(str(address), f"target {number}") for number, address in enumerate(addresses, 1)]
 
     @field_validator("now")
     @classmethod
@@ -218,25 +219,23 @@ def _variable(name: str) -> str:
 
 
 def _mistake(error: ErrorDetails) -> str:
-    """The mistake in a variable. A text about a target may quote it, with a token in its address, so only its second part is
-    used.
-    """
+    """The mistake in a variable."""
     name, *within = (f"{part}" for part in error["loc"])
     what = error["msg"].removeprefix("Value error, ")
-    what = what.partition("; ")[2] or what if name == "alert_targets" else what
     return f"{' '.join([_variable(name), *within])}: {what[0].lower()}{what[1:]}"
 
 
-def _target(address: str) -> str:
+def _target(address: str, place: str) -> str:
     """A target in canonical form: the path of a file is absolute, like the root.
 
-    :raises ValueError: if it is not a target; the text describes the valid forms.
+    :param place: names the target, whose address may be a secret.
+    :raises ValueError: if it is not a target; the text describes the valid forms, and has no part of the address.
     """
     try:
         parts = urlsplit(address.removeprefix(CHAT_FORM))
         _ = parts.port
-    except ValueError as problem:
-        raise ValueError(f"{address!r} is no address ({problem}); {_HOW_TARGETS}") from None
+    except ValueError:  # its text has parts of the address
+        raise ValueError(f"{place} is no address; {_HOW_TARGETS}") from None
     is_chat = address.startswith(CHAT_FORM)
     if parts.scheme == "file" and not is_chat and parts.netloc in {"", "localhost"}:
         path = unquote(parts.path) if address.startswith("file://") else address.removeprefix("file:")
@@ -244,7 +243,7 @@ def _target(address: str) -> str:
             return f"file:{Path(path).expanduser().absolute()}"
     if address == "log" or _is_web_address(address, parts) or (not is_chat and _is_apprise_url(address, parts)):
         return address
-    raise ValueError(f"unknown target {address!r}; {_HOW_TARGETS}")
+    raise ValueError(f"{place} is unknown; {_HOW_TARGETS}")
 
 
 def _is_web_address(address: str, parts: SplitResult) -> bool:
@@ -257,8 +256,13 @@ def _is_apprise_url(address: str, parts: SplitResult) -> bool:
         return False
     import apprise  # noqa: PLC0415 (takes 0.3 s to load, and most deployments have no such target)
 
-    return apprise.Apprise.instantiate(address) is not None
+    log = logging.getLogger("apprise")
+    log.disabled = True  # it would print the address
+    try:
+        return apprise.Apprise.instantiate(address) is not None
+    finally:
+        log.disabled = False
 
 
 #: The address of a target, in canonical form.
-TargetAddress = Annotated[str, AfterValidator(_target)]
+TargetAddress = Annotated[str, AfterValidator(lambda address: _target(address, "the target"))]

@@ -46,6 +46,29 @@ def test_anything_else_is_answered_with_what_to_write(monkeypatch, text: str) ->
         Settings()
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("https://h/hunter2; https://h/hunter2", '["log", "htps://h/hunter2"]', '["log", "http://h:hunter2/"]'),
+        *('["slack://hunter2"]', '"hunter2"', '["chat+slack://hunter2"]', '[{"hunter2": 1}]'),
+    ],
+)
+def test_a_misspelt_target_is_named_by_its_place_and_never_printed(
+    monkeypatch, caplog: pytest.LogCaptureFixture, value: str
+) -> None:
+    monkeypatch.setenv("LAKEHOUSE_ALERT_TARGETS", value)
+    with pytest.raises(InvalidSettingsError) as refused:
+        Settings()
+    assert f"{refused.value}".startswith("LAKEHOUSE_ALERT_TARGETS: ")
+    assert "hunter2" not in f"{refused.value} {caplog.text}"
+
+
+def test_the_place_of_a_misspelt_target_is_its_number(monkeypatch) -> None:
+    monkeypatch.setenv("LAKEHOUSE_ALERT_TARGETS", '["log", "htps://h/hunter2"]')
+    with pytest.raises(InvalidSettingsError, match=r"LAKEHOUSE_ALERT_TARGETS: target 2 is unknown; write a JSON list"):
+        Settings()
+
+
 def test_no_module_assigns_to_settings() -> None:
     """Settings are shared; a module that needs other ones makes a copy."""
     assigning = [

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.quality.source_checks import FilledCounts
 
-FRESH, REVIEWED = "arrivals_are_fresh", "reviews_in_time"
+FRESH, REVIEWED, NONE_HELD = "arrivals_are_fresh", "reviews_in_time", "no_file_held"
 _ALWAYS = {
     **source_checks.CONTRACT_SCHEMA,
     "rows_accounted": "Records read = rows in Bronze = claims in the key log + malformed rows.",
     "malformed_tolerated": "No more records of the day are malformed than the contract tolerates.",
-    "no_file_held": "No file of the day is held because it cannot be read or differs from its manifest.",
+    NONE_HELD: "No file of the day is held because it cannot be read or differs from its manifest.",
 }
 
 
@@ -94,7 +94,7 @@ def check_bronze(lake: Lake, contract: SourceContract, days: Collection[date]) -
         outcomes.append(CheckResult("rows_accounted", day, balanced, numbers, None if balanced else "materialize the day again"))
         messages = [entry.message for entry in held if entry.arrival_date == day]
         explanation = "; ".join(filter(None, messages)) or None
-        outcomes.append(CheckResult("no_file_held", day, not messages, {"files_held": len(messages)}, explanation))
+        outcomes.append(CheckResult(NONE_HELD, day, not messages, {"files_held": len(messages)}, explanation))
     return source_checks.with_severities(contract, outcomes)
 
 

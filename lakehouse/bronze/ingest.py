@@ -184,6 +184,7 @@ class Ingest:
         :param only: the files that may be ingested, each with its state in landing; by default all files of the days.
         """
         self._restore_lost_rows()
+        self._release_gone_files()
         entries = ingestions.all_of(self._lake, self._source)
         listing = bronze_landing.listing_of_days(self._lake, self._contract, days)
         unseen = replace(listing, files=pending_files.unseen_files(listing.files, entries))
@@ -207,12 +208,22 @@ class Ingest:
                     known[entry.ingestion_id], files[entry.ingestion_id] = entry, file
             redelivered.extend(self._named_again(day, ready, entries))
             redelivered.extend(self._run_again(day, runs, entries, [*new, *redelivered]))
-        ingestions.record(self._lake, *(entry for report in reports.values() for entry in report.held))
+        gone = {name for name, entry in ingestions.newest(entries).items() if entry.status == "gone"}
+        held = [entry for report in reports.values() for entry in report.held]
+        ingestions.record(self._lake, *(entry for entry in held if entry.source_file not in gone))
+        ingestions.record_later(self._lake, *(entry for entry in held if entry.source_file in gone))
         for entry in self._ingested(new, files, redelivered, known):
             report = reports[entry.arrival_date]
             (report.ingested if entry.status == "ingested" else report.redelivered).append(entry)
         watermark_per_key.advance(self._lake, self._contract)
         return reports
+
+    def _release_gone_files(self) -> None:
+        """Record the held files of any day that are no longer in landing: numbers do not wait for them any more."""
+        for entry in pending_files.gone_files(self._lake, self._contract):
+            _LOG.warning("%s was held, and is no longer in landing: no number waits for it any more", entry.source_file)
+            ended = replace(entry, status="gone", message="it is no longer in landing", run_id=self._run_id)
+            ingestions.record_later(self._lake, replace(ended, recorded_at=self._lake.now()))
 
     def _restore_lost_rows(self) -> None:
         """Read rows that Bronze has lost again from the files in landing, and derive lost claims from Bronze.
@@ -320,7 +331,7 @@ class Ingest:
         if not policy_of(self._contract).chooses_deliveries:
             return
         sent = {file.name for file in ready.files}
-        recorded = {entry.source_file: entry for entry in entries if entry.status != "held"}
+        recorded = {entry.source_file: entry for entry in entries if entry.is_in_bronze}
         for name, listed in ready.expected.items():
             if sent and name not in sent and recorded[name].delivered_with != listed.manifest:
                 yield self._once_more(recorded[name], day, listed.manifest)
@@ -332,7 +343,7 @@ class Ingest:
         if not runs:  # of a long history of files there are many entries
             return
         entries = [*before, *now]
-        recorded = {entry.source_file: entry for entry in entries if entry.status != "held"}
+        recorded = {entry.source_file: entry for entry in entries if entry.is_in_bronze}
         had = {(entry.source_file, entry.delivery) for entry in entries}
         for run in runs:
             for name in run.files:

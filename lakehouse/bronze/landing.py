@@ -144,6 +144,10 @@ def listing(lake: Lake, contract: SourceContract, infos: Iterable[fs.FileInfo] |
     complaints: list[str] = []
     for info in list_landing(lake, contract) if infos is None else infos:
         name = info.path.removeprefix(root).lstrip("/")
+        if info.type is fs.FileType.Unknown and (info.path.endswith("/") or name == ""):
+            if any(_may_contain(one, name) for one in _patterns(contract)):
+                complaints.append(f"{name or root}: the folder cannot be read, nor the files in it; let this user read it")
+            continue
         if not info.is_file and info.type is not fs.FileType.Unknown:
             continue
         marks = marker_pattern.fullmatch(name) if marker_pattern else None
@@ -153,16 +157,9 @@ def listing(lake: Lake, contract: SourceContract, infos: Iterable[fs.FileInfo] |
         if not info.is_file:
             complaints.append(f"{name}: its name is no UTF-8, or it cannot be read; rename the file, or let this user read it")
             continue
-        try:
-            day = date.fromisoformat(match["day"])
-        except ValueError:
-            complaints.append(f"{name}: {match['day']} is no day of the calendar; rename the file")
-            continue
-        if day < contract.source.start_date:
-            complaints.append(
-                f"{name}: arrival day {day} lies before the first one, {contract.source.start_date}; set source.start_date "
-                f"in the contract of {contract.dataset} to {day} or earlier, or take the file away"
-            )
+        day = _arrival_day(contract, match["day"])
+        if isinstance(day, str):
+            complaints.append(f"{name}: {day}")
             continue
         file = LandingFile(info.path, name, day, info.size, _microseconds(info.mtime))
         (completion_markers[day] if marks else files).append(file)
@@ -170,6 +167,20 @@ def listing(lake: Lake, contract: SourceContract, infos: Iterable[fs.FileInfo] |
         markers.sort(key=lambda file: file.name)
     files.sort(key=lambda file: (file.arrival_date, file.name))
     return Listing(files, dict(sorted(completion_markers.items())), sorted(complaints))
+
+
+def _arrival_day(contract: SourceContract, text: str) -> date | str:
+    """The arrival day in a file's name, or why it is none."""
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return f"{text} is no day of the calendar; rename the file"
+    if day < contract.source.start_date:
+        return (
+            f"arrival day {day} lies before the first one, {contract.source.start_date}; set source.start_date in the contract "
+            f"of {contract.dataset} to {day} or earlier, or take the file away"
+        )
+    return day
 
 
 def open_file(lake: Lake, contract: SourceContract, path: str, *, seekable: bool = False) -> BinaryIO:
@@ -204,6 +215,22 @@ def require_unchanged(lake: Lake, contract: SourceContract, file: LandingFile) -
     if not now.is_file or (now.size, _microseconds(now.mtime)) != (file.size, file.modified):
         msg = f"{file.name} was written to while it was read: nothing of it is taken; run it again once it is complete"
         raise FileProblem(msg)
+
+
+def absent_names(lake: Lake, contract: SourceContract, names: Collection[str]) -> set[str]:
+    """The names below the landing folder that no file has now; none if the folder is gone or empty, which may be a lost disk.
+
+    Those of a stage's files are not looked for: its landing folder has no other ones.
+    """
+    system, root = _file_system(lake, contract)
+    if root.startswith(f"{lake.root}/stages/") or not system.get_file_info(fs.FileSelector(root, allow_not_found=True)):
+        return set()
+    absent = set()
+    for name in names:
+        with suppress(OSError):  # a folder that cannot be read is not empty
+            if system.get_file_info(f"{root}/{name}").type is fs.FileType.NotFound:
+                absent.add(name)
+    return absent
 
 
 def header_in_landing(lake: Lake, contract: SourceContract, name: str, content_hash: str) -> str | None:
@@ -280,7 +307,9 @@ def _file_system(lake: Lake, contract: SourceContract) -> tuple[fs.FileSystem, s
 
 
 def _list(system: fs.FileSystem, folder: str) -> Sequence[fs.FileInfo]:
-    """All files below a folder. A file whose name no table can hold, and an unreadable folder, has an unknown type."""
+    """All files below a folder. A file whose name no table can hold has an unknown type, and so has an unreadable folder, as
+    ``path/``.
+    """
     if isinstance(system, fs.LocalFileSystem):
         return list(_local_files(folder))
     return cast("Sequence[fs.FileInfo]", system.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True)))
@@ -293,7 +322,7 @@ def _local_files(folder: str) -> Iterator[fs.FileInfo]:
     except FileNotFoundError:
         return
     except PermissionError:
-        yield fs.FileInfo(_shown(folder), fs.FileType.Unknown)
+        yield fs.FileInfo(f"{_shown(folder)}/", fs.FileType.Unknown)
         return
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
@@ -316,14 +345,25 @@ def _folders(contract: SourceContract, days: Collection[date]) -> list[str] | No
 
     Folders of markers come first: files written before a listed marker are then listed too.
     """
-    complete = contract.source.complete_when
     folders: list[str] = []
-    for pattern in (*([complete.pattern] if complete else []), contract.source.landing):
+    for pattern in _patterns(contract):
         before, after = pattern.split("{arrival_date}")
         if _WILDCARD.search(before) or not after.startswith("/"):
             return None
         folders += [f"{before}{day}" for day in sorted(days)]
     return list(dict.fromkeys(folders))
+
+
+def _patterns(contract: SourceContract) -> Sequence[str]:
+    """The patterns of markers or manifests, if there are any, and of files."""
+    complete = contract.source.complete_when
+    return [*([complete.pattern] if complete else []), contract.source.landing]
+
+
+def _may_contain(pattern: str, folder: str) -> bool:
+    """Whether a file in a folder may match a pattern: the text before the first wildcard is compared, digits with any digit."""
+    begin = _WILDCARD.split(pattern.replace("{arrival_date}", "9999-99-99"), maxsplit=1)[0]
+    return not folder or all(wanted == char or (wanted == "9" and char.isdigit()) for wanted, char in zip(begin, folder))
 
 
 def _microseconds(modified: datetime | None) -> datetime | None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from lakehouse.ledger.ingestions import FileIdentity, Ingestion
 
 _SHOWN = 5
+#: The files that a run tries again.
+_UNSEEN = {"held", "gone"}
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,24 @@ class Readiness:
     expected: Mapping[str, ManifestEntry] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class UnfinishedFiles:
+    """The files of an arrival day that are not ingested, each as a sentence for people.
+
+    :param held: files that cannot be ingested as they are, and files that wait for a marker or their manifest.
+    :param left: files that could not be read, or were being written.
+    :param left_out: files whose names assign them to no arrival day of the source.
+    """
+
+    held: Sequence[str] = ()
+    left: Sequence[str] = ()
+    left_out: Sequence[str] = ()
+
+
 def unseen_files(files: Iterable[LandingFile], entries: Iterable[Ingestion]) -> list[LandingFile]:
-    """The files that are not recorded in their present state; a file that was held counts as unseen."""
+    """The files that are not recorded in their present state; a file that was held counts as unseen, unless it was given up."""
     listed = {file.name: file for file in files}
-    recorded = {entry.identity for entry in entries if entry.source_file in listed and entry.status != "held"}
+    recorded = {entry.identity for entry in entries if entry.source_file in listed and entry.status not in _UNSEEN}
     return [file for file in listed.values() if file.identity not in recorded]
 
 
@@ -114,16 +130,37 @@ def scan_landing(
             unfinished[day] = "; ".join(ready.waiting)
         if ready.files:
             requests[day] = _request(contract, day, ready.files, markers if by_manifest else [], held)
+    for entry in gone_files(lake, contract):  # any run of the source records it
+        cause = f"{contract.dataset}:{entry.arrival_date}:gone:{entry.source_file}:{entry.recorded_at.isoformat()}"
+        requests.setdefault(entry.arrival_date, IngestRequest(cause, {}, known=False))
     return LandingScan(requests, observations, [file.name for file in watched if file not in stable], remarks, unfinished)
 
 
-def waiting_files(lake: Lake, contract: SourceContract, day: date) -> list[str]:
-    """Why files of an arrival day are not ingested yet, if the contract defines when a day is complete."""
-    if contract.source.complete_when is None:
-        return []
+def gone_files(lake: Lake, contract: SourceContract) -> list[Ingestion]:
+    """The files that are recorded as held, and are no longer in landing: nothing is known to be unread because of them."""
+    held = [] if contract.source.kafka else ingestions.still_held(ingestions.all_of(lake, contract.dataset))
+    absent = bronze_landing.absent_names(lake, contract, [entry.source_file for entry in held]) if held else set()
+    return [entry for entry in held if entry.source_file in absent]
+
+
+def unfinished(lake: Lake, contract: SourceContract, day: date) -> UnfinishedFiles:
+    """The files of an arrival day that are not ingested, after a run of Bronze for it."""
     entries, listing = ingestions.all_of(lake, contract.dataset), bronze_landing.listing_of_days(lake, contract, [day])
+    held = [entry for entry in ingestions.still_held(entries) if entry.arrival_date == day]
+    known = {entry.identity for entry in held}
     files = [file for file in unseen_files(listing.files, entries) if file.arrival_date == day]
-    return check_readiness(lake, contract, day, files, listing.completion_markers.get(day, []), entries).waiting
+    ready = check_readiness(lake, contract, day, files, listing.completion_markers.get(day, []), entries)
+    left = [_why_left(lake, contract, file) for file in ready.files if file.identity not in known]
+    return UnfinishedFiles([*(entry.message or entry.source_file for entry in held), *ready.waiting], left, listing.complaints)
+
+
+def _why_left(lake: Lake, contract: SourceContract, file: LandingFile) -> str:
+    try:
+        with bronze_landing.open_file(lake, contract, file.path) as stream:
+            stream.read(1)
+    except OSError as problem:
+        return f"{file.name}: it cannot be read ({problem.strerror or problem})"
+    return f"{file.name}: it was being written or replaced, or waits for another file of its manifest"
 
 
 def check_readiness(
@@ -200,7 +237,7 @@ def _named_by_manifests(
         except ManifestProblem as problem:
             waiting.append(f"{problem}")
     present = {file.name for file in files}
-    recorded = {entry.source_file: entry for entry in entries if entry.status != "held"}
+    recorded = {entry.source_file: entry for entry in entries if entry.is_in_bronze}
     for name, entry in expected.items():
         delivery = recorded.get(name)
         content_hash = None if delivery is None else delivery.content_hash

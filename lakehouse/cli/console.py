@@ -77,9 +77,17 @@ def sound_deployment(source: str) -> tuple[Lake, Catalog]:
 
 
 def print_left_out(mistakes: Iterable[str]) -> None:
-    """Print the mistakes for which unrelated contracts are left out."""
-    for mistake in mistakes:
-        errors.print(f"left out: {mistake}", style="yellow", highlight=False, soft_wrap=True)
+    """Print why unrelated contracts, or files in landing, are left out."""
+    print_unfinished("left out", mistakes)
+
+
+def print_unfinished(kind: str, about: Iterable[str]) -> None:
+    """Print what a command has not ingested.
+
+    :param kind: held, left for now, or left out.
+    """
+    for text in about:
+        errors.print(f"{kind}: {text}", style="yellow", highlight=False, soft_wrap=True)
 
 
 def catalog_with(source: str, landing: Path | None = None) -> tuple[Lake, Catalog]:
@@ -131,17 +139,19 @@ def print_notices(notices: Iterable[str]) -> None:
         errors.print(notice, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
-def end_with_failed_checks(failed: Iterable[str]) -> None:
-    """Print the failed checks of a command's runs, and end the command with exit code 1.
+def end_of_update(failed_checks: Iterable[str], *unfinished: object) -> None:
+    """The end of every command that updates numbers: prints the failed checks.
 
-    :raises typer.Exit: if there are failed checks.
+    :param failed_checks: the checks that fail and the numbers that are held; see ``gold.publication.failures``.
+    :param unfinished: what else the command did not finish, and has printed: files that are held or left.
+    :raises typer.Exit: with exit code 1 if there is any of these.
     """
-    lines = list(failed)
+    lines = list(failed_checks)
     for line in lines[:_SHOWN_CHECKS]:
         errors.print(f"check failed: {line}", style="red", highlight=False, soft_wrap=True)
     if len(lines) > _SHOWN_CHECKS:
         errors.print(f"and {len(lines) - _SHOWN_CHECKS:,} more", style="red", highlight=False)
-    if lines:
+    if lines or any(unfinished):
         raise typer.Exit(1)
 
 

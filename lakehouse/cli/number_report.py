@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.cli.console import counted, errors, out
+from lakehouse.cli.console import counted, out, print_left_out, print_unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -122,12 +122,13 @@ def _print_replaced(done: SingleRun) -> None:
 
 def print_run(done: SingleRun, source: str) -> None:
     """Print the result of ingesting files: rows, and each changed number."""
-    for message in done.held:
-        errors.print(f"held: {message}", style="yellow", soft_wrap=True)
+    print_unfinished("held", done.held)
+    print_unfinished("left for now", done.left)
+    print_left_out(done.left_out)
     known = f"; {done.known:,} known already" if done.known else ""
     known += f" ({done.again:,} delivered again, which counts as a new delivery)" if done.again else ""
     known += f"; {len(done.held):,} held" if done.held else ""
-    known += f"; {done.left:,} left for now (being written, or not readable)" if done.left else ""
+    known += f"; {len(done.left):,} left for now (being written, or not readable)" if done.left else ""
     more = not_counted_text(source, done.malformed, done.unread_reason, done.not_admitted)
     out.print(f"{counted(done.rows)} ingested{known}{more}.", highlight=False, soft_wrap=True)
     _print_replaced(done)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 
+DISPOSED = "every_row_disposed"
 _PLACE = ["event_date", "arrival_date"]
 _IDENTITY = ["record_key", "ingestion_id", "line_number"]
 _SILVER_ROW = [*_PLACE, *_IDENTITY]
@@ -42,7 +43,7 @@ def row_check_names(contract: SourceContract) -> dict[str, str]:
     rules = {f"rule_{name}": _description(rule) for name, rule in contract.quality.named_rules.items()}
     tiers = {name: f"No more rows came later than {_named(tier)} than it tolerates." for name, tier in _tiers(contract)}
     return {
-        "every_row_disposed": "Each row has one disposition; silver holds exactly the applied rows.",
+        DISPOSED: "Each row has one disposition; silver holds exactly the applied rows.",
         "lateness_tolerated": "No more rows than the contract tolerates came beyond the cutoff.",
         "no_review_overdue": "No quarantined row is past its review deadline.",
         **tiers,
@@ -191,7 +192,7 @@ def check_dispositions(
 
     due.add(settled_rows())
     if (incomplete := _incomplete(lake, contract, in_bronze, counts, days)) is not None:
-        return [CheckResult("every_row_disposed", day, passed=False, explanation=incomplete) for day in sorted(days)]
+        return [CheckResult(DISPOSED, day, passed=False, explanation=incomplete) for day in sorted(days)]
     if event_days:
         where = {"event_date": event_days, **arrivals}
         in_silver.add(table_io.pieces(locations.silver(lake, source), _SILVER_ROW, where, lake.storage_options))
@@ -204,7 +205,7 @@ def check_dispositions(
         numbers |= {"waiting_for_silver": waits_of[day], "event_days_off": len(wrong)}
         advice = f"silver does not hold the applied rows: materialize silver/{source} for {', '.join(map(str, wrong))}"
         passed = not wrong and of_day.total() == in_bronze.get(day, 0)
-        outcomes.append(CheckResult("every_row_disposed", day, passed, numbers, None if passed else advice))
+        outcomes.append(CheckResult(DISPOSED, day, passed, numbers, None if passed else advice))
     return outcomes
 
 

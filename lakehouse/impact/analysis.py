@@ -189,7 +189,7 @@ def of_delivered_file(lake: Lake, catalog: Catalog, source: str, name: str, valu
     """
     contract = catalog.sources[source]
     known = ingestions.all_of(lake, source)
-    ids = {entry.ingestion_id for entry in known if entry.status != "held" and _is_named(entry.source_file, name)}
+    ids = {entry.ingestion_id for entry in known if entry.is_in_bronze and _is_named(entry.source_file, name)}
     if ids:
         return _of_ingestions(lake, catalog, contract, name, ids, known)
     lying = [file for file in bronze_landing.landing_files(lake, contract)[0] if _is_named(file.name, name)]

@@ -1,11 +1,12 @@
-"""``ops/ingestions``: one row per delivery of a file, whether it was ingested, already known, or held."""
+"""``ops/ingestions``: one row per delivery of a file, whether ingested, already known, or held, and how a held one ended."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from lakehouse import locations
+from lakehouse.errors import LakehouseError
 from lakehouse.ledger import ids
 from lakehouse.ledger.ids import delivery_name
 from lakehouse.ledger.log_table import LogTable
@@ -30,6 +31,8 @@ class Ingestion:
     markers, as the contract's watermark defines them; ``skewed`` counts the rows whose event lies ahead of their arrival.
     ``header`` is the header line of a CSV file, without which its raw records cannot be read again. These fields are empty in
     entries of earlier releases. ``backfill`` is the plan that brought the file, None for none.
+
+    A held file is ``gone`` once it is no longer in landing, and ``given_up`` by a person's decision.
     """
 
     source: str
@@ -43,7 +46,7 @@ class Ingestion:
     malformed: int = field(default=0, kw_only=True)
     touched_days: list[date] = field(default_factory=list, kw_only=True)
     touched_rows: list[int] = field(default_factory=list, kw_only=True)
-    status: Literal["ingested", "redelivered", "held"]
+    status: Literal["ingested", "redelivered", "held", "gone", "given_up"]
     message: str | None = field(default=None, kw_only=True)
     run_id: str
     recorded_at: datetime
@@ -61,6 +64,11 @@ class Ingestion:
         if self.status == "ingested":
             return self.ingestion_id
         return ids.of_redelivery(f"{self.source}|{self.ingestion_id}|{self.delivered_with}")
+
+    @property
+    def is_in_bronze(self) -> bool:
+        """Whether Bronze has the rows of the file."""
+        return self.status in {"ingested", "redelivered"}
 
     @property
     def counts_again(self) -> bool:
@@ -93,6 +101,13 @@ def record(lake: Lake, *entries: Ingestion) -> None:
     if entries:
         where = {"source": [entries[0].source], "source_file": [entry.source_file for entry in entries]}
         log(lake).append_missing(entries, _app_id, where)
+
+
+def record_later(lake: Lake, *entries: Ingestion) -> None:
+    """Append how held files ended, or that they are held again: the same may happen to a file several times."""
+    if entries:
+        where = {"source": [entries[0].source], "source_file": [entry.source_file for entry in entries]}
+        log(lake).append_missing(entries, lambda entry: f"{_app_id(entry)}:{entry.recorded_at.isoformat()}", where)
 
 
 def _app_id(entry: Ingestion) -> str:
@@ -142,9 +157,35 @@ def inputs(entries: Iterable[Ingestion]) -> dict[str, Ingestion]:
     return {entry.input_id: entry for entry in entries if entry.status == "ingested" or entry.counts_again}
 
 
-def still_held(entries: Collection[Ingestion]) -> list[Ingestion]:
-    """The files that were held and have not been ingested since."""
-    done = {entry.content_hash for entry in entries if entry.status == "ingested"}
+def newest(entries: Collection[Ingestion]) -> dict[str, Ingestion]:
+    """The newest entry of each file name."""
     in_order = sorted(entries, key=lambda entry: (entry.recorded_at, entry.status != "held"))  # a replay's clock stands still
-    newest = {entry.source_file: entry for entry in in_order}
-    return [entry for entry in newest.values() if entry.status == "held" and entry.content_hash not in done]
+    return {entry.source_file: entry for entry in in_order}
+
+
+def still_held(entries: Collection[Ingestion]) -> list[Ingestion]:
+    """The files that were held, have not been ingested since, are still in landing, and that nobody has given up."""
+    done = {entry.content_hash for entry in entries if entry.status == "ingested"}
+    return [entry for entry in newest(entries).values() if entry.status == "held" and entry.content_hash not in done]
+
+
+class UnheldFileError(LakehouseError):
+    """A file that is not held; the message names those that are."""
+
+
+def give_up(lake: Lake, source: str, name: str, by: str, reason: str) -> Ingestion:
+    """Record a person's decision that nothing of a held file is read, and no number waits for it.
+
+    A file of this name counts again as soon as its size or time differs.
+
+    :raises UnheldFileError: if no file of this name is held.
+    """
+    held = {entry.source_file: entry for entry in still_held(all_of(lake, source))}
+    if name not in held:
+        msg = f"no file {name} of {source} is held; held are {', '.join(sorted(held)) or 'none'}"
+        raise UnheldFileError(msg)
+    entry = replace(
+        held[name], status="given_up", message=f"given up by {by}: {reason}", run_id=f"cli:{by}", recorded_at=lake.now()
+    )
+    record_later(lake, entry)
+    return entry

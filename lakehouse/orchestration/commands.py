@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakehouse.cli.console import catalog_with, confirmed, end_with_failed_checks, errors, out, print_notices
+from lakehouse.cli.console import (
+    catalog_with,
+    confirmed,
+    end_of_update,
+    errors,
+    out,
+    print_left_out,
+    print_notices,
+    print_unfinished,
+)
 from lakehouse.cli.number_report import not_counted_text
 from lakehouse.pieces import listened_to_by, sentence
 from lakehouse.text import join_limited
@@ -34,15 +43,15 @@ _SHOWN = 8
 
 
 def is_behind(lake: Lake, catalog: Catalog, source: str) -> bool:
-    """Whether silver has pending decisions, or gold has not followed silver; also after an earlier command was stopped."""
+    """Whether silver has pending decisions, gold has not followed silver, or a longer period its days; also after a stop."""
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415
     from lakehouse.gold.restatement.pending import find_pending  # noqa: PLC0415
     from lakehouse.ledger import applied_inputs  # noqa: PLC0415 (Arrow loads in a second)
 
     if applied_inputs.pending_manual_inputs(lake, source):
         return True
-    metrics = catalog.metrics_following(source)
-    return any(find_pending(lake, served_version.daily(lake, catalog, metric)).starts for metric in metrics)
+    dailies = (served_version.daily(lake, catalog, metric) for metric in catalog.metrics_following(source))
+    return any(find_pending(lake, series).starts for daily in dailies for series in (daily, *daily.rollups))
 
 
 def restate(lake: Lake, catalog: Catalog, source: str) -> None:
@@ -58,7 +67,7 @@ def restate(lake: Lake, catalog: Catalog, source: str) -> None:
     out.print(f"silver/{source}: {_listed(changed) or 'no day'} changed.", soft_wrap=True)
     for metric, written in after.restated.items():
         out.print(f"gold/{metric}: {_listed([f'{day}' for day in written]) or 'no day'} restated.", soft_wrap=True)
-    end_with_failed_checks(layers.failed_checks.values())
+    end_of_update(layers.failed_checks.values())
 
 
 def print_pending(lake: Lake, daily: Series, catalog: Catalog, *, now: bool) -> None:
@@ -115,12 +124,12 @@ def replay(
     with local_instance() as instance:
         run = Replay(lake, catalog, source, instance)
         days, complaints = run.arrival_days(first.date() if first else None, last.date() if last else None)
-        for complaint in complaints:
-            errors.print(f"left out: {complaint}", style="yellow", soft_wrap=True)
+        print_left_out(complaints)
         if not days:
             errors.print(
                 f"No file in {lake.landing_of(source)} matches {catalog.sources[source].source.landing}.", style="yellow"
             )
+            end_of_update((), complaints)
             return
         results = with_progress(run, days, as_json=as_json)
     print_notices(notices if any(result.rows for result in results) else ())
@@ -129,12 +138,14 @@ def replay(
         malformed, reasons = sum(result.malformed for result in results), [result.unread_reason for result in results]
         rows, not_admitted = sum(result.rows for result in results), claims.not_admitted(lake, source, {"arrival_date": days})
         more = not_counted_text(source, malformed, next(filter(None, reasons), None), not_admitted)
+        left = sum(len(result.left) for result in results)
+        more = f"; {left:,} left for now (being written, or not readable){more}" if left else more
         out.print(f"{len(results)} arrival days, {rows:,} rows in Bronze{more}.", highlight=False, soft_wrap=True)
         for metric, count in restated.items():
             out.print(f"  gold/{metric}: {count:,} days published or restated.")
         causes = ", ".join(f"{count:,} {what}" for what, count in total_causes(results).most_common())
         out.print(f"  keys in silver: {causes or 'nothing new'}.")
-    end_with_failed_checks(run.failed_checks)
+    end_of_update(run.failed_checks, complaints, *(result.held or result.left for result in results))
 
 
 def with_progress(run: Replay, days: Sequence[date], *, as_json: bool = False) -> list[DayResult]:
@@ -168,8 +179,8 @@ def with_progress(run: Replay, days: Sequence[date], *, as_json: bool = False) -
                 done = list(run.days([day]))
             for result in done:
                 results.append(result)
-                for message in result.held:
-                    errors.print(f"held: {message}", style="yellow", soft_wrap=True)
+                print_unfinished("held", result.held)
+                print_unfinished("left for now", result.left)
                 if result.absent:
                     errors.print(f"{result.arrival_date}: {absent_text(result.absent)}", style="yellow", soft_wrap=True)
                 if as_json:

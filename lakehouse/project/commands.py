@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakehouse.cli.console import end_with_failed_checks, errors, out, print_left_out, print_notices
+from lakehouse.cli.console import end_of_update, errors, out, print_left_out, print_notices
 from lakehouse.cli.number_report import print_run
 
 if TYPE_CHECKING:
@@ -141,9 +141,7 @@ def run(
         done = single_run.run_files(meant.lake, meant.catalog, meant.dataset, files)
     print_run(done, meant.dataset)
     print_notices(notices if done.rows else ())
-    end_with_failed_checks(done.failed_checks)
-    if done.held or done.left:
-        raise typer.Exit(1)
+    end_of_update(done.failed_checks, done.held, done.left, done.left_out)
 
 
 app = typer.Typer(help="Check contracts.", no_args_is_help=True)

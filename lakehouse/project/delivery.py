@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from lakehouse.bronze import run_deliveries
 from lakehouse.contracts.inputs import DAY
 from lakehouse.errors import LakehouseError
+from lakehouse.ledger import ingestions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
@@ -31,6 +32,8 @@ class UndeliveredFileError(LakehouseError):
 
 def deliver(lake: Lake, contract: SourceContract, files: Sequence[Path], day: date) -> list[Path]:
     """Copy files to the landing folder as files of an arrival day; a file that is already in place is not copied again.
+
+    A file takes the place of a held file of its name: a person has mended it.
 
     Together the files are one delivery, see ``bronze.run_deliveries``.
 
@@ -48,12 +51,13 @@ def deliver(lake: Lake, contract: SourceContract, files: Sequence[Path], day: da
         if reason := unreadable(file):
             msg = f"{file}: {reason}"
             raise UndeliveredFileError(msg)
+    held = {Path(landing, entry.source_file) for entry in ingestions.still_held(ingestions.all_of(lake, contract.dataset))}
     targets: list[Path] = []
     for file in files:
-        targets.append(_target(Path(landing), contract.source.landing, file, day, targets))
+        targets.append(_target(Path(landing), contract.source.landing, file, day, targets, held))
     run_deliveries.record(lake, contract, day, [target.relative_to(landing).as_posix() for target in targets])
     for file, target in zip(files, targets):
-        if not target.exists():
+        if not _has_content(target, file):
             target.parent.mkdir(parents=True, exist_ok=True)
             partial = target.with_name(f".{target.name}.part")  # no pattern matches a name that starts with a dot
             try:
@@ -86,15 +90,23 @@ def unreadable(file: Path) -> str | None:
     return None
 
 
-def _target(landing: Path, pattern: str, file: Path, day: date, taken: Sequence[Path]) -> Path:
-    """The name of a file in the landing folder: the pattern, with the file's own name in place of the first star."""
+def _has_content(target: Path, file: Path) -> bool:
+    return target.exists() and filecmp.cmp(file, target, shallow=False)
+
+
+def _target(landing: Path, pattern: str, file: Path, day: date, taken: Sequence[Path], held: Collection[Path]) -> Path:
+    """The name of a file in the landing folder: the pattern, with the file's own name in place of the first star.
+
+    :param taken: the names of other files of the delivery.
+    :param held: the held files in landing, which it may replace.
+    """
     before, star, after = pattern.replace(DAY, f"{day}").partition("*")
     ending = after.replace("*", "")
     stem = ("" if before.endswith("/") or not before else ".") + file.name.removesuffix(ending)
     for copy in range(1, _COPIES) if star else (1,):
         name = f"{before}{stem if star else ''}{'' if copy == 1 else f'.{copy}'}{ending}"
         target = landing / name
-        if target not in taken and (not target.exists() or filecmp.cmp(file, target, shallow=False)):
+        if target not in taken and (not target.exists() or target in held or _has_content(target, file)):
             return target
     takes = "has a thousand files of this name" if star else "takes one file a day, and has another one"
     msg = f"{file}: the landing folder of {day} ({pattern}) {takes}"

@@ -17,8 +17,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: The pattern by which Spark hides values in its own pages (``spark.redaction.regex``), and session tokens.
-_PRIVATE = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
+#: The pattern by which Spark hides values in its own pages (``spark.redaction.regex``), session tokens, and keys of any kind.
+_PRIVATE = re.compile(r"secret|password|token|access[.]?key|credential|\bkey\b|\bsas\b", re.IGNORECASE)
+#: Options of file systems: each store has its own names for its secrets.
+_STORES = "spark.hadoop."
+#: Options whose values are arguments of Java, which may have secrets among them.
+_JAVA = "JavaOptions"
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _FILE = "--properties-file"
 _ASCII = 128
@@ -26,8 +30,12 @@ _ASCII = 128
 
 def split(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """The public options and the private options."""
-    private = {name: value for name, value in options.items() if _PRIVATE.search(name)}
+    private = {name: value for name, value in options.items() if _is_private(name, value)}
     return {name: value for name, value in options.items() if name not in private}, private
+
+
+def _is_private(name: str, value: str) -> bool:
+    return name.startswith(_STORES) or bool(_PRIVATE.search(f"{name} {value}" if name.endswith(_JAVA) else name))
 
 
 def hidden(options: Mapping[str, str]) -> dict[str, str]:

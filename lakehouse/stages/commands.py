@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakehouse.cli import arguments
-from lakehouse.cli.console import catalog_with, deployment, errors, out
+from lakehouse.cli.console import catalog_with, deployment, end_of_update, errors, out
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
@@ -150,6 +150,7 @@ def promote(
     for series, starts in done.restated.items():
         out.print(f"gold/{series}: {_listed(starts) or 'no period'} restated.", soft_wrap=True)
     out.print(f"'lakehouse stage undo {name}' puts the numbers back.", soft_wrap=True)
+    end_of_update(done.failed_checks)
 
 
 @app.command()

@@ -59,7 +59,7 @@ def validated(lake: Lake, staged: StagedChange, session: Callable[[], SparkSessi
 
     :raises StageError: if nothing would change.
     """
-    contract, lake, source = staged.source, staged.lake, staged.source.dataset
+    contract, side, source = staged.source, staged.lake, staged.source.dataset
     seed = int(staged.about.get("seed", 0))
     thresholds = Thresholds(
         Decimal(staged.about.get("day_threshold", DAY_THRESHOLD)), Decimal(staged.about.get("set_threshold", SET_THRESHOLD))
@@ -69,8 +69,8 @@ def validated(lake: Lake, staged: StagedChange, session: Callable[[], SparkSessi
     tables: dict[str, SideRows] = {}
     if staged.changed_metric is None:
         for table in contract.silver_tables:
-            days = side_rows.reached_days(lake, lake, table)
-            tables[table.silver_table] = side_rows.compute(session(), lake, lake, table, days, seed)
+            days = side_rows.reached_days(lake, side, table)
+            tables[table.silver_table] = side_rows.compute(session(), lake, side, table, days, seed)
     changed = [
         _changed_series(lake, staged, session, metric, tables, thresholds)
         for metric in staged.catalog.metrics_of(source)
@@ -98,14 +98,14 @@ def _take_input(lake: Lake, staged: StagedChange, session: Callable[[], SparkSes
     """Bring the staged input into the lake of the stage; returns the numbers of its rows, of malformed rows, and of rows that
     wait.
     """
-    contract, lake = staged.source, staged.lake
+    contract, side = staged.source, staged.lake
     if staged.kind is StageKind.FILES:
-        staged_files.ingest(lake, contract, session, run_id)
-        return _staged_counts(lake, contract)
+        staged_files.ingest(side, contract, session, run_id)
+        return _staged_counts(side, contract)
     if staged.changed_metric is not None:
         return {"rows_staged": 0, "rows_malformed": 0, "rows_waiting": 0}
     first, last = (date.fromisoformat(staged.about[name]) if name in staged.about else None for name in ("first", "last"))
-    read = read_again(lake, contract, session, first, last, lake)
+    read = read_again(lake, contract, session, first, last, side)
     if not read.rows_otherwise:
         msg = (
             f"no record of {contract.dataset} reads otherwise under this contract ({read.rows_read:,} read), and nothing is "

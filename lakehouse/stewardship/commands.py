@@ -93,6 +93,21 @@ def show(source: Source, row: Annotated[str, typer.Argument(help="A row, as 'lis
             out.print(f"{name:>18}  {value}", soft_wrap=True)
 
 
+@app.command("give-up")
+def give_up(
+    source: Source,
+    file: Annotated[str, typer.Argument(help="A held file, as 'held: ...' names it: its path below the landing folder.")],
+    by: arguments.DecidedBy,
+    reason: arguments.Why,
+) -> None:
+    """Give up a held file that stays in landing: nothing of it is read, and no number waits for it."""
+    from lakehouse.ledger import ingestions  # noqa: PLC0415 (Arrow loads in a second)
+
+    lake, _ = catalog_with(source)
+    entry = ingestions.give_up(lake, source, file, by, reason)
+    out.print(f"{entry.source_file} of {entry.arrival_date} is {entry.message}", soft_wrap=True)
+
+
 def _register(verdict: StewardVerdict, description: str) -> None:
     """Add the command of a verdict; all three have the same options."""
 

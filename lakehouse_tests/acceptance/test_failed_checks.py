@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,18 @@ def test_a_row_that_silver_has_lost_is_published_by_nobody(tmp_path: Path) -> No
     assert "Traceback" not in broken.stderr
     assert "2024-11-04" not in broken.stdout, "its number is held"
     assert "orders_daily_v2024-11-05.r2  live: orders 2 -> 1" in broken.stdout, "the others go on"
+    failures = {line for line in broken.stderr.splitlines() if line.startswith("check failed: ")}
+    for again in (("run", "orders", "samples/orders_corrected.csv"), ("replay", "orders")):
+        repeated = lakehouse_command(tmp_path, *again)
+        assert repeated.returncode == 1, repeated.stdout
+        assert failures <= {*repeated.stderr.splitlines()}
     days = ("--start-date", "2024-11-04", "--end-date", "2024-11-04")
+    planned = lakehouse_command(tmp_path, "backfill", "plan", "orders_daily", *days, "--reason", "a look", "--json")
+    plan = json.loads(planned.stdout)["plan_id"]
+    for _ in range(2):  # the second time the plan is finished
+        backfilled = lakehouse_command(tmp_path, "backfill", "run", plan)
+        assert backfilled.returncode == 1, backfilled.stdout + backfilled.stderr
+        assert "check failed: gold/orders_daily inputs_passed failed for 2024-11-04: " in backfilled.stderr
     mended = lakehouse_command(tmp_path, "rebuild", "orders", *days, "--reason", "a row was lost")
     assert mended.returncode == 0, mended.stdout + mended.stderr
     history = lakehouse_command(tmp_path, "gold", "history", "orders_daily", "2024-11-04").stdout

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from datetime import date
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.bronze import landing
+from lakehouse.bronze import landing, pending_files
 from lakehouse.bronze.file_formats import FileProblem
+from lakehouse.bronze.pending_files import UnfinishedFiles
+from lakehouse.ledger import ingestions
 from lakehouse_tests.support.lake import SampleLake, contract, csv_file
 
 if TYPE_CHECKING:
@@ -41,12 +43,93 @@ def test_a_name_that_is_no_utf_8_is_named_if_it_matches(sample: SampleLake, matc
     assert len(sample.ingest(DAY).ingested) == 1
 
 
+def held(sample: SampleLake) -> list[str]:
+    return [entry.source_file for entry in ingestions.still_held(ingestions.all_of(sample.lake, "events"))]
+
+
+def test_a_held_file_that_is_gone_from_landing_holds_nothing_until_it_is_back(sample: SampleLake) -> None:
+    broken = sample.deliver(date(2024, 2, 2), b"id\n1\n")
+    content = broken.read_bytes()
+    for hour in range(0, 6, 3):  # it may happen again
+        sample.lake.settings.now = datetime(2024, 3, 1, hour, tzinfo=timezone.utc)
+        assert len(sample.ingest(date(2024, 2, 2)).held) == 1
+        assert held(sample) == [broken.name]
+        broken.unlink()
+        sample.lake.settings.now += timedelta(hours=1)
+        assert [entry.source_file for entry in pending_files.gone_files(sample.lake, sample.contract)] == [broken.name]
+        sample.ingest(DAY)
+        assert held(sample) == [], "a run of any day records it"
+        broken.write_bytes(content)
+
+
+def test_a_held_file_is_not_gone_because_the_landing_folder_is(sample: SampleLake) -> None:
+    sample.deliver(DAY, b"id\n1\n").with_name("other").write_text("")
+    sample.ingest(DAY)
+    folder = Path(str(sample.lake.settings.landing))
+    folder.rename(folder.with_name("elsewhere"))
+    assert pending_files.gone_files(sample.lake, sample.contract) == []
+    folder.mkdir()
+    assert pending_files.gone_files(sample.lake, sample.contract) == [], "a disk that is not mounted"
+    (folder / "any").write_text("")
+    assert len(pending_files.gone_files(sample.lake, sample.contract)) == 1
+    stage = Path(sample.lake.root, "stages", "v2", "landing", "events")
+    stage.mkdir(parents=True)
+    (stage / "any").write_text("")
+    assert pending_files.gone_files(sample.lake.with_settings(landing=str(stage)), sample.contract) == []
+
+
+def test_a_file_that_a_person_gave_up_is_not_tried_again_until_it_changes(sample: SampleLake) -> None:
+    broken = sample.deliver(DAY, b"id\n1\n")
+    assert len(sample.ingest(DAY).held) == 1
+    sample.lake.settings.now += timedelta(hours=1)
+    ingestions.give_up(sample.lake, "events", broken.name, "anna", "the sender has no other")
+    assert sample.ingest(DAY).held == []
+    assert held(sample) == []
+    sample.lake.settings.now += timedelta(hours=1)
+    broken.write_bytes(b"id,more\n1,2\n")
+    assert len(sample.ingest(DAY).held) == 1
+    assert held(sample) == [broken.name]
+
+
 def test_links_to_folders_are_not_followed_and_links_to_files_are(sample: SampleLake, tmp_path: Path) -> None:
     (tmp_path / "elsewhere.csv").write_bytes(ROWS)
     Path(str(sample.lake.settings.landing), "circle").symlink_to(".")
     Path(str(sample.lake.settings.landing), "arrival_date=2024-02-02.csv").symlink_to(tmp_path / "elsewhere.csv")
     Path(str(sample.lake.settings.landing), "arrival_date=2024-02-03.csv").symlink_to(tmp_path / "nowhere.csv")
     assert names(sample) == ["arrival_date=2024-02-01.csv", "arrival_date=2024-02-02.csv"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "folder", "complains"),
+    [
+        ("{arrival_date}/*.csv", "2024-02-02", True),
+        ("{arrival_date}/*.csv", "", True),
+        ("{arrival_date}/*.csv", "lost+found", False),
+        ("eu/{arrival_date}/*.csv", "eu", True),
+        ("eu/{arrival_date}/*.csv", "eu/2024-02-02", True),
+        ("eu/{arrival_date}/*.csv", "us", False),
+        ("*/{arrival_date}.csv", "any", True),
+    ],
+)
+def test_a_folder_that_cannot_be_read_is_named_if_it_may_hold_files_of_the_source(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, pattern: str, folder: str, complains: bool
+) -> None:
+    source = contract(source={"landing": pattern, "start_date": "2024-01-01"})
+    denied = Path(lake.landing_of("events"), folder)
+    denied.mkdir(parents=True, exist_ok=True)
+    scan = os.scandir
+
+    def scandir(path: str) -> object:
+        if Path(path) == denied:
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)  # root may read any folder, so that its mode does not matter
+    named = f"{folder}/" if folder else f"{denied}"
+    complaints = [f"{named}: the folder cannot be read, nor the files in it; let this user read it"] if complains else []
+    assert landing.listing(lake, source).complaints == complaints
+    if folder.endswith("2024-02-02"):
+        assert landing.listing_of_days(lake, source, [date(2024, 2, 2)]).complaints == complaints
 
 
 def test_a_file_that_cannot_be_read_is_left_with_a_remark(sample: SampleLake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,6 +145,9 @@ def test_a_file_that_cannot_be_read_is_left_with_a_remark(sample: SampleLake, mo
     report = sample.ingest(DAY)
     assert [entry.source_file for entry in report.ingested] == ["arrival_date=2024-02-01.csv"]
     assert report.waiting == ["arrival_date=2024-02-01.other.csv is left: it cannot be read (Permission denied)"]
+    assert pending_files.unfinished(sample.lake, sample.contract, DAY) == UnfinishedFiles(
+        [], ["arrival_date=2024-02-01.other.csv: it cannot be read (Permission denied)"], []
+    )
 
 
 def test_a_file_that_is_replaced_behind_its_hash_is_not_taken(sample: SampleLake, monkeypatch: pytest.MonkeyPatch) -> None:

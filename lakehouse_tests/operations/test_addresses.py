@@ -65,7 +65,7 @@ def test_the_platform_team_is_reached_at_the_targets_of_the_deployment_by_defaul
 @pytest.mark.parametrize(
     ("text", "mistake"),
     [
-        ("owners:\n  anna:\n    - log\n    - ftp://example.com\n", ":4: owners.anna.1: unknown target 'ftp://example.com'"),
+        ("owners:\n  anna:\n    - log\n    - ftp://example.com\n", ":4: owners.anna.1: the target is unknown; write a JSON list"),
         ("owner: {}\n", ":1: owner: unknown key; docs/alerts.md lists the known ones"),
         ("owners:\n  anna: log\n", ":2: owners.anna: Input should be a valid list"),
         ("platform: [log]\nescalate_after: soon\n", ":2: escalate_after: "),
@@ -78,6 +78,19 @@ def test_a_mistake_is_reported_with_its_line_and_field(lake: Lake, tmp_path: Pat
         read(lake, tmp_path, text)
     assert mistake in f"{problem.value}"
     assert f"{tmp_path / 'addresses.yaml'}:" in f"{problem.value}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *('platform: ["htps://h/hunter2"]', 'platform: ["https://h:hunter2/"]', "platform: https://h/hunter2"),
+        *("platform: [{hunter2: 1}]", 'owners: {anna: ["slack://hunter2"]}'),
+    ],
+)
+def test_a_misspelt_address_is_never_printed(lake: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str) -> None:
+    with pytest.raises(ContractError) as problem:
+        read(lake, tmp_path, text)
+    assert "hunter2" not in f"{problem.value} {caplog.text}"
 
 
 def test_a_file_that_is_not_there_is_a_mistake(lake: Lake, tmp_path: Path) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from datetime import date
+from dataclasses import replace
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lakehouse.bronze import landing
+from lakehouse.ledger import ingestions
+from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.project.delivery import UndeliveredFileError, deliver
 from lakehouse_tests.support.lake import contract
 
@@ -49,6 +52,20 @@ def test_a_second_file_of_the_same_name_gets_a_number(lake: Lake, tmp_path: Path
     assert names == ["arrival_date=2024-11-05.orders.csv", "arrival_date=2024-11-05.orders.csv.2"]
     file.write_text("id\n3\n")
     assert [target.name for target in deliver(lake, source, [file], DAY)] == ["arrival_date=2024-11-05.orders.csv.3"]
+
+
+def test_a_mended_file_takes_the_place_of_its_held_copy_and_of_no_other(lake: Lake, tmp_path: Path) -> None:
+    source, file = contract(), tmp_path / "orders.csv"
+    file.write_text("id\n1\n")
+    [target] = deliver(lake, source, [file], DAY)
+    broken = Ingestion("events", "x", "x", DAY, target.name, 5, None, status="held", run_id="run", recorded_at=lake.now())
+    ingestions.record(lake, broken)
+    file.write_text("id,amount\n1,2\n")
+    assert deliver(lake, source, [file], DAY) == [target]
+    assert target.read_text() == "id,amount\n1,2\n"
+    ingestions.record(lake, replace(broken, status="ingested", content_hash="y", recorded_at=lake.now() + timedelta(hours=1)))
+    file.write_text("id,amount\n1,3\n")
+    assert [one.name for one in deliver(lake, source, [file], DAY)] == [f"{target.name}.2"]
 
 
 def test_only_what_can_be_read_as_a_file_is_delivered(lake: Lake, tmp_path: Path) -> None:

@@ -41,6 +41,29 @@ def test_they_are_in_a_file_that_only_this_user_can_read() -> None:
     assert os.environ["PYSPARK_SUBMIT_ARGS"].count("--properties-file") == 1
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("fs.azure.account.key.mine.dfs.core.windows.net", "fs.azure.sas.box.mine.blob.core.windows.net"),
+        *("fs.s3a.encryption.key", "fs.s3a.server-side-encryption.key", "fs.gs.auth.service.account.private.key"),
+        *("fs.any.store.of.tomorrow", "fs.s3a.secret.key"),
+    ],
+)
+def test_each_option_of_a_store_is_private(name: str) -> None:
+    for prefix in ("spark.hadoop.", "spark.executorEnv." if "any" not in name else "spark.hadoop."):
+        options = {f"{prefix}{name}": SECRET, "spark.sql.shuffle.partitions": "3"}
+        assert private_options.split(options) == (
+            {"spark.sql.shuffle.partitions": "3"},
+            {f"{prefix}{name}": SECRET},
+        )
+
+
+def test_passwords_among_options_of_java_are_private() -> None:
+    secret = {"spark.driver.extraJavaOptions": f"-Djavax.net.ssl.trustStorePassword={SECRET}"}
+    public = {"spark.executor.extraJavaOptions": "-Duser.timezone=UTC"}
+    assert private_options.split({**secret, **public}) == (public, secret)
+
+
 def test_java_reads_what_was_written(tmp_path: Path) -> None:
     file = private_options.in_file(private_options.split(CONF)[1])
     (tmp_path / "Prints.java").write_text(PRINTS)

@@ -242,17 +242,19 @@ def held(lake: Lake, series: Series, starts: Collection[date] | None = None) -> 
     return result
 
 
-def failing(lake: Lake, series: Series) -> dict[date, list[str]]:
-    """The checks that the candidate of each period failed, without candidates that are still being checked."""
+def failing(lake: Lake, series: Series) -> dict[date, dict[str, str]]:
+    """The checks that the candidate of each period failed, by name, with explanations; without candidates that are still being
+    checked.
+    """
     table = table_io.read(locations.candidates(lake, series), [series.by, "failed"], None, lake.storage_options)
     failed_by_start = {} if table is None else dict(zip(table[series.by].to_pylist(), table["failed"].to_pylist()))
-    checks = {start: sorted(json.loads(failed)) for start, failed in failed_by_start.items() if failed}
-    return {start: names for start, names in checks.items() if names}
+    checks = {start: dict(sorted(json.loads(failed).items())) for start, failed in sorted(failed_by_start.items()) if failed}
+    return {start: reasons for start, reasons in checks.items() if reasons}
 
 
 def holding(lake: Lake, series: Series) -> dict[date, list[str]]:
     """The checks that hold the newest number of each period: those that its candidate failed, or that it cannot be computed."""
-    checks = failing(lake, series)
+    checks = {start: [*reasons] for start, reasons in failing(lake, series).items()}
     for start in failed_numbers.failing(lake, series.name):
         checks[start] = [*checks.get(start, ()), failed_numbers.COMPUTED]
     return checks

@@ -307,7 +307,7 @@ def held_by(series: Series, uncomputed: str | None, checks: Collection[str]) -> 
 def held(lake: Lake, series: Series, start: date) -> HeldNumber | None:
     """Why the newest number of a period is held: it could not be computed, or failed checks; None if it is not held."""
     failed = failed_numbers.failing(lake, series.name, [start]).get(start)
-    checks = [] if failed else candidates.failing(lake, series).get(start, [])
+    checks = [] if failed else [*candidates.failing(lake, series).get(start, ())]
     return held_by(series, failed.explanation if failed else None, checks)
 
 

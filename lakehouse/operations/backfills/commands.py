@@ -16,7 +16,7 @@ import typer
 from rich.table import Table
 
 from lakehouse.cli import arguments
-from lakehouse.cli.console import DATE_WIDTH, confirmed, counted, deployment, errors, number_column, out
+from lakehouse.cli.console import DATE_WIDTH, confirmed, counted, deployment, end_of_update, errors, number_column, out
 from lakehouse.cli.number_report import not_counted_text
 from lakehouse.ledger.row_states import AdmissionStatus
 from lakehouse.text import join_limited
@@ -322,6 +322,7 @@ def run(
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
     """Run a plan, or continue it. If a webserver is running, its UI shows the backfill."""
+    from lakehouse.gold.publication import failures  # noqa: PLC0415
     from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
     from lakehouse.operations.backfills import verification as backfill_verification  # noqa: PLC0415
     from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415 (Dagster and Spark load in seconds)
@@ -346,8 +347,11 @@ def run(
         out.print(f"{planned.plan_id} is finished; there is nothing to do.")
     else:
         print_verdict(verdict, summary, planned)
-    if verdict is not None and verdict.problems:
-        raise typer.Exit(1)
+    if planned.metric is None:
+        held = failures.of_source(lake, catalog, planned.source)
+    else:
+        held = failures.of_metrics(lake, catalog, [planned.metric])
+    end_of_update(held.values(), verdict is not None and verdict.problems)
 
 
 @app.command("status")

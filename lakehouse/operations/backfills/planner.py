@@ -96,7 +96,7 @@ def current_files(
     """
     listing = bronze_landing.listing(lake, contract)
     log = ingestions.all_of(lake, contract.dataset)
-    by_identity = {entry.identity: entry for entry in log if entry.status != "held"}
+    by_identity = {entry.identity: entry for entry in log if entry.is_in_bronze}
     recorded = ingestions.ingested(log)
     rows_of = {ingestion_id: entry.rows for ingestion_id, entry in recorded.items()}
     ready_files: list[LandingFile] = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakehouse.cli import arguments
-from lakehouse.cli.console import catalog_with, end_with_failed_checks, errors, out
+from lakehouse.cli.console import catalog_with, end_of_update, errors, out
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
@@ -126,5 +126,6 @@ def _print_state(lake: Lake, catalog: Catalog, correction: Correction, *, restat
     day = correction.events[-2].recorded_at.date()
     with errors.status("ingesting, and publishing numbers"), local_instance() as instance:
         layers = InProcess(lake, catalog, instance)
-        print_run(single_run.ingest(lake, catalog, proposal.source, day, [], layers), proposal.source)
-    end_with_failed_checks(layers.failed_checks.values())
+        done = single_run.ingest(lake, catalog, proposal.source, day, [], layers)
+        print_run(done, proposal.source)
+    end_of_update(done.failed_checks, done.held, done.left, done.left_out)

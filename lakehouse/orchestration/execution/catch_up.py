@@ -15,11 +15,13 @@ import dagster as dg
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from lakehouse.contracts.series import Series
+from lakehouse.bronze import pending_files
+from lakehouse.bronze.checks import NONE_HELD
+from lakehouse.dispositions.checks import DISPOSED
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement.pending import find_due, find_pending
-from lakehouse.ledger import applied_inputs, failed_numbers, lost_rows
+from lakehouse.ledger import applied_inputs, failed_checks, ingestions, lost_rows
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.execution.in_process import InProcess, RunFailedError, together
 from lakehouse.silver import lost_records
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts import Catalog, SourceContract
+    from lakehouse.contracts.series import Series
     from lakehouse.lake import Lake
 
 
@@ -57,6 +60,7 @@ def catch_up(lake: Lake, catalog: Catalog, source: str, layers: InProcess) -> Ca
     silver_days = sorted(applied_inputs.pending(lake, source))
     if silver_days:
         layers.run(dg.AssetKey(["silver", source]), silver_days)
+        layers.check_again(source, _days_failing(lake, source, DISPOSED))
     restated: dict[str, list[date]] = {}
     causes: dict[str, dict[str, int]] = {}
     failed: list[RunFailedError] = []
@@ -71,7 +75,7 @@ def catch_up(lake: Lake, catalog: Catalog, source: str, layers: InProcess) -> Ca
                 with _noted(failed, metric.name):
                     restated[metric.name] = layers.run(gold_key(metric.name), days, tag)
             _update_rollups(lake, catalog.sources[metric.source], daily, layers, failed)
-    _end(lake, catalog, source, layers, failed, list(restated))
+    _end(source, layers, failed, list(restated))
     return CatchUpResult(silver_days, restated, causes)
 
 
@@ -91,22 +95,12 @@ def _noted(failed: list[RunFailedError], name: str) -> Iterator[None]:
         failed.append(RunFailedError(f"gold/{name} failed: {f'{problem}'.strip().splitlines()[0]}"))
 
 
-def _end(
-    lake: Lake,
-    catalog: Catalog,
-    source: str,
-    layers: InProcess,
-    failed: list[RunFailedError],
-    others: list[str],
-) -> None:
-    """Report the numbers that cannot be computed, whether or not this call has tried them, and the failures.
+def _end(source: str, layers: InProcess, failed: list[RunFailedError], others: list[str]) -> None:
+    """Report the checks that fail and the numbers that are held, whether or not this call has tried them, and the failures.
 
     :raises RunFailedError: if there is a failure.
     """
-    for metric in catalog.metrics_following(source):
-        daily = Series(metric)
-        for series in (daily, *daily.rollups):
-            layers.note_failing(series.name, failed_numbers.failing(lake, series.name))
+    layers.note_failures(source)
     if failed:
         went_on = f" {join_limited(others, _SHOWN, ' metrics')} went on." if others else ""
         all_of_them = together(failed)
@@ -114,13 +108,24 @@ def _end(
 
 
 def _restore_lost_rows(lake: Lake, contract: SourceContract, layers: InProcess) -> None:
-    """Run Bronze for arrival days of which it, the key log or the ledger has lost something: the run makes up for it."""
+    """Run Bronze for arrival days of which it, the key log or the ledger has lost something: the run makes up for it.
+
+    Days whose held files are gone from landing, or are held no longer, are checked again.
+    """
     source = contract.dataset
     lost = [] if contract.source.kafka else lost_rows.lost_deliveries(lake, source)
     lost = lost or lost_rows.lost_claims(lake, source)
     days = {entry.arrival_date for entry in lost} or {*lost_records.lost_files(lake, source).values()}
     if days:
         layers.run(dg.AssetKey(["bronze", source]), sorted(days))
+    gone = {entry.arrival_date for entry in pending_files.gone_files(lake, contract)}
+    held = {entry.arrival_date for entry in ingestions.still_held(ingestions.all_of(lake, source))}
+    layers.check_again(source, gone | (_days_failing(lake, source, NONE_HELD) - held))
+
+
+def _days_failing(lake: Lake, source: str, check: str) -> set[date]:
+    """The arrival days on which a check of Bronze failed when it was evaluated."""
+    return {one.day for one in failed_checks.failing(lake, source) if (one.layer, one.check) == ("bronze", check)}
 
 
 def close_due(lake: Lake, catalog: Catalog, source: str, layers: InProcess) -> None:
@@ -139,7 +144,7 @@ def close_due(lake: Lake, catalog: Catalog, source: str, layers: InProcess) -> N
                     layers.run(gold_key(metric.name), due)
                     closed.append(metric.name)
             _update_rollups(lake, catalog.sources[metric.source], daily, layers, failed)
-    _end(lake, catalog, source, layers, failed, closed)
+    _end(source, layers, failed, closed)
 
 
 def _update_rollups(lake: Lake, contract: SourceContract, daily: Series, layers: InProcess, failed: list[RunFailedError]) -> None:

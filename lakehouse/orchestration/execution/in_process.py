@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from lakehouse.errors import LakehouseError
+from lakehouse.gold.publication import failures
 from lakehouse.ledger.failed_numbers import COMPUTED
-from lakehouse.orchestration.assets.metric_assets import gold_key
+from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.build import definitions_of
 from lakehouse.orchestration.common.dagster_internals import InstanceRef, NoOpComputeLogManager
 from lakehouse.orchestration.common.run_events import tags_for
 from lakehouse.orchestration.event_storage import ephemeral_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from dagster_shared.error import SerializableErrorInfo
 
     from lakehouse.contracts import Catalog
     from lakehouse.lake import Lake
-    from lakehouse.ledger.failed_numbers import FailedNumber
 
 #: Dagster does not record the asset that a run in this process materializes.
 TABLE_TAG = "lakehouse/table"
@@ -70,13 +70,20 @@ class InProcess:
     def __init__(self, lake: Lake, catalog: Catalog, instance: dg.DagsterInstance) -> None:
         self._job = definitions_of(lake, catalog).resolve_implicit_global_asset_job_def()
         self._job_of_asset = cache(self._of_asset)
-        self._instance = instance
+        self._lake, self._catalog, self._instance = lake, catalog, instance
         self._one_at_a_time = Lock()
         self.failed_checks: dict[tuple[str, str], str] = {}
 
-    def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> list[date]:
+    def run(
+        self,
+        key: dg.AssetKey,
+        days: Sequence[date],
+        tags: Mapping[str, str] | None = None,
+        config: Mapping[str, object] | None = None,
+    ) -> list[date]:
         """Materialize days of one asset.
 
+        :param config: the configuration of the asset.
         :returns: the days whose content changed, for assets that record it.
         :raises RunFailedError: with the asset, the days and the reason.
         :raises SystemExit: if the run was interrupted.
@@ -85,7 +92,7 @@ class InProcess:
             result = self._job_of_asset(key).execute_in_process(
                 instance=self._instance,
                 tags={**tags_for(days), TABLE_TAG: key.to_user_string(), **(tags or {})},
-                run_config=_QUIET,
+                run_config=_QUIET | ({} if config is None else {"ops": {key.to_python_identifier(): {"config": dict(config)}}}),
                 raise_on_error=False,
             )
         self._note_checks(result.all_events)
@@ -108,6 +115,15 @@ class InProcess:
             if event.is_step_materialization and event.asset_key == key and _has_new_content(event)
         ]
 
+    def check_again(self, source: str, days: Collection[date]) -> None:
+        """Evaluate the checks of arrival days, whose files are in Bronze, again; no file is ingested.
+
+        :raises RunFailedError: as :meth:`run`.
+        """
+        key, _, _ = keys(source)
+        if days:
+            self.run(key, sorted(days), config={"files": {}})
+
     def _note_checks(self, events: Iterable[dg.DagsterEvent]) -> None:
         """Note failed checks, and forget checks that failed in an earlier run and pass now."""
         for event in events:
@@ -118,15 +134,15 @@ class InProcess:
             if evaluation.passed:
                 self.failed_checks.pop(place, None)
             elif evaluation.severity is dg.AssetCheckSeverity.ERROR:
-                self.failed_checks[place] = f"{place[0]} failed for {place[1]}: {evaluation.description or 'no reason is given'}"
+                self.failed_checks[place] = failures.sentence(*place, evaluation.description)
 
-    def note_failing(self, series: str, failing: Mapping[date, FailedNumber]) -> None:
-        """Note the numbers of a series that still cannot be computed, including those that no run has tried."""
-        name = f"{gold_key(series).to_user_string()} {COMPUTED}"
-        for place in [place for place in self.failed_checks if place[0] == name and date.fromisoformat(place[1]) not in failing]:
-            del self.failed_checks[place]
-        for start, failed in failing.items():
-            self.failed_checks[name, f"{start}"] = f"{name} failed for {start}: {failed.explanation}."
+    def note_failures(self, source: str) -> None:
+        """Note the checks of a source that fail and the numbers that are held, including those that no run has tried."""
+        known = failures.of_source(self._lake, self._catalog, source)
+        for place in self.failed_checks.keys() - known.keys():
+            if place[0].endswith(f" {COMPUTED}"):  # it has been computed since
+                del self.failed_checks[place]
+        self.failed_checks |= known
 
     def _of_asset(self, key: dg.AssetKey) -> dg.JobDefinition:
         # The asset evaluates its checks itself: a check step would be skipped because there is no output.

@@ -15,6 +15,7 @@ import dagster as dg
 
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import pending_files
+from lakehouse.bronze.pending_files import UnfinishedFiles
 from lakehouse.calendar.days import replay_clock, span
 from lakehouse.lake import SimulatedClock
 from lakehouse.lake.table_cache import TableCache
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 class DayResult:
     """The result of one arrival day. ``restated`` are the days written per metric, ``causes`` the keys changed in silver;
     ``unread_reason`` is why its first malformed row is malformed. ``absent`` are the event days that a re-sent range lacks.
+    ``held`` and ``left`` name the files that were not ingested, with the reasons (see ``pending_files.UnfinishedFiles``).
     """
 
     arrival_date: date
@@ -48,6 +50,7 @@ class DayResult:
     seconds: float = 0.0
     unread_reason: str | None = None
     absent: list[date] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """The result in JSON types."""
@@ -100,7 +103,7 @@ class Replay:
             self._begin(day)
             # The remaining work of a stopped replay must not run under the clock of an earlier day.
             past = lived_through is not None and day < lived_through and not self._has_unseen_files(day)
-            yield self._recorded(day) if past else self._take(day)
+            yield self._recorded(day, UnfinishedFiles()) if past else self._take(day)
 
     def _begin(self, day: date) -> None:
         """Set the clock to the end of ``day``; the cached reads of earlier days are dropped."""
@@ -112,11 +115,13 @@ class Replay:
         start = perf_counter()
         held = replaced_days.rows_by_day(self._lake, self._contract)
         before = ingestions.inputs(ingestions.all_of(self._lake, self._source)).keys() if held else ()
+        unfinished = UnfinishedFiles()
         if self._has_unseen_files(day):
             self._layers.run(dg.AssetKey(["bronze", self._source]), [day])
+            unfinished = pending_files.unfinished(self._lake, self._contract, day)
         after = catch_up(self._lake, self._catalog, self._source, self._layers)
         return replace(
-            self._recorded(day),
+            self._recorded(day, unfinished),
             absent=self._absent(day, before, held),
             touched=after.silver_days,
             restated=after.restated,
@@ -136,17 +141,17 @@ class Replay:
         replaced = replaced_days.replaced_by(self._contract, entries, held, held)
         return [] if replaced is None else [*replaced.absent]
 
-    def _recorded(self, day: date) -> DayResult:
+    def _recorded(self, day: date, unfinished: UnfinishedFiles) -> DayResult:
         """The ingestions of an arrival day, from the ledger."""
         entries = [entry for entry in ingestions.all_of(self._lake, self._source) if entry.arrival_date == day]
         done = [entry for entry in entries if entry.status == "ingested"]
-        held = [entry.message or entry.source_file for entry in ingestions.still_held(entries)]
         return DayResult(
             arrival_date=day,
             rows=sum(entry.rows for entry in done),
             malformed=sum(entry.malformed for entry in done),
             files=len(done),
-            held=held + pending_files.waiting_files(self._lake, self._contract, day),
+            held=[*unfinished.held],
+            left=[*unfinished.left],
             touched=[],
             unread_reason=unread_rows.first_reason(
                 self._lake, self._source, [entry.ingestion_id for entry in done if entry.malformed]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from lakehouse.bronze import pending_files
 from lakehouse.dispositions import claims
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.gold.numbers import history, served_version
@@ -54,15 +55,17 @@ class SingleRun:
     :param known: the number of files whose content had been ingested before.
     :param again: the number of these that count again, because they were delivered on a later arrival day.
     :param held: the reasons for which files of the day, or whole deliveries, are held.
-    :param failed_checks: the checks that failed, with their reasons.
-    :param left: the number of files that were neither ingested nor held: they were being written, or could not be read.
+    :param failed_checks: the checks that fail, with their reasons.
+    :param left: the files of the day that were neither ingested nor held: they were being written, or could not be read.
+    :param left_out: the files in landing whose names assign them to no arrival day.
     """
 
     rows: int
     malformed: int
     known: int
     held: Sequence[str] = ()
-    left: int = 0
+    left: Sequence[str] = ()
+    left_out: Sequence[str] = ()
     again: int = 0
     changes: Sequence[NumberChange] = field(default_factory=list)
     unread_reason: str | None = None
@@ -97,18 +100,19 @@ def ingest(lake: Lake, catalog: Catalog, source: str, day: date, files: Sequence
     new = [entry for entry in entries if entry.status == "ingested" and entry.ingestion_id not in before]
     again = [entry for entry in entries if entry.counts_again and entry.input_id not in before]
     ids = [entry.ingestion_id for entry in new]
-    held, landing = ingestions.still_held(entries), lake.landing_of(source)
+    unfinished, landing = pending_files.unfinished(lake, catalog.sources[source], day), lake.landing_of(source)
     names = {f"{file}".removeprefix(f"{landing}/") for file in files}
-    recorded = {entry.source_file for entry in entries if entry.status != "held"} & names
-    held_names = {entry.source_file for entry in held} & names
+    recorded = {entry.source_file for entry in entries if entry.is_in_bronze} & names
+    held_names = {entry.source_file for entry in ingestions.still_held(entries)} & names
     small = _too_small(lake, catalog.sources[source], entries)
     counting = [entry for entry in [*new, *again] if entry.ingestion_id not in {row["ingestion_id"] for row in small}]
     return SingleRun(
         rows=sum(entry.rows for entry in new),
         malformed=sum(entry.malformed for entry in new),
         known=len(recorded - held_names - {entry.source_file for entry in new}),
-        held=[*(entry.message or entry.source_file for entry in held), *_why_small(source, entries, small)],
-        left=len(names - recorded - held_names),
+        held=[*unfinished.held, *_why_small(source, entries, small)],
+        left=unfinished.left,
+        left_out=unfinished.left_out,
         again=len({entry.source_file for entry in again} & names),
         replaced=replaced_days.replaced_by(
             catalog.sources[source], counting, held_before, replaced_days.rows_by_day(lake, catalog.sources[source])

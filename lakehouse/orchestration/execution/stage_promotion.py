@@ -7,7 +7,7 @@ to ``stages.promotion_rules``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -25,7 +25,7 @@ from lakehouse.stages import promotion_rules, stage_log, staged_files, staging
 from lakehouse.stages.stage_log import StageEventKind, StageKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
     from datetime import date
 
     from pyspark.sql import SparkSession
@@ -38,11 +38,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PromotedStage:
-    """The changes by a promotion: the event days of silver that it updated, and the restated periods by series."""
+    """The changes by a promotion: the event days of silver that it updated, and the restated periods by series.
+
+    ``failed_checks`` describes the checks that fail, and the numbers that they hold: readers do not see these.
+    """
 
     stage: Stage
     silver_days: list[date] = field(default_factory=list)
     restated: dict[str, list[date]] = field(default_factory=dict)
+    failed_checks: Sequence[str] = ()
 
 
 class StagePromotion:
@@ -82,7 +86,7 @@ class StagePromotion:
             stage_log.record(lake, end)
             for layer in staging.TABLES:  # the stage's files stay
                 object_store.remove_folder(lake, f"{lake.stage(name).root}/{layer}")
-            return PromotedStage(stage_log.find(lake, name), done.silver_days, done.restated)
+            return replace(done, stage=stage_log.find(lake, name))
 
     def _take_input(self, stage: Stage, tags: dict[str, str]) -> None:
         """Apply the staged input to the tables that readers see."""
@@ -115,7 +119,8 @@ class StagePromotion:
                 failed.append(problem)  # the other series are still published
         if failed:
             raise together(failed)
-        return PromotedStage(stage, silver_days, restated)
+        layers.note_failures(source)
+        return PromotedStage(stage, silver_days, restated, [*layers.failed_checks.values()])
 
     def _follow(
         self, layers: InProcess, key: dg.AssetKey, series: Series, anew: Collection[date], tags: dict[str, str]

@@ -126,6 +126,16 @@ def test_exceeded_thresholds_wait_for_a_sign_off(feed: PartnerFeed) -> None:
     assert promoting.sign_off == "agreed with the partner"
 
 
+@pytest.mark.merge
+def test_a_promotion_names_the_checks_that_fail_and_the_numbers_that_they_hold(feed: PartnerFeed) -> None:
+    feed.catalog = feed_catalog({"quality": {"row_count": {"min": 1, "max": 1}}})
+    folder = corrected(feed)
+    feed.deliver(date(2024, 1, 17), ["k8,81,8", "k9,91,9"], folder)
+    feed.stage("large", folder)
+    failed = feed.promote("large", sign_off="agreed").failed_checks
+    assert any(line.startswith("bronze/events row_count failed for 2024-01-17: ") for line in failed), failed
+
+
 @pytest.mark.proof
 def test_a_number_that_fails_a_check_is_signed_off_with_the_stage(feed: PartnerFeed) -> None:
     feed.catalog = feed_catalog(checks={"change": [{"measure": "total", "percent": 5}]})
