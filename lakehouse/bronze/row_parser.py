@@ -104,15 +104,22 @@ class RowParser:
             return row | {"malformed_reason": str(problem)} | self._still_known(record)
 
     def _still_known(self, record: Record) -> dict[str, Any]:
-        """The key and the event day of a malformed record, each if it can be read: they show which numbers may lack the
-        record.
+        """The keys, the event day and the source's own order of a malformed record, each if it can be read: they show which
+        numbers may lack the record, and which records come after it.
         """
         known: dict[str, Any] = {}
         begins: datetime | None = None
         received_at = record.received_at or self._delivery.received_at
         with suppress(ValueError):  # an envelope that cannot be opened gives no values
-            values = record.values or {}
-            present = self._present(self._unfold(values, self._columns).row if self._unfold else values, whole=False)
+            unfolded = self._unfold(record.values or {}, self._columns) if self._unfold else None
+            present = self._present(unfolded.row if unfolded else record.values or {}, whole=False)
+            known |= self._own_order(present, unfolded)
+            with suppress(Malformed):
+                corrects = present.get(self._contract.changes.corrects_event_id or "")
+                if corrects is not None:
+                    known["corrects_key"] = self._corrected_key(corrects)
+                elif unfolded and unfolded.former:
+                    known["corrects_key"] = self._key_of(self._present(unfolded.former, whole=False))
             without_arrival = {name: value for name, value in present.items() if name != self._contract.clocks.arrival}
             for clocks in (present, without_arrival):
                 with suppress(Malformed):
@@ -124,6 +131,22 @@ class RowParser:
                 known["record_key"] = record_key(of_key)
             elif of_key is not None and begins is not None:
                 known["record_key"] = change_key(of_key, begins)
+        return known
+
+    def _own_order(self, present: dict[str, Any], change: Change | None) -> dict[str, Any]:
+        """The columns of Bronze with the order that the source itself gives a record, as far as they can be read."""
+        known: dict[str, Any] = {}
+        if self._contract.by_sequence:
+            with suppress(Malformed):
+                parts = change.order if change else [self._order_part(item, present) for item in self._contract.order.sequence]
+                known["source_sequence"], known["source_order"] = encoded(parts)
+        column = self._contract.clocks.arrival
+        if column in present:
+            with suppress(Malformed):
+                arrival_ts = _converted(column, self._moment, present[column])
+                self._check_clock(column, present[column], arrival_ts)
+                if MINYEAR < arrival_ts.year < MAXYEAR:
+                    known["arrival_ts"] = arrival_ts
         return known
 
     def _typed(self, values: dict[str, Any], received_at: datetime) -> dict[str, Any]:
