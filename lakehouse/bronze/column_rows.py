@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lakehouse.bronze.column_values import Converted, change_keys, convert, everywhere, record_keys, synthetic_keys
 from lakehouse.bronze.csv_columns import flags
-from lakehouse.bronze.row_parser import RowParser
+from lakehouse.bronze.row_parser import NEVER_CHANGED, RowParser
 from lakehouse.delta.columns import MOMENT, arrow_schema, bronze_columns, business_days, starts_of_days
 
 if TYPE_CHECKING:
@@ -115,11 +115,16 @@ class RowBuilder:
             if is_time:
                 columns.require(pc.fill_null(pc.less_equal(values, self._latest_arrival), fill_value=True))
             sequence = values.cast(pa.int64())
+        corrects_key = self._corrected_keys(columns)
+        if self._contract.clocks.arrival and not self._contract.order.sequence:
+            never_sent = pc.and_(pc.is_null(columns.typed(self._contract.clocks.arrival, "timestamp")), pc.is_null(corrects_key))
+            is_insert = pc.and_not(pc.equal(op, "insert"), pc.or_(correction, ends.get("key_ends", pa.scalar(False))))
+            sequence = pc.if_else(pc.and_(never_sent, is_insert), NEVER_CHANGED, sequence)
         return {
             **ends,
             "change_op": op,
             "is_correction": pc.or_(correction, pc.equal(op, "correct")),
-            "corrects_key": self._corrected_keys(columns),
+            "corrects_key": corrects_key,
             "source_sequence": sequence,
             "corrected_by": columns.typed(changes.corrected_by, "string"),
             "correction_reason": columns.typed(changes.correction_reason, "string"),

@@ -45,6 +45,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _MICROSECOND = timedelta(microseconds=1)
 _NUMBERS = (int, float, Decimal)
+#: The order of an insert whose sender leaves ``clocks.arrival`` empty: it comes before each record with such a time, which has 0.
+NEVER_CHANGED = -1
 
 
 class Malformed(ValueError):  # noqa: N818 (the term of rule R4)
@@ -142,6 +144,8 @@ class RowParser:
                 known["source_sequence"], known["source_order"] = encoded(parts)
         column = self._contract.clocks.arrival
         if column in present:
+            if not self._contract.by_sequence:
+                known["source_sequence"] = 0
             with suppress(Malformed):
                 arrival_ts = _converted(column, self._moment, present[column])
                 self._check_clock(column, present[column], arrival_ts)
@@ -338,6 +342,10 @@ class RowParser:
         if ended:
             op = "correct" if is_correction else "insert"
         described = self._described(present, op, corrects_key, order) | {"is_correction": is_correction or op == "correct"}
+        arrival = self._contract.clocks.arrival
+        is_plain_insert = op == "insert" and not (is_correction or ended or corrects)
+        if arrival and arrival not in present and is_plain_insert and not order:
+            described["source_sequence"] = NEVER_CHANGED
         return described | ({"key_ends": ended} if self._contract.is_dimension else {})
 
     def _order_part(self, item: OrderColumn, present: dict[str, Any]) -> int | str:

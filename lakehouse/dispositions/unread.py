@@ -296,10 +296,9 @@ def _comes_after(contract: SourceContract, place_of: Mapping[str, int], claim: M
 
     def place(record: Mapping[str, Any]) -> tuple[Any, ...]:
         order: list[Any] = []
-        if contract.by_sequence and row["source_sequence"] is not None:
+        if row["source_sequence"] is not None:
             order += [record["source_sequence"], record["source_order"] or ""]
-        if contract.clocks.arrival and row["arrival_ts"] is not None and (order or not contract.by_sequence):
-            order.append(record["arrival_ts"])
+            order += [record["arrival_ts"]] if contract.clocks.arrival and row["arrival_ts"] is not None else []
         return *order, place_of[record["ingestion_id"]], record["line_number"]
 
     return claim["ingestion_id"] in place_of and place(claim) > place(row)

@@ -82,7 +82,7 @@ def test_a_record_becomes_a_typed_row() -> None:
         "corrected_by": None,
         "correction_reason": None,
         "corrected_field": None,
-        "source_sequence": 0,
+        "source_sequence": -1,
         "source_order": None,
         "record_key": "7",
     }
