@@ -110,14 +110,14 @@ class RowBuilder:
         sequence = pa.repeat(pa.scalar(0, pa.int64()), count)
         for item in self._contract.order.sequence:  # one, or none
             is_time = item.type == "time"
-            values = columns.typed(item.column, "timestamp" if is_time else "bigint")
+            values = self._moments(columns, item.column) if is_time else columns.typed(item.column, "bigint")
             columns.require(pc.is_valid(values))
             if is_time:
                 columns.require(pc.fill_null(pc.less_equal(values, self._latest_arrival), fill_value=True))
             sequence = values.cast(pa.int64())
         corrects_key = self._corrected_keys(columns)
         if self._contract.clocks.arrival and not self._contract.order.sequence:
-            never_sent = pc.and_(pc.is_null(columns.typed(self._contract.clocks.arrival, "timestamp")), pc.is_null(corrects_key))
+            never_sent = pc.and_(pc.is_null(self._moments(columns, self._contract.clocks.arrival)), pc.is_null(corrects_key))
             is_insert = pc.and_not(pc.equal(op, "insert"), pc.or_(correction, ends.get("key_ends", pa.scalar(False))))
             sequence = pc.if_else(pc.and_(never_sent, is_insert), NEVER_CHANGED, sequence)
         return {
@@ -153,7 +153,7 @@ class RowBuilder:
 
     def _clocks(self, columns: _Columns, whole: pa.BooleanArray) -> dict[str, pa.Array]:
         clocks = self._contract.clocks
-        sent_at = columns.typed(clocks.arrival, "timestamp")
+        sent_at = self._moments(columns, clocks.arrival)
         columns.require(pc.fill_null(pc.less_equal(sent_at, self._latest_arrival), fill_value=True))
         arrival_ts = pc.coalesce(sent_at, columns.received_at)
         event_ts, event_date, begins = self._event(columns)

@@ -72,6 +72,7 @@ class RowParser:
             spec = contract.marker_field
             self._marker = (spec.in_file, converter(spec.type, *naive), contract.marker.value)
         self._event_is_day = contract.event_is_day
+        self._days = contract.day_columns
         self._joined = contract.source.joined
         self._written = {column: inputs.reader(form) for column, form in contract.source.formats.items()}
         self._unfold = UNFOLD[contract.source.envelope] if contract.source.envelope else None
@@ -147,7 +148,7 @@ class RowParser:
             if not self._contract.by_sequence:
                 known["source_sequence"] = 0
             with suppress(Malformed):
-                arrival_ts = _converted(column, self._moment, present[column])
+                arrival_ts = self._moment_or_start(column, present[column])
                 self._check_clock(column, present[column], arrival_ts)
                 if MINYEAR < arrival_ts.year < MAXYEAR:
                     known["arrival_ts"] = arrival_ts
@@ -263,7 +264,7 @@ class RowParser:
     def _clocks(self, present: dict[str, Any], received_at: datetime, *, needed: bool) -> dict[str, Any]:
         clocks = self._contract.clocks
         arrival = present.get(clocks.arrival) if clocks.arrival else None
-        arrival_ts = received_at if arrival is None else _converted(clocks.arrival, self._moment, arrival)
+        arrival_ts = received_at if arrival is None else self._moment_or_start(clocks.arrival, arrival)
         if not MINYEAR < arrival_ts.year < MAXYEAR:  # in some zones it would lie outside the calendar
             msg = f"{clocks.arrival}: {arrival_ts:%Y-%m-%d %H:%M}Z is out of range"
             raise Malformed(msg)
@@ -296,19 +297,22 @@ class RowParser:
         value = present.get(column) if column and whole else None
         if value is None:
             return clocks | {"ends_at": None}
-        if is_date_only(value):
-            day = _converted(column, to_date, value)
-            try:
-                ends_at = start_of_day(day, self._zone).astimezone(timezone.utc)
-            except OverflowError:
-                msg = f"{column}: {value} is out of range"
-                raise Malformed(msg) from None
-        else:
-            ends_at = _converted(column, self._moment, value)
+        ends_at = self._moment_or_start(column, value)
         if ends_at <= clocks["event_ts"]:
             msg = f"{column}: {value} does not lie after the change begins, at {clocks['event_ts']:%Y-%m-%d %H:%M:%S}Z"
             raise Malformed(msg)
         return clocks | {"ends_at": ends_at}
+
+    def _moment_or_start(self, column: str | None, value: Any) -> datetime:
+        """A time; for a day, its start in the contract's zone."""
+        if column not in self._days and not is_date_only(value):
+            return _converted(column, self._moment, value)  # type: ignore[no-any-return]
+        day = _converted(column, to_date, value)
+        try:
+            return start_of_day(day, self._zone).astimezone(timezone.utc)
+        except OverflowError:
+            msg = f"{column}: {value} is out of range"
+            raise Malformed(msg) from None
 
     def _event(self, column: str | None, value: Any) -> tuple[datetime | None, date, datetime]:
         """Event time (None if the value is only a day), event day, and the earliest possible time of the event."""
@@ -357,7 +361,7 @@ class RowParser:
             return _converted(item.column, to_integer, value)  # type: ignore[no-any-return]
         if item.type == "text":
             return _converted(item.column, order_text, _converted(item.column, to_text, value))  # type: ignore[no-any-return]
-        moment = _converted(item.column, self._moment, value)
+        moment = self._moment_or_start(item.column, value)
         self._check_clock(item.column, value, moment)
         return (moment - _EPOCH) // _MICROSECOND  # type: ignore[no-any-return]
 

@@ -292,10 +292,15 @@ class SourceContract(Documented):
         return by_name.get("event_ts") or by_name.get("event_date")
 
     @property
+    def day_columns(self) -> frozenset[str]:
+        """The columns of the file that are fields of type date and of no other type."""
+        others = {field.in_file for field in self.model.fields if field.type != "date"}
+        return frozenset(field.in_file for field in self.model.fields if field.in_file not in others)
+
+    @property
     def event_is_day(self) -> bool:
         """Whether the event column is a field of type date: its values have no time, even if a file writes them as midnight."""
-        types = {field.type for field in self.model.fields if field.in_file == self.event_column}
-        return types == {"date"}
+        return self.event_column in self.day_columns
 
     @property
     def event_may_be_day(self) -> bool:

@@ -60,11 +60,33 @@ def test_a_time_of_parquet_is_the_same_sequence() -> None:
     assert sequences(source("parquet"), written.getvalue()) == [DAY]
 
 
-@pytest.mark.parametrize("seq", ["", "7", "2024-02-01 00:00:00", "2024-02-01"])
+@pytest.mark.parametrize("seq", ["", "7", "2024-02-01 00:00:00", "2024-02-30"])
 def test_what_is_no_time_is_malformed(seq: str) -> None:
     [reason] = sequences(source(), csv(seq))
     assert isinstance(reason, str)
     assert reason.startswith("seq: ")
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_a_day_is_its_start_in_the_zone_of_the_contract(zone: str) -> None:
+    """The contract refuses a field of type date as an integer, and advises to order by it as a time or as clocks.arrival."""
+    start = datetime(2024, 1, 31, 23, tzinfo=timezone.utc) if zone == "Europe/Berlin" else DAY
+    fields = [{"name": "id", "type": "string"}, {"name": "amount", "type": "int"}]
+    by_day = {"clocks": {"event": "event_time", "timezone": zone}, "order": {"sequence": {"column": "seq", "type": "time"}}}
+    of = contract(**by_day, model={"fields": [*fields, {"name": "seq", "type": "date"}]})
+    assert sequences(of, csv("2024-02-01", "2024-02-01 00:00:00")) == [start, start]
+    assert sequences(contract(**by_day), csv("2024-02-01")) == [start]
+
+    of = contract(
+        clocks={"event": "event_time", "timezone": zone, "arrival": "arrived_at"},
+        model={"fields": [*fields, {"name": "arrived_at", "type": "date"}]},
+    )
+    content = csv_file(["k,1,2024-01-31T12:00:00Z,2024-02-01,insert,,", "k,1,2024-01-31,2024-02-01,insert,,"])
+    assert_same(of, content, 2**20)
+    rows = outcome(rows_by_columns, of, content)
+    assert not isinstance(rows, str)
+    assert rows["malformed_reason"].to_pylist() == [None, None]
+    assert rows["arrival_ts"].to_pylist() == [start, start]
 
 
 def test_the_bound_is_that_of_the_arrival_clock() -> None:
