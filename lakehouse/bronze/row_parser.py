@@ -65,6 +65,7 @@ class RowParser:
         self._moment = converter("timestamp", *naive)
         self._nulls = contract.source.nulls
         self._null_numbers = null_numbers(self._nulls)
+        self._texts = contract.text_columns
         self._fields = [(spec, converter(spec.type, *naive)) for spec in contract.model.fields]
         self._explained = [(spec, self._as_in_envelope(convert, spec.type)) for spec, convert in self._fields]
         self._marker: tuple[str, Callable[[Any], Any], str] | None = None
@@ -219,13 +220,13 @@ class RowParser:
         return present
 
     def _with_value(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        nulls, numbers = self._nulls, self._null_numbers
+        nulls, numbers, texts = self._nulls, self._null_numbers, self._texts
         return {
             column: value
             for column, value in values.items()
             if value is not None
             and not (
-                value in nulls
+                value in nulls or (column not in texts and value.strip() in nulls)
                 if isinstance(value, str)
                 else isinstance(value, _NUMBERS) and is_null_number(value, nulls, numbers)
             )
@@ -363,7 +364,7 @@ class RowParser:
             return _converted(item.column, order_text, _converted(item.column, to_text, value))  # type: ignore[no-any-return]
         moment = self._moment_or_start(item.column, value)
         self._check_clock(item.column, value, moment)
-        return (moment - _EPOCH) // _MICROSECOND  # type: ignore[no-any-return]
+        return (moment - _EPOCH) // _MICROSECOND
 
     def _check_clock(self, column: str | None, value: Any, moment: datetime) -> None:
         """Refuse a time of the sender's clock that its delivery cannot carry."""
