@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lakehouse.bronze.column_values import Converted, change_keys, convert, everywhere, record_keys, synthetic_keys
 from lakehouse.bronze.csv_columns import flags
-from lakehouse.bronze.row_parser import RowParser
+from lakehouse.bronze.row_parser import NEVER_CHANGED, RowParser
 from lakehouse.delta.columns import MOMENT, arrow_schema, bronze_columns, business_days, starts_of_days
 
 if TYPE_CHECKING:
@@ -110,16 +110,21 @@ class RowBuilder:
         sequence = pa.repeat(pa.scalar(0, pa.int64()), count)
         for item in self._contract.order.sequence:  # one, or none
             is_time = item.type == "time"
-            values = columns.typed(item.column, "timestamp" if is_time else "bigint")
+            values = self._moments(columns, item.column) if is_time else columns.typed(item.column, "bigint")
             columns.require(pc.is_valid(values))
             if is_time:
                 columns.require(pc.fill_null(pc.less_equal(values, self._latest_arrival), fill_value=True))
             sequence = values.cast(pa.int64())
+        corrects_key = self._corrected_keys(columns)
+        if self._contract.clocks.arrival and not self._contract.order.sequence:
+            never_sent = pc.and_(pc.is_null(self._moments(columns, self._contract.clocks.arrival)), pc.is_null(corrects_key))
+            is_insert = pc.and_not(pc.equal(op, "insert"), pc.or_(correction, ends.get("key_ends", pa.scalar(False))))
+            sequence = pc.if_else(pc.and_(never_sent, is_insert), NEVER_CHANGED, sequence)
         return {
             **ends,
             "change_op": op,
             "is_correction": pc.or_(correction, pc.equal(op, "correct")),
-            "corrects_key": self._corrected_keys(columns),
+            "corrects_key": corrects_key,
             "source_sequence": sequence,
             "corrected_by": columns.typed(changes.corrected_by, "string"),
             "correction_reason": columns.typed(changes.correction_reason, "string"),
@@ -148,7 +153,7 @@ class RowBuilder:
 
     def _clocks(self, columns: _Columns, whole: pa.BooleanArray) -> dict[str, pa.Array]:
         clocks = self._contract.clocks
-        sent_at = columns.typed(clocks.arrival, "timestamp")
+        sent_at = self._moments(columns, clocks.arrival)
         columns.require(pc.fill_null(pc.less_equal(sent_at, self._latest_arrival), fill_value=True))
         arrival_ts = pc.coalesce(sent_at, columns.received_at)
         event_ts, event_date, begins = self._event(columns)

@@ -75,12 +75,20 @@ def read_records(stream: BinaryIO, source: Source, columns: list[str], before: i
     :param columns: the columns that the contract needs. ``before`` is the number of lines in the file before the stream.
     :raises FileProblem: when the file as a whole cannot be read; records before the fault may have been yielded.
     """
-    lines = _array_elements(stream) if source.array else numbered_lines(unzipped(stream), before)
+    lines = json_lines(stream, source, before) if source.format == "json" else numbered_lines(unzipped(stream), before)
     if source.format == "json":
         records = json_records(lines)
         yield from without_tombstones(records) if source.envelope == "debezium" else records
     else:
         yield from _csv_records(lines, source, columns)
+
+
+def json_lines(stream: BinaryIO, source: Source, before: int = 0) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file of JSON lines, or the elements of its array, with their numbers.
+
+    :raises FileProblem: when the file as a whole cannot be read.
+    """
+    return _array_elements(stream) if source.array else numbered_lines(unzipped(stream), before)
 
 
 def _array_elements(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:

@@ -2,6 +2,8 @@
 
 Such a line matches one regular expression, which admits only JSON that every reader interprets in the same way. Numbers are put
 in quotes before Arrow splits the lines, so that their digits are kept.
+
+Compares the names in a file of JSON with the columns that its contract reads.
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ import pyarrow.json as pa_json
 
 from lakehouse.bronze.column_values import without_numbers, without_words
 from lakehouse.bronze.csv_columns import Block, Lines, flags, groups_of_lines, line_texts
-from lakehouse.bronze.file_formats import json_records
+from lakehouse.bronze.envelopes import UNFOLD
+from lakehouse.bronze.file_formats import FileProblem, json_records
+from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from lakehouse.bronze.file_formats import Record
     from lakehouse.contracts.source import SourceContract
@@ -47,6 +51,85 @@ _ANY_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?"
 _ANY = f"(?:{_STRING}|{_ANY_NUMBER}|true|false)"
 #: A line with this many digits in a row may hold a number that is too long.
 _MANY_DIGITS = "[0-9]{100}"
+
+
+#: In a file with more records, the later ones are only searched for the columns that these lack.
+_NAMED_RECORDS = 1_000
+_MOST_NAMES = 8
+
+
+def check_names(lines: Iterable[tuple[int, bytes]], contract: SourceContract) -> None:
+    """Refuse a file in which no record has a column that the contract reads, while its records have names that nothing reads.
+
+    Without such names the column is empty: senders leave out what has no value. A column of ``changes``, and the end of a
+    dimension's change, may be missing from a whole file; such a file is refused only if it has the column under a similar name.
+
+    :param lines: the lines of a file of JSON lines, or the elements of an array, with their numbers.
+    :raises FileProblem: when a column is missing.
+    """
+    known, unknown = set(contract.columns_read), dict[str, None]()
+    missing = set(known)
+    for position, (number, line) in enumerate(lines):
+        if position >= _NAMED_RECORDS:
+            if not unknown:
+                return
+            if not any(spelling.encode() in line for name in missing for spelling in _spellings(name)):
+                continue
+        for record in json_records([(number, line)]):
+            names = _names(record, contract)
+            missing -= names
+            unknown |= dict.fromkeys(sorted(names - known))
+        if not missing:
+            return
+    similar = {column: [name for name in unknown if _plainly(name) == _plainly(column)] for column in missing}
+    expected = _expected_names(contract) if unknown else set()
+    lacking = [column for column in contract.columns_read if column in missing and (similar[column] or column in expected)]
+    if lacking:
+        raise FileProblem(_absent(lacking[0], similar[lacking[0]] or list(unknown), contract))
+
+
+def _names(record: Record, contract: SourceContract) -> set[str]:
+    """The names in a record that has the columns of its source; none for a record that may leave them out."""
+    values: Mapping[str, Any] = record.values or {}
+    changes, spec = contract.changes, contract.marker_field
+    if contract.source.envelope:
+        try:
+            change = UNFOLD[contract.source.envelope](values, contract.columns_read)
+        except ValueError:  # the row of the record names the reason
+            return set()
+        return set() if change.op == "delete" else set(change.row)
+    sparse = [*changes.delete_words, *changes.retract_words, *(changes.correct_words if contract.has_partial_corrections else ())]
+    if f"{values.get(changes.op or '')}".strip().lower() in {word.lower() for word in sparse}:
+        return set()
+    is_marker = spec is not None and contract.marker is not None and f"{values.get(spec.in_file)}" == contract.marker.value
+    is_correction = contract.has_partial_corrections and values.get(changes.is_correction or "")
+    return set() if is_marker or is_correction else set(values)
+
+
+def _expected_names(contract: SourceContract) -> set[str]:
+    """The columns that at least one record of a file has: those of fields and clocks, unless ``quality.nulls`` tolerates a field
+    that has no value at all.
+    """
+    fields = [spec for spec in contract.model.fields if spec.name != "source_system"]
+    empty = {name for name, share in contract.quality.nulls.items() if share.at_most >= 1}
+    wanted = [spec.in_file for spec in fields if spec.name not in empty]
+    wanted += [contract.event_column or "", contract.clocks.arrival or "", *(item.column for item in contract.order.sequence)]
+    joined = contract.source.joined
+    return {each for column in wanted for each in joined.get(column, [column])}
+
+
+def _absent(column: str, names: list[str], contract: SourceContract) -> str:
+    fields = [spec.name for spec in contract.typed_fields if spec.in_file == column]
+    shown = join_limited([repr(name) for name in names], _MOST_NAMES)
+    remedies = ["have the file sent again", "name the column in the contract as the file does"]
+    if fields:
+        remedies.append(f"set quality.nulls: {{{fields[0]}: 1}} if a whole file may lack it")
+    return f"column {column} is in no record (the records have {shown}); {', or '.join(remedies)}"
+
+
+def _plainly(name: str) -> str:
+    """A name without what senders vary: case, blanks and the marks between words."""
+    return re.sub(r"[\W_]", "", name).casefold()
 
 
 def json_blocks(stream: BinaryIO, contract: SourceContract, size: int, before: int = 0) -> Iterator[Block]:
@@ -152,5 +235,9 @@ def _kind(values: list[Any]) -> str:
 
 def _member(name: str) -> str:
     """The regular expression of a member's name."""
-    spellings = {json.dumps(name), json.dumps(name, ensure_ascii=False)}
-    return f"(?:{'|'.join(map(re.escape, sorted(spellings)))}){_SPACE}:{_SPACE}"
+    return f"(?:{'|'.join(map(re.escape, sorted(_spellings(name))))}){_SPACE}:{_SPACE}"
+
+
+def _spellings(name: str) -> set[str]:
+    """A name as the writers of JSON put it."""
+    return {json.dumps(name), json.dumps(name, ensure_ascii=False)}

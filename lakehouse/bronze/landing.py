@@ -26,10 +26,13 @@ from lakehouse.bronze.file_formats import (
     check_array,
     check_readable,
     header_line,
+    json_lines,
     numbered_lines,
     read_records,
+    repeated_names,
     unzipped,
 )
+from lakehouse.bronze.json_columns import check_names
 from lakehouse.ledger import ids
 from lakehouse.object_store import S3
 
@@ -273,6 +276,9 @@ def _check_whole(lake: Lake, contract: SourceContract, file: LandingFile) -> Non
     if contract.source.format == "parquet":
         _check_parquet(lake, contract, file)
         return
+    if contract.source.format == "json":
+        with open_file(lake, contract, file.path) as stream:
+            check_names(json_lines(stream, contract.source), contract)
     if contract.source.array:
         with open_file(lake, contract, file.path) as stream:
             check_array(stream)
@@ -290,6 +296,9 @@ def _check_parquet(lake: Lake, contract: SourceContract, file: LandingFile) -> N
     except (pa.ArrowException, OSError) as error:
         msg = f"not a Parquet file ({error}); have the file sent again"
         raise FileProblem(msg) from None
+    twice = sorted(column for column in repeated_names(names) if column in contract.columns_read)
+    if twice:
+        raise FileProblem(f"names column {', '.join(twice)} twice; have the file sent again with a name for each column")
     missing = [column for column in contract.columns_read if column not in names]
     if missing:
         msg = f"column {', '.join(missing)} is missing; have the file sent again, or take the column out of the contract"

@@ -45,6 +45,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _MICROSECOND = timedelta(microseconds=1)
 _NUMBERS = (int, float, Decimal)
+#: The order of an insert whose sender leaves ``clocks.arrival`` empty: it comes before each record with such a time, which has 0.
+NEVER_CHANGED = -1
 
 
 class Malformed(ValueError):  # noqa: N818 (the term of rule R4)
@@ -63,6 +65,7 @@ class RowParser:
         self._moment = converter("timestamp", *naive)
         self._nulls = contract.source.nulls
         self._null_numbers = null_numbers(self._nulls)
+        self._texts = contract.text_columns
         self._fields = [(spec, converter(spec.type, *naive)) for spec in contract.model.fields]
         self._explained = [(spec, self._as_in_envelope(convert, spec.type)) for spec, convert in self._fields]
         self._marker: tuple[str, Callable[[Any], Any], str] | None = None
@@ -70,6 +73,7 @@ class RowParser:
             spec = contract.marker_field
             self._marker = (spec.in_file, converter(spec.type, *naive), contract.marker.value)
         self._event_is_day = contract.event_is_day
+        self._days = contract.day_columns
         self._joined = contract.source.joined
         self._written = {column: inputs.reader(form) for column, form in contract.source.formats.items()}
         self._unfold = UNFOLD[contract.source.envelope] if contract.source.envelope else None
@@ -104,15 +108,22 @@ class RowParser:
             return row | {"malformed_reason": str(problem)} | self._still_known(record)
 
     def _still_known(self, record: Record) -> dict[str, Any]:
-        """The key and the event day of a malformed record, each if it can be read: they show which numbers may lack the
-        record.
+        """The keys, the event day and the source's own order of a malformed record, each if it can be read: they show which
+        numbers may lack the record, and which records come after it.
         """
         known: dict[str, Any] = {}
         begins: datetime | None = None
         received_at = record.received_at or self._delivery.received_at
         with suppress(ValueError):  # an envelope that cannot be opened gives no values
-            values = record.values or {}
-            present = self._present(self._unfold(values, self._columns).row if self._unfold else values, whole=False)
+            unfolded = self._unfold(record.values or {}, self._columns) if self._unfold else None
+            present = self._present(unfolded.row if unfolded else record.values or {}, whole=False)
+            known |= self._own_order(present, unfolded)
+            with suppress(Malformed):
+                corrects = present.get(self._contract.changes.corrects_event_id or "")
+                if corrects is not None:
+                    known["corrects_key"] = self._corrected_key(corrects)
+                elif unfolded and unfolded.former:
+                    known["corrects_key"] = self._key_of(self._present(unfolded.former, whole=False))
             without_arrival = {name: value for name, value in present.items() if name != self._contract.clocks.arrival}
             for clocks in (present, without_arrival):
                 with suppress(Malformed):
@@ -124,6 +135,24 @@ class RowParser:
                 known["record_key"] = record_key(of_key)
             elif of_key is not None and begins is not None:
                 known["record_key"] = change_key(of_key, begins)
+        return known
+
+    def _own_order(self, present: dict[str, Any], change: Change | None) -> dict[str, Any]:
+        """The columns of Bronze with the order that the source itself gives a record, as far as they can be read."""
+        known: dict[str, Any] = {}
+        if self._contract.by_sequence:
+            with suppress(Malformed):
+                parts = change.order if change else [self._order_part(item, present) for item in self._contract.order.sequence]
+                known["source_sequence"], known["source_order"] = encoded(parts)
+        column = self._contract.clocks.arrival
+        if column in present:
+            if not self._contract.by_sequence:
+                known["source_sequence"] = 0
+            with suppress(Malformed):
+                arrival_ts = self._moment_or_start(column, present[column])
+                self._check_clock(column, present[column], arrival_ts)
+                if MINYEAR < arrival_ts.year < MAXYEAR:
+                    known["arrival_ts"] = arrival_ts
         return known
 
     def _typed(self, values: dict[str, Any], received_at: datetime) -> dict[str, Any]:
@@ -191,13 +220,13 @@ class RowParser:
         return present
 
     def _with_value(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        nulls, numbers = self._nulls, self._null_numbers
+        nulls, numbers, texts = self._nulls, self._null_numbers, self._texts
         return {
             column: value
             for column, value in values.items()
             if value is not None
             and not (
-                value in nulls
+                value in nulls or (column not in texts and value.strip() in nulls)
                 if isinstance(value, str)
                 else isinstance(value, _NUMBERS) and is_null_number(value, nulls, numbers)
             )
@@ -236,7 +265,7 @@ class RowParser:
     def _clocks(self, present: dict[str, Any], received_at: datetime, *, needed: bool) -> dict[str, Any]:
         clocks = self._contract.clocks
         arrival = present.get(clocks.arrival) if clocks.arrival else None
-        arrival_ts = received_at if arrival is None else _converted(clocks.arrival, self._moment, arrival)
+        arrival_ts = received_at if arrival is None else self._moment_or_start(clocks.arrival, arrival)
         if not MINYEAR < arrival_ts.year < MAXYEAR:  # in some zones it would lie outside the calendar
             msg = f"{clocks.arrival}: {arrival_ts:%Y-%m-%d %H:%M}Z is out of range"
             raise Malformed(msg)
@@ -269,19 +298,22 @@ class RowParser:
         value = present.get(column) if column and whole else None
         if value is None:
             return clocks | {"ends_at": None}
-        if is_date_only(value):
-            day = _converted(column, to_date, value)
-            try:
-                ends_at = start_of_day(day, self._zone).astimezone(timezone.utc)
-            except OverflowError:
-                msg = f"{column}: {value} is out of range"
-                raise Malformed(msg) from None
-        else:
-            ends_at = _converted(column, self._moment, value)
+        ends_at = self._moment_or_start(column, value)
         if ends_at <= clocks["event_ts"]:
             msg = f"{column}: {value} does not lie after the change begins, at {clocks['event_ts']:%Y-%m-%d %H:%M:%S}Z"
             raise Malformed(msg)
         return clocks | {"ends_at": ends_at}
+
+    def _moment_or_start(self, column: str | None, value: Any) -> datetime:
+        """A time; for a day, its start in the contract's zone."""
+        if column not in self._days and not is_date_only(value):
+            return _converted(column, self._moment, value)  # type: ignore[no-any-return]
+        day = _converted(column, to_date, value)
+        try:
+            return start_of_day(day, self._zone).astimezone(timezone.utc)
+        except OverflowError:
+            msg = f"{column}: {value} is out of range"
+            raise Malformed(msg) from None
 
     def _event(self, column: str | None, value: Any) -> tuple[datetime | None, date, datetime]:
         """Event time (None if the value is only a day), event day, and the earliest possible time of the event."""
@@ -315,6 +347,10 @@ class RowParser:
         if ended:
             op = "correct" if is_correction else "insert"
         described = self._described(present, op, corrects_key, order) | {"is_correction": is_correction or op == "correct"}
+        arrival = self._contract.clocks.arrival
+        is_plain_insert = op == "insert" and not (is_correction or ended or corrects)
+        if arrival and arrival not in present and is_plain_insert and not order:
+            described["source_sequence"] = NEVER_CHANGED
         return described | ({"key_ends": ended} if self._contract.is_dimension else {})
 
     def _order_part(self, item: OrderColumn, present: dict[str, Any]) -> int | str:
@@ -326,9 +362,9 @@ class RowParser:
             return _converted(item.column, to_integer, value)  # type: ignore[no-any-return]
         if item.type == "text":
             return _converted(item.column, order_text, _converted(item.column, to_text, value))  # type: ignore[no-any-return]
-        moment = _converted(item.column, self._moment, value)
+        moment = self._moment_or_start(item.column, value)
         self._check_clock(item.column, value, moment)
-        return (moment - _EPOCH) // _MICROSECOND  # type: ignore[no-any-return]
+        return (moment - _EPOCH) // _MICROSECOND
 
     def _check_clock(self, column: str | None, value: Any, moment: datetime) -> None:
         """Refuse a time of the sender's clock that its delivery cannot carry."""

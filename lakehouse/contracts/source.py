@@ -292,10 +292,25 @@ class SourceContract(Documented):
         return by_name.get("event_ts") or by_name.get("event_date")
 
     @property
+    def text_columns(self) -> frozenset[str]:
+        """The columns of the file that are read as text, in which blanks around a value count."""
+        changes, key = self.changes, self.primary_key[:1]
+        texts: list[str | None] = [field.in_file for field in self.model.fields if field.type == "string"]
+        texts += [changes.corrected_by, changes.correction_reason, changes.corrected_field]
+        texts += [item.column for item in self.order.sequence if item.type == "text"]
+        texts += [changes.corrects_event_id for field in self.model.fields if field.name in key and field.type == "string"]
+        return frozenset(each for column in texts if column for each in (column, *self.source.joined.get(column, ())))
+
+    @property
+    def day_columns(self) -> frozenset[str]:
+        """The columns of the file that are fields of type date and of no other type."""
+        others = {field.in_file for field in self.model.fields if field.type != "date"}
+        return frozenset(field.in_file for field in self.model.fields if field.in_file not in others)
+
+    @property
     def event_is_day(self) -> bool:
         """Whether the event column is a field of type date: its values have no time, even if a file writes them as midnight."""
-        types = {field.type for field in self.model.fields if field.in_file == self.event_column}
-        return types == {"date"}
+        return self.event_column in self.day_columns
 
     @property
     def event_may_be_day(self) -> bool:

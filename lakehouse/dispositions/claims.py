@@ -193,6 +193,9 @@ def choices(
         log = judgement_history.judged_as_then(log, table_io.meeting(then, where).select(columns), then)
     if until is not None:
         log = log.filter(pc.less_equal(log["arrival_ts"], pa.scalar(until, log["arrival_ts"].type)))
+    if not contract.by_sequence:  # an insert without a time of its own comes before others; a delivery of such inserts does not
+        none = pa.repeat(pa.scalar(0, pa.int64()), len(log))
+        log = log.set_column(log.column_names.index("source_sequence"), "source_sequence", none)
     delivered = memberships(lake, contract, ids, until, unrecorded)
     if staged is not None:
         for ingestion_id, of_stage in memberships(staged, contract).items():

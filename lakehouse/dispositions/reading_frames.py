@@ -47,10 +47,10 @@ def rows(
     readings = bronze_readings.readings_of(lake, source, ids)
     names = [name for name in columns if name != RECEIVED]
     if readings is not None or RECEIVED in columns:
-        names = list(dict.fromkeys([*names, *ROW_ID, "arrival_ts"]))
+        names = list(dict.fromkeys([*names, *ROW_ID, "arrival_ts", "malformed_reason"]))
     first = _of_bronze(spark, lake, contract, names, where)
     if RECEIVED in columns:
-        first = first.withColumn(RECEIVED, F.col("arrival_ts"))
+        first = first.withColumn(RECEIVED, F.when(F.col("malformed_reason").isNull(), F.col("arrival_ts")))
     if readings is None:
         return first.select(*columns)
     ledger = ingestions.ingested(ingestions.all_of(lake, source))

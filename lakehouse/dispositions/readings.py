@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 ROW_ID = ("ingestion_id", "line_number")
 #: No field of a contract begins with an underscore.
 READING_ID, NUMBER = "_reading_id", "_reading_number"
-#: The arrival time of the row in Bronze: records without an arrival time of their own keep it.
+#: The arrival time of the row in Bronze: records without an arrival time of their own keep it. NULL for a malformed row.
 RECEIVED = "_received_at"
 
 
@@ -143,11 +143,15 @@ def pieces(
     if readings is None and is_plain:
         yield from table_io.pieces(path, columns, where, options)
         return
-    names = [name for name in dict.fromkeys([*columns, *ROW_ID, "arrival_ts"]) if name != RECEIVED]
+    more = [*ROW_ID, "arrival_ts", *([] if is_plain else ["malformed_reason"])]
+    names = [name for name in dict.fromkeys([*columns, *more]) if name != RECEIVED]
     newest = None if readings is None else readings.newest(where or {})
     for piece in table_io.pieces(path, names, where, options):
         rows = piece if newest is None else piece.filter(pc.is_null(positions(piece, newest)))
-        yield (rows if is_plain else rows.append_column(RECEIVED, rows["arrival_ts"])).select(list(columns))
+        if not is_plain:
+            received = pc.if_else(pc.is_null(rows["malformed_reason"]), rows["arrival_ts"], None)
+            rows = rows.append_column(RECEIVED, received)
+        yield rows.select(list(columns))
     if readings is None or newest is None or not len(newest):
         return
     wanted = list(dict.fromkeys([*columns, *ROW_ID, NUMBER]))

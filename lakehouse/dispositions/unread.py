@@ -12,10 +12,11 @@ Belongs here: that rule, and the share that a contract tolerates. Which periods 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
@@ -30,17 +31,14 @@ if TYPE_CHECKING:
     from datetime import date
     from decimal import Decimal
 
-    import pyarrow as pa
-
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
 
 #: For a file with more malformed rows, later rows of the same keys are not looked up.
 MOST_LOOKED_UP = 100_000
-_COLUMNS = ("ingestion_id", "line_number", "record_key", "event_date", "malformed_reason")
-#: More lines than a file has: places of rows are compared as one number, with the delivery in the higher digits.
-_LINES = 2**40
+_COLUMNS = ("ingestion_id", "line_number", "record_key", "corrects_key", "event_date", "malformed_reason")
+_ORDER = ("source_sequence", "source_order", "arrival_ts")
 
 
 @dataclass(frozen=True)
@@ -52,6 +50,7 @@ class UnreadFile:
         it.
     :param days: the number of rows that name each event day; ``without_day`` counts those that name none.
     :param first_day: the earliest day to which rows without a day may belong; None for every day. ``last_day`` is the latest.
+    :param days_of_keys: the number of rows by the day that they name (or None) and the days on which their key has a record.
     """
 
     file: str
@@ -64,6 +63,7 @@ class UnreadFile:
     without_day: int
     first_day: date | None
     last_day: date
+    days_of_keys: Mapping[tuple[date | None, frozenset[date]], int] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -79,9 +79,25 @@ class UnreadFile:
         """Whether the rows without an event day may belong to ``day``."""
         return bool(self.without_day) and day <= self.last_day and (self.first_day is None or self.first_day <= day)
 
+    @cached_property
+    def days_by_key(self) -> frozenset[date]:
+        """The days on which the key of a row has a record."""
+        return frozenset(day for _, days in self.days_of_keys for day in days)
+
+    def rows_of(self, days: Collection[date]) -> int:
+        """The number of rows that may belong to ``days``, each counted once."""
+        wanted = set(days)
+        holds_unnamed = any(map(self.may_hold, wanted))
+        rows = sum(self.days.get(day, 0) for day in wanted) + (self.without_day if holds_unnamed else 0)
+        for (named, others), count in self.days_of_keys.items():
+            is_counted = holds_unnamed if named is None else named in wanted
+            if not is_counted and not wanted.isdisjoint(others):
+                rows += count
+        return rows
+
     def concerns(self, days: Collection[date]) -> bool:
         """Whether a row may belong to one of ``days``."""
-        return any(day in self.days or self.may_hold(day) for day in days)
+        return self.rows_of(days) > 0
 
 
 @dataclass(frozen=True)
@@ -104,7 +120,7 @@ class UnreadOfSource:
     def _named(self) -> Mapping[date, Sequence[UnreadFile]]:
         named: dict[date, list[UnreadFile]] = defaultdict(list)
         for file in self.files:
-            for day in file.days:
+            for day in {*file.days, *file.days_by_key}:
                 named[day].append(file)
         return named
 
@@ -114,8 +130,7 @@ class UnreadOfSource:
 
     def is_tolerated(self, day: date) -> bool:
         """Whether the unread rows that may belong to ``day`` are no more than the contract tolerates."""
-        unread = sum(file.days[day] for file in self._named.get(day, ()))
-        unread += sum(file.without_day for file in self._unnamed if file.may_hold(day))
+        unread = sum(file.rows_of([day]) for file in self._of([day]))
         return not unread or not exceeds(unread, self.received.get(day, 0) + unread, self.tolerated)
 
     def missing_of(self, days: Collection[date] | None) -> tuple[int, str | None]:
@@ -137,11 +152,15 @@ class UnreadOfSource:
         return self.missing_of({*named, *(day for day in unnamed if day <= last)})
 
     def _missing_of(self, wanted: Sequence[date]) -> tuple[int, str | None]:
-        rows = sum(file.days[day] for day in wanted for file in self._named.get(day, ()))
-        unnamed = [file for file in self._unnamed if any(file.may_hold(day) for day in wanted)]
-        rows += sum(file.without_day for file in unnamed)
-        concerned = [*(file for day in wanted for file in self._named.get(day, ())), *unnamed]
+        concerned = self._of(wanted)
+        rows = sum(file.rows_of(wanted) for file in concerned)
         return rows, next((file.example for file in concerned if file.example), None)
+
+    def _of(self, wanted: Sequence[date]) -> list[UnreadFile]:
+        """The files with rows that may belong to days, each once; those that name a day come first."""
+        files = [file for day in wanted for file in self._named.get(day, ())]
+        files += [file for file in self._unnamed if any(map(file.may_hold, wanted))]
+        return list({file.ingestion_id: file for file in files}.values())
 
 
 def none_of(contract: SourceContract) -> UnreadOfSource:
@@ -173,8 +192,10 @@ def _of_source(lake: Lake, contract: SourceContract, days: Collection[date] | No
     if not counted:
         return none_of(contract)
     files = [_unread_file(known[name], recorded.get(name)) for name in counted]
-    files = [file for file in files if days is None or file.concerns(days)]
+    if days is not None:  # keys are looked up on days through the arrival of their file
+        files = [file for file in files if file.concerns(days) or (days and min(days) <= file.arrival_date)]
     files = [file for file in _not_replaced(lake, contract, entries, files) if file.rows]
+    files = [file for file in files if days is None or file.concerns(days)]
     received: Counter[date] = Counter()
     if files and contract.quality.malformed.tolerated:
         for entry in known.values():
@@ -230,33 +251,54 @@ def _not_replaced(
 def _without_keys_read_since(
     lake: Lake, contract: SourceContract, place_of: Mapping[str, int], files: Sequence[UnreadFile]
 ) -> list[UnreadFile]:
-    """The files without those rows whose key was read in a later row."""
-    looked_up = [file for file in files if 0 < file.rows <= MOST_LOOKED_UP]
+    """The files without those rows whose key was read in a row that comes after them, and with the days of the other keys."""
+    looked_up = {file.ingestion_id: file for file in files if 0 < file.rows <= MOST_LOOKED_UP}
     since: dict[str, Counter[date | None]] = defaultdict(Counter)
-    where = {"arrival_date": {file.arrival_date for file in looked_up}, "ingestion_id": {file.ingestion_id for file in looked_up}}
-    pieces = readings.pieces(lake, contract.dataset, _COLUMNS, where) if looked_up else ()
+    days_of_keys: dict[str, Counter[tuple[date | None, frozenset[date]]]] = defaultdict(Counter)
+    where = {"arrival_date": {file.arrival_date for file in looked_up.values()}, "ingestion_id": set(looked_up)}
+    pieces = readings.pieces(lake, contract.dataset, [*_COLUMNS, *_ORDER], where) if looked_up else ()
     for piece in pieces:
         rows = piece.filter(pc.and_(pc.is_valid(piece["malformed_reason"]), pc.is_valid(piece["record_key"])))
-        newest = _newest_places(lake, contract, place_of, pc.unique(rows["record_key"])) if len(rows) else {}
+        known = _claims(lake, contract, rows) if len(rows) else {}
         for row in rows.to_pylist():
-            place = place_of[row["ingestion_id"]] * _LINES + row["line_number"]
-            if newest.get(row["record_key"], -1) > place:
+            claims, file = known.get(row["record_key"], []), looked_up[row["ingestion_id"]]
+            if any(_comes_after(contract, place_of, claim, row) for claim in claims if claim["kind"] != "retire"):
                 since[row["ingestion_id"]][row["event_date"]] += 1
+                continue
+            records = [*claims, *known.get(row["corrects_key"], [])]
+            lived = {claim["event_date"] for claim in records if claim["event_date"] and claim["event_date"] <= file.arrival_date}
+            if others := lived - {row["event_date"]}:
+                days_of_keys[row["ingestion_id"]][row["event_date"], frozenset(others)] += 1
     left = []
     for file in files:
         read = since[file.ingestion_id]
         days = {day: still for day, rows in file.days.items() if (still := rows - read[day]) > 0}
-        left.append(replace(file, days=days, without_day=max(file.without_day - read[None], 0)) if read else file)
+        without_day = max(file.without_day - read[None], 0)
+        of_keys = {place: rows for place, rows in days_of_keys[file.ingestion_id].items() if place[0] is not None or without_day}
+        left.append(replace(file, days=days, without_day=without_day, days_of_keys=of_keys))
     return left
 
 
-def _newest_places(lake: Lake, contract: SourceContract, place_of: Mapping[str, int], keys: pa.Array) -> dict[str, int]:
-    """The place of the newest row that was read, by key."""
-    columns = ["record_key", "kind", "ingestion_id", "line_number"]
+def _claims(lake: Lake, contract: SourceContract, rows: pa.Table) -> dict[str, list[dict[str, Any]]]:
+    """The claims about the keys of malformed rows, by key."""
+    named = (rows[name].cast(pa.string()) for name in ("record_key", "corrects_key"))
+    keys = pc.unique(pa.chunked_array([chunk for column in named for chunk in column.chunks], pa.string())).drop_null()
+    columns = ["record_key", "kind", "event_date", "ingestion_id", "line_number", *_ORDER]
     claims = key_log.about(lake, contract.dataset, columns, keys)
-    newest: dict[str, int] = {}
-    for claim in [] if claims is None else claims.filter(pc.not_equal(claims["kind"], "retire")).to_pylist():
-        if claim["ingestion_id"] in place_of:
-            place = place_of[claim["ingestion_id"]] * _LINES + claim["line_number"]
-            newest[claim["record_key"]] = max(place, newest.get(claim["record_key"], -1))
-    return newest
+    by_key: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for claim in [] if claims is None else claims.to_pylist():
+        by_key[claim["record_key"]].append(claim)
+    return by_key
+
+
+def _comes_after(contract: SourceContract, place_of: Mapping[str, int], claim: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Whether a row that was read comes after a malformed one (R2), as far as the order of the malformed one can be read."""
+
+    def place(record: Mapping[str, Any]) -> tuple[Any, ...]:
+        order: list[Any] = []
+        if row["source_sequence"] is not None:
+            order += [record["source_sequence"], record["source_order"] or ""]
+            order += [record["arrival_ts"]] if contract.clocks.arrival and row["arrival_ts"] is not None else []
+        return *order, place_of[record["ingestion_id"]], record["line_number"]
+
+    return claim["ingestion_id"] in place_of and place(claim) > place(row)

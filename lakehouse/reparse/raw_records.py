@@ -142,7 +142,7 @@ def _read(contract: SourceContract, file: RawFile, rows: pa.Table) -> pa.Table:
     after = _read_as_received(contract, file, rows, pa.chunked_array([pa.repeat(pa.scalar(_NOBODYS, received.type), len(rows))]))
     has_nobodys = np.asarray(pc.fill_null(pc.equal(after["arrival_ts"], pa.scalar(_NOBODYS, received.type)), False))
     # The event day of a malformed row is known only if it does not lie too far after its arrival, and the row does not hold that.
-    lacks = has_nobodys | np.asarray(pc.is_null(after["arrival_ts"]))
+    lacks = has_nobodys | np.asarray(pc.or_(pc.is_null(after["arrival_ts"]), pc.is_valid(after["malformed_reason"])))
     if contract.source.kafka and has_nobodys.any():
         settled = has_nobodys & _lie_before(after, pc.add(received, min(contract.clocks.max_ahead, _LONGEST) - timedelta(days=1)))
         arrival_ts = pc.if_else(pa.array(settled), received, after["arrival_ts"])

@@ -187,12 +187,13 @@ def _files(lake: Lake, contract: SourceContract, entries: Collection[Ingestion])
 def _received(lake: Lake, contract: SourceContract, entries: Collection[Ingestion]) -> dict[str, datetime]:
     """When the files with malformed rows were received: the arrival time of their other rows, if all of these have the same."""
     where = {"arrival_date": {entry.arrival_date for entry in entries}, "ingestion_id": [entry.ingestion_id for entry in entries]}
-    columns = ["ingestion_id", "arrival_ts"]
+    columns = ["ingestion_id", "arrival_ts", "malformed_reason"]
     path, options = locations.bronze(lake, contract.dataset), lake.storage_options
     known = table_io.distinct(path, columns, where, options) if entries else None
     if known is None:
         return {}
-    times = known.filter(pc.is_valid(known["arrival_ts"])).group_by("ingestion_id")
+    is_read = pc.and_(pc.is_valid(known["arrival_ts"]), pc.is_null(known["malformed_reason"]))
+    times = known.filter(is_read).group_by("ingestion_id")
     ranges = times.aggregate([("arrival_ts", "min"), ("arrival_ts", "max")]).to_pylist()
     return {row["ingestion_id"]: row["arrival_ts_min"] for row in ranges if row["arrival_ts_min"] == row["arrival_ts_max"]}
 

@@ -146,10 +146,10 @@ def ordered(spark: SparkSession, claims: DataFrame, of_deliveries: pa.Table) -> 
     """Claims with the order of their deliveries; see ``dispositions.deliveries.ordered``."""
     joined = claims.join(F.broadcast(dataframes.local(spark, of_deliveries)), "ingestion_id", "left")
     columns = {
-        "ordered_at": F.greatest("arrival_ts", "redelivered_at"),  # which skips NULL
+        "ordered_at": F.greatest(F.least("arrival_ts", "arrived_by"), "redelivered_at"),  # which skip NULL
         "delivery": F.coalesce("delivery", F.lit(deliveries.UNKNOWN).cast("bigint")),
     }
-    return joined.withColumns(columns).drop("redelivered_at")
+    return joined.withColumns(columns).drop("redelivered_at", "arrived_by")
 
 
 def of_chosen(spark: SparkSession, contract: SourceContract, claims: DataFrame, chosen: dict[date, Choice]) -> DataFrame:

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from lakehouse.bronze.reader import exact_rows, rows_by_columns
 from lakehouse.contracts.source import SourceContract
-from lakehouse_tests.support.both_readers import outcome
+from lakehouse_tests.support.both_readers import DELIVERY, outcome
+from lakehouse_tests.support.lake import contract as padded
 from lakehouse_tests.support.laws import law
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -192,7 +193,7 @@ def test_moments(moment: datetime, nanos: int, kind: str) -> None:
 @given(st.sampled_from(["", " ", "N/A", "NaN", "nan", "x", "true", "1001.0", "-999"]), st.sampled_from([*NUMBER_TYPES, "string"]))
 def test_texts_and_blanks(text: str, kind: str) -> None:
     result = everywhere(kind, text, json.dumps(text), texts(text), null_values=["N/A", "NaN", "-999"])
-    assert (result == "None") == (text in {"", "N/A", "NaN", "nan", "-999"})
+    assert (result == "None") == (text in {"", "N/A", "NaN", "nan", "-999"} or (text == " " and kind != "string"))
 
 
 @pytest.mark.parametrize("kind", [*NUMBER_TYPES, "string"])
@@ -214,3 +215,25 @@ def test_no_value_is_no_value_in_every_format(kind: str) -> None:
 @pytest.mark.parametrize("word", ["true", "false"])
 def test_booleans(kind: str, word: str) -> None:
     everywhere(kind, word, word, [parquet_file(pa.array([word == "true"]))])
+
+
+@pytest.mark.parametrize("kind", NUMBER_TYPES)
+@pytest.mark.parametrize("text", ["   ", "N/A", " N/A", "\u00a0-\t"])
+def test_blanks_around_a_word_for_null_do_not_count_but_in_a_text(kind: str, text: str) -> None:
+    words = {"null_values": ["N/A", "-"]}
+    found = everywhere(kind, text, json.dumps(text), texts(text), **words)
+    assert found == "None"
+    assert everywhere("string", text, json.dumps(text), texts(text), **words) == (repr(text) if text != "N/A" else "None")
+    assert everywhere(kind, text, json.dumps(text), texts(text), null_values=["no"], blank_is_null=False) == REFUSED
+
+
+def test_blanks_around_a_word_for_null_do_not_count_in_clocks_and_operations() -> None:
+    """The sender of a table of fixed width pads each value."""
+    content = b"id,amount,event_time,arrived_at,op,corrects,seq\nk,1,2024-01-02T12:00:00Z,  , ,, \n"
+    source = padded(order={"sequence": "seq"})
+    assert outcome(rows_by_columns, source, content)["malformed_reason"].to_pylist() == [
+        "seq: required and empty (the contract orders by it)"
+    ]
+    for reader in (rows_by_columns, exact_rows):
+        [row] = outcome(reader, padded(), content).to_pylist()
+        assert (row["malformed_reason"], row["change_op"], row["arrival_ts"]) == (None, "insert", DELIVERY.received_at)

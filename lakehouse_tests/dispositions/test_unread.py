@@ -33,21 +33,25 @@ def day(number: int) -> date:
 
 
 class Line(NamedTuple):
-    """A line of a file: its key, the number of its event day, and whether its amount can be read; None is no readable value."""
+    """A line of a file: its key, the number of its event day, whether its amount can be read, and the day of its arrival time by
+    the sender's clock; None is no readable value.
+    """
 
     key: str | None
     day: int | None
     sound: bool
+    sent: int | None = 28
 
     @property
     def text(self) -> str:
         amount = "5" if self.sound else "1,100.00"
         at = "?" if self.day is None else f"{day(self.day)}T12:00:00Z"
-        return f'{self.key or ""},"{amount}",{at},{day(28)}T00:00:00Z,insert,,'
+        sent = "?" if self.sent is None else f"{day(self.sent)}T00:00:00Z"
+        return f'{self.key or ""},"{amount}",{at},{sent},insert,,'
 
     @property
     def is_read(self) -> bool:
-        return self.sound and self.key is not None and self.day is not None
+        return self.sound and self.key is not None and self.day is not None and self.sent is not None
 
 
 def no_session() -> SparkSession:
@@ -172,7 +176,59 @@ def test_the_share_is_that_of_the_rows_of_the_day(unreadable: int, tolerated: st
     assert bool(known.missing_of([day(4)])[0]) is waits
 
 
-LINES = st.builds(Line, st.sampled_from(["a", "b", None]), st.sampled_from([1, 2, 3, None]), st.booleans())
+def test_an_unread_row_holds_the_days_on_which_its_key_has_a_record(tmp_path: Path) -> None:
+    sample = lake_at(tmp_path, contract())
+    deliver(sample, 4, Line("a", 3, True), Line("b", 2, True), Line("c", 4, True))
+    deliver(sample, 6, Line("a", 6, False), Line("b", None, True), Line("d", 6, True))
+    assert waiting(sample, *range(1, 9)) == [2, 3, 6], "a may move to 6; the new day of b is not known"
+    known = unread.of_source(sample.lake, sample.contract)
+    assert [known.missing_of([day(number) for number in numbers])[0] for numbers in ([3], [3, 6], [2, 3, 6], [1, 4])] == [
+        1,
+        2,
+        2,
+        0,
+    ]
+    deliver(sample, 7, Line("a", 6, True), Line("b", 6, True))
+    assert waiting(sample, *range(1, 9)) == []
+
+
+def test_an_unread_correction_holds_the_days_of_the_key_that_it_corrects(tmp_path: Path) -> None:
+    sample = lake_at(tmp_path, contract())
+    deliver(sample, 4, Line("a", 3, True))
+    line = Line("new", 6, False).text.replace("insert,", "correct,a")
+    sample.deliver(day(6), csv_file([line]))
+    sample.ingest(day(6))
+    assert waiting(sample, *range(1, 9)) == [3, 6]
+
+
+def test_a_row_is_replaced_only_by_one_that_comes_after_it_in_the_order_of_the_source(tmp_path: Path) -> None:
+    sample = lake_at(tmp_path, contract())
+    deliver(sample, 4, Line("a", 1, False, sent=3), Line("a", 1, True, sent=2))
+    assert waiting(sample, 1) == [1], "newest first: the older row is further down"
+    deliver(sample, 5, Line("a", 1, True, sent=2), Line("b", 5, True))
+    assert waiting(sample, 1) == [1], "an older row that is sent again is still older"
+    deliver(sample, 6, Line("a", 1, True, sent=3))
+    assert waiting(sample, 1) == []
+    deliver(sample, 7, Line("a", 1, False, sent=None))
+    assert waiting(sample, 1) == [1]
+    deliver(sample, 8, Line("a", 1, True, sent=2))
+    assert waiting(sample, 1) == [], "whose order cannot be read, the delivery decides"
+
+
+def test_the_numbers_of_a_source_order_unread_rows(tmp_path: Path) -> None:
+    sample = lake_at(tmp_path, contract(order={"sequence": ["seq", "arrived_at"]}, clocks={"event": "event_time"}))
+    text = "a,{},2024-01-03T12:00:00Z,7,insert,,{}".format
+    sample.deliver(day(4), csv_file([text('"1,100.00"', 9), text(5, 8)]))
+    sample.ingest(day(4))
+    assert waiting(sample, 3) == [3]
+    sample.deliver(day(5), csv_file([text(5, 10)]))
+    sample.ingest(day(5))
+    assert waiting(sample, 3) == []
+
+
+LINES = st.builds(
+    Line, st.sampled_from(["a", "b", None]), st.sampled_from([1, 2, 3, None]), st.booleans(), st.sampled_from([28, 27, None])
+)
 
 
 def expected(files: list[tuple[int, list[Line]]], on: int) -> bool:
@@ -183,9 +239,15 @@ def expected(files: list[tuple[int, list[Line]]], on: int) -> bool:
         row = lines[line]
         if row.is_read:
             continue
-        later = [files[f][1][n] for f, n in places if (f, n) > (file, line)]
-        if row.key is not None and any(other.is_read and other.key == row.key for other in later):
+        same_key = [(f, n) for f, n in places if row.key is not None and files[f][1][n][0] == row.key and files[f][1][n].is_read]
+
+        def order(f: int, n: int, by_clock: bool = row.sent is not None) -> tuple[int, ...]:
+            return (*([files[f][1][n].sent or 0] if by_clock else []), f, n)
+
+        if any(order(*other) > order(file, line) for other in same_key):
             continue
+        if on <= arrival and any(files[f][1][n].day == on for f, n in same_key):
+            return True
         named = [other.day for other in lines if other.day is not None]
         first, last = min(named, default=0), max([*named, arrival])
         if row.day == on or (row.day is None and first <= on <= last):
@@ -196,6 +258,7 @@ def expected(files: list[tuple[int, list[Line]]], on: int) -> bool:
 @law(50, in_each_run=3)
 @example(files=[[Line("a", 1, False)], [Line("a", 2, True)]])  # read later, on another day
 @example(files=[[Line("a", 1, True), Line("a", 1, False)], [Line(None, None, True)]])  # read earlier only
+@example(files=[[Line("a", 1, True)], [Line("a", 2, False), Line("a", 3, True, 27)]])  # read later, and older
 @given(files=st.lists(st.lists(LINES, min_size=1, max_size=4), min_size=1, max_size=4))
 def test_a_day_waits_exactly_for_the_unread_rows_that_may_belong_to_it(
     tmp_path_factory: pytest.TempPathFactory, files: list[list[Line]]

@@ -34,10 +34,15 @@ def header_of(source: SourceContract, content: bytes) -> str | None:
     return next(line.decode() for line in lines if line)
 
 
+def with_arrival(rows: pa.Table) -> pa.Table:
+    """Rows of Bronze as ``readings.pieces`` gives them: a malformed row may know the sender's clock, not when it was received."""
+    return rows.append_column(RECEIVED, pc.if_else(pc.is_null(rows["malformed_reason"]), rows["arrival_ts"], None))
+
+
 def read_again(before: pa.Table, source: SourceContract, content: bytes) -> pa.Table:
     """The rows of a file that is in Bronze, read again: those that read otherwise in place of the former ones."""
     raw = RawFile(DELIVERY.path, header_of(source, content), DELIVERY.received_at)
-    in_force = before.append_column(RECEIVED, before["arrival_ts"])
+    in_force = with_arrival(before)
     otherwise = rows_read_otherwise(source, {DELIVERY.ingestion_id: raw}, in_force)
     schema = arrow_schema(bronze_columns(source))
     former = pa.table({item.name: column_of(before, item) for item in schema})
@@ -72,7 +77,7 @@ def test_under_the_same_contract_no_row_of_a_damaged_file_reads_otherwise(file_f
         if isinstance(before, str) or not len(before):
             continue
         raw = RawFile(DELIVERY.path, header_of(source, damaged.content), DELIVERY.received_at)
-        in_force = before.append_column(RECEIVED, before["arrival_ts"])
+        in_force = with_arrival(before)
         assert shown(rows_read_otherwise(source, {DELIVERY.ingestion_id: raw}, in_force)) == [], damaged
         read += len(before)
     assert read > 1_000

@@ -49,7 +49,7 @@ def ordered_by_file(claims: pa.Table, again: Mapping[str, datetime] | None = Non
     """
     names = sorted(set(claims["ingestion_id"].to_pylist()))
     times = [(again or {}).get(name) for name in names]
-    return deliveries.ordered(claims, pa.table([names, range(len(names)), times], schema=deliveries.SCHEMA))
+    return deliveries.ordered(claims, pa.table([names, range(len(names)), times, [None] * len(names)], schema=deliveries.SCHEMA))
 
 
 def dispose(

@@ -176,7 +176,7 @@ def _plain(source: SourceContract, column: str) -> list[str]:
     kinds = [field.type for field in source.model.fields if field.in_file == column]
     if column in (source.event_column, source.clocks.arrival):
         days = PLAIN["date"] if column == source.event_column and not kinds else []
-        return PLAIN["timestamp"] + days
+        return PLAIN["timestamp"] + days + (["", *PLAIN["date"]] if column == source.clocks.arrival else [])
     if kinds:
         return PLAIN[kinds[0]]
     if column == source.changes.corrects_event_id:

@@ -93,7 +93,7 @@ def _unread(lake: Lake, contract: SourceContract, about: AlertSubject) -> Iterat
     by_day: dict[date, list[UnreadFile]] = {}
     for file in unread.files:
         is_recorded = file.reason is not None  # no alert about rows ingested by an earlier release
-        days = {*file.days, *([file.arrival_date] if file.without_day else [])}
+        days = {*file.days, *file.days_by_key, *([file.arrival_date] if file.without_day else [])}
         if is_recorded and newest and newest - file.arrival_date <= _RECENT and not all(map(unread.is_tolerated, days)):
             by_day.setdefault(file.arrival_date, []).append(file)
     for day, files in sorted(by_day.items()):
