@@ -152,6 +152,16 @@ _COMPOSED = "may make a time of now, as 'no' || 'w' does; write the text itself"
 _Location = tuple[int | str, ...]
 #: Columns of Bronze that Silver does not have.
 _OF_BRONZE = ("raw_payload", "malformed_reason")
+#: The types of the system columns that are no texts.
+_NO_TEXTS = {
+    "event_ts": "timestamp",
+    "event_date": "date",
+    "arrival_ts": "timestamp",
+    "arrival_date": "date",
+    "line_number": "bigint",
+    "source_sequence": "bigint",
+    "is_correction": "boolean",
+}
 
 
 class _Place(NamedTuple):
@@ -162,6 +172,7 @@ class _Place(NamedTuple):
     :param whose: the origin of the fields in messages, as in "of sales".
     :param groups: the columns by which rows are grouped; None if the expression is computed per row.
     :param structs: names that may precede a dot; the references are checked elsewhere.
+    :param kinds: the types of the columns; None if unknown.
     """
 
     fields: list[str] | None
@@ -169,6 +180,7 @@ class _Place(NamedTuple):
     whose: str = ""
     groups: Collection[str] | None = None
     structs: Collection[str] = ()
+    kinds: Mapping[str, str] | None = None
 
 
 def sql_misfits(contract: BaseModel, sources: Mapping[str, SourceContract]) -> Iterator[tuple[_Location, str]]:
@@ -177,7 +189,9 @@ def sql_misfits(contract: BaseModel, sources: Mapping[str, SourceContract]) -> I
     :param sources: the known sources; the columns of expressions over other sources are not checked.
     """
     if isinstance(contract, SourceContract):
-        place = _Place(_sql_fit_fields(contract), _filled(contract, *_OF_BRONZE), f" of {contract.dataset}")
+        place = _Place(
+            _sql_fit_fields(contract), _filled(contract, *_OF_BRONZE), f" of {contract.dataset}", kinds=_kinds(contract)
+        )
         for number, rule in enumerate(contract.quality.row_rules):
             yield from _at(("quality", "row_rules", number, "sql"), rule.sql, place)
     elif isinstance(contract, MetricContract):
@@ -203,7 +217,9 @@ def _of_training_set(contract: TrainingSetContract, sources: Mapping[str, Source
 
 def _of_records(name: str, sources: Mapping[str, SourceContract]) -> _Place:
     source = sources.get(name)
-    return _Place(None) if source is None else _Place(_sql_fit_fields(source), _filled(source), f" of {name}")
+    if source is None:
+        return _Place(None)
+    return _Place(_sql_fit_fields(source), _filled(source), f" of {name}", kinds=_kinds(source))
 
 
 def _derived(metric: MetricContract) -> _Place:
@@ -220,7 +236,18 @@ def _measured(metric: MetricContract, sources: Mapping[str, SourceContract]) -> 
         return _Place(None, groups=groups)
     brought = [name for join in metric.joins for name in join.names]
     windows = metric.event_window.columns if metric.event_window else []
-    return _Place([*_sql_fit_fields(source), *brought], [*_filled(source), *windows], f" of {metric.source}", groups)
+    kinds = _kinds(source) | dict.fromkeys(windows, "timestamp")
+    for join in metric.joins:
+        theirs = _kinds(sources[join.dimension]) if join.dimension in sources else {}
+        kinds |= {name.lower(): theirs.get(column.lower(), "") for column, name in join.attributes}
+    others = [*_filled(source), *windows]
+    return _Place([*_sql_fit_fields(source), *brought], others, f" of {metric.source}", groups, kinds=kinds)
+
+
+def _kinds(source: SourceContract) -> dict[str, str]:
+    """The types of the columns of a source's table, in lower case."""
+    of_system = dict.fromkeys(SYSTEM_COLUMNS, "string") | _NO_TEXTS | dict(OF_A_CHANGE) | dict(OF_A_MESSAGE)
+    return of_system | {field.name.lower(): field.type for field in source.typed_fields}
 
 
 def _sql_fit_fields(source: SourceContract) -> list[str]:
@@ -261,6 +288,17 @@ def _composed(parsed: ParsedSql) -> Iterator[str]:
             yield f"{call.name}() of constants only {_COMPOSED}"
 
 
+def _without_day(parsed: ParsedSql, place: _Place) -> Iterator[str]:
+    for part in parsed.texts_as_times(place.kinds, OF_TEXTS):
+        if part[0] in "'\"":
+            yield f"{part} has only a time of day, of which Spark makes a time of the day of the computation; write the day, too"
+            continue
+        yield (
+            f"{part} becomes a time without a pattern, and of a text with only a time of day, such as '14:30', Spark makes a "
+            f"time of the day of the computation; write to_timestamp({part}, 'yyyy-MM-dd HH:mm:ss') with the pattern of its texts"
+        )
+
+
 def _problems(parsed: ParsedSql, place: _Place, names: frozenset[str] | None) -> Iterator[str]:
     for column in parsed.columns:
         first, *rest = column.parts
@@ -268,7 +306,10 @@ def _problems(parsed: ParsedSql, place: _Place, names: frozenset[str] | None) ->
             yield _unknown(".".join(column.parts), place)
         elif place.groups is not None and not OF_ROWS.intersection(column.within) and first not in place.groups:
             yield f"{first!r} has a value in each row, and a measure has one of all; write sum({first}), or another aggregate"
+    if parsed.reads_all_columns:
+        yield "'*' stands for every column, so that each field that is added changes the value; name the columns"
     yield from _composed(parsed)
+    yield from _without_day(parsed, place)
     for call in parsed.calls:
         is_aggregate = call.name in OF_ROWS
         outer = next((name for name in call.within if name in OF_ROWS), None)

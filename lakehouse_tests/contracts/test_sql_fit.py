@@ -226,6 +226,12 @@ def test_a_row_rule_of_a_file_by_itself_is_checked(tmp_path: Path) -> None:
         ("event_ts > 'no' || 'w'", "a text that is put together from constants may make a time of now"),
         ("event_ts > cast(X'6e6f77' as string)", "a text that is put together from constants"),
         ("event_ts > if(amount > 0, reverse('won'), note)", "reverse() of constants only"),
+        ("event_ts > conv(30704, 10, 36)", "conv() of constants only"),
+        ("event_ts > base64(X'b689a8aeba30')", "base64() of constants only"),
+        ("event_ts > parse_url('http://now/', 'HOST')", "parse_url() of constants only"),
+        ("event_ts > cast(to_binary('6e6f77', 'hex') as string)", "a text that is put together from constants"),
+        ("event_ts > to_binary('6e6f77', 'hex')::string", "a text that is put together from constants"),
+        ("event_ts > string(to_binary('6e6f77', 'hex'))", "string() of constants only"),
         ("event_ts > chr(110) || chr(111) || chr(119)", "chr() of constants only"),
     ],
 )
@@ -236,8 +242,129 @@ def test_a_time_of_now_is_not_put_together_from_texts(text: str, what: str) -> N
 
 
 @pytest.mark.parametrize(
-    "text", ["note || '-x' = 'a-x'", "exists(split(note, ','), part -> upper(part) = 'A')", "raw_payload <> X'00'"]
+    "text",
+    [
+        "note || '-x' = 'a-x'",
+        "exists(split(note, ','), part -> upper(part) = 'A')",
+        "raw_payload <> X'00'",
+        "cast(null as string) = note",
+    ],
 )
 def test_texts_of_columns_are_put_together(text: str) -> None:
     rule = {"name": "rule", "sql": text, "category": "validity"}
     assert [*fit.sql_misfits(_source(quality={"row_rules": [rule]}), {})] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("cast(note as timestamp) > event_ts", "note"),
+        ("note::timestamp_ntz is null", "note"),
+        ("try_cast(note as timestamp_ltz) is null", "note"),
+        ("timestamp(trim(note)) > event_ts", "TRIM(note)"),
+        ("to_timestamp(note) > event_ts", "note"),
+        ("try_to_timestamp(upper(note)) > event_ts", "upper(note)"),
+        ("event_ts > note", "note"),
+        ("event_ts between id and paid_at", "id"),
+        ("paid_at in (note, event_ts)", "note"),
+        ("coalesce(paid_at, note) > event_ts", "note"),
+        ("if(is_fraud, note, paid_at) > event_ts", "note"),
+        ("case when is_fraud then note else paid_at end > event_ts", "note"),
+        ("case event_ts when note then 1 end = 1", "note"),
+        ("greatest(event_ts, paid_at, note) > event_ts", "note"),
+        ("event_ts - note > interval 1 hour", "note"),
+        ("note + interval 1 hour > event_ts", "note"),
+        ("hour(note) > 6", "note"),
+        ("extract(hour from note) > 6", "note"),
+        ("date_part('minute', note) > 6", "note"),
+        ("date_trunc('hour', note) > event_ts", "note"),
+        ("timestampdiff(HOUR, note, event_ts) > 6", "note"),
+        ("split(note, ',')[0] < event_ts", "split(note, ',')[0]"),
+        ("cast(cast(note as time) as timestamp_ntz) > event_ts", "note"),
+        ("cast(cast(raw_payload as string) as timestamp) > event_ts", "CAST(raw_payload AS STRING)"),
+        ("cast(substring(note from 1 for 9) as timestamp) > event_ts", "SUBSTRING(note, 1, 9)"),
+        ("exists(split(note, ','), part -> event_ts > part)", "part"),
+        ("exists(split(note, ','), part -> exists(array(event_ts), at -> at > part))", "part"),
+        ("exists(split(note, ','), part -> cast(part as timestamp) > event_ts)", "part"),
+        ("cast(from_json(note, 'at STRING').at as timestamp) > event_ts", "from_json(note, 'at STRING').at"),
+        ("event_ts > '14' ':30'", "CONCAT('14', ':30')"),
+    ],
+)
+def test_a_text_that_may_have_only_a_time_of_day_becomes_no_time_without_a_pattern(text: str, part: str) -> None:
+    rule = {"name": "rule", "sql": text, "category": "validity"}
+    mistakes = [mistake for _, mistake in fit.sql_misfits(_source(quality={"row_rules": [rule]}), {})]
+    assert len(mistakes) == 1
+    assert f": {part} becomes a time without a pattern" in mistakes[0]
+    assert f"write to_timestamp({part}, 'yyyy-MM-dd HH:mm:ss') with the pattern of its texts" in mistakes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("event_ts > '14:30'", "'14:30'"),
+        ("event_ts > 'T14'", "'T14'"),
+        (r"event_ts > '\t9:30'", r"'\t9:30'"),
+        ("event_ts > timestamp'14:30'", "'14:30'"),
+        ("hour('14:30') > 6", "'14:30'"),
+        ("max(event_ts) > '14:30'", "'14:30'"),
+    ],
+)
+def test_a_time_of_day_is_no_time(text: str, part: str) -> None:
+    measures = [{"name": "total", "sql": f"count_if({text})" if "max" not in text else text, "type": "boolean"}]
+    metric = MetricContract.model_validate({"metric": "m", "source": "sales", "measures": measures})
+    for sources in ({"sales": _source()}, {}):
+        mistakes = [mistake for _, mistake in fit.sql_misfits(metric, sources)]
+        told = f"{part} has only a time of day, of which Spark makes a time of the day of the computation; write the day, too"
+        assert [told in mistake for mistake in mistakes] == [True] or (not sources and "timestamp'" not in text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "to_timestamp(note, 'HH:mm') > event_ts",
+        "exists(array(paid_at), at -> cast(at as timestamp) > event_ts)",
+        "aggregate(array(paid_at), event_ts, (last, at) -> greatest(last, at)) > event_ts",
+        "due + interval 1 day > event_ts",
+        "cast(note as date) > due AND due > note AND to_date(note) > due AND year(note) > 2000",
+        "note = '14:30' OR note > 'T14'",
+        "hour(cast(note as time)) > 6",
+        "event_ts > '2024-01-01 14:30:00' AND paid_at > timestamp'2024-01-01 14:30:00'",
+        "cast(n as timestamp) > event_ts AND cast(due as timestamp) > event_ts AND timestamp(paid_at) > event_ts",
+        "coalesce(note, '14:30') = id",
+        "unix_timestamp(note) > 1 AND date_format(paid_at, 'HH:mm') > '14:30'",
+        "extract(year from note) > 2000",
+        "case region when '14:30' then event_ts else paid_at end > event_ts",
+        "if(note = '14:30', event_ts, paid_at) > event_ts",
+    ],
+)
+def test_texts_with_a_pattern_and_days_become_times(text: str) -> None:
+    rule = {"name": "rule", "sql": text, "category": "validity"}
+    assert [*fit.sql_misfits(_source(quality={"row_rules": [rule]}), {})] == []
+
+
+def test_a_measure_and_an_attribute_become_no_time_without_a_pattern(tmp_path: Path) -> None:
+    for sql in ("max(cast(tier as timestamp))", "count_if(event_ts > tier)", "max(to_timestamp(source_file))"):
+        _write(tmp_path, sales=SOURCE, customers=CUSTOMERS, revenue=METRIC.format(sql=sql))
+        [mistake] = _mistakes(tmp_path)
+        assert "becomes a time without a pattern" in mistake
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "count(distinct *)",
+        "max(hash(*))",
+        "max(struct(*))",
+        "max(hash(amount, *))",
+        "count(*, 1)",
+        "max(hash(sales.*))",
+        "count(sales.*)",
+    ],
+)
+def test_a_star_counts_rows_and_stands_for_no_columns(text: str) -> None:
+    told = "'*' stands for every column, so that each field that is added changes the value; name the columns"
+    [mistake] = [mistake for _, mistake in fit.sql_misfits(_metric(text), {"sales": _source()})]
+    assert mistake == f"{text!r}: {told}"
+    if "count" not in text:
+        rule = {"name": "rule", "sql": f"{text.removeprefix('max(')[:-1]} is not null", "category": "validity"}
+        assert [told in mistake for _, mistake in fit.sql_misfits(_source(quality={"row_rules": [rule]}), {})] == [True]
