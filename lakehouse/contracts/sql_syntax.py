@@ -146,7 +146,12 @@ class ParsedSql:
         """
         kind_of = _Kinds(kinds, of_texts)
         parts = [part for node in self.tree.walk(bfs=False) for part in kind_of.taken_for_times(node)]
-        return list(dict.fromkeys(part.transform(_as_written).sql(_DIALECT, normalize_functions=False) for part in parts))
+        return list(dict.fromkeys(map(self.text_of, parts)))
+
+    @staticmethod
+    def text_of(part: Expr) -> str:
+        """The text of a part of the expression, for messages."""
+        return part.transform(_as_written).sql(_DIALECT, normalize_functions=False)
 
 
 class _Parser(SparkParser):
