@@ -11,7 +11,7 @@ import logging
 import re
 from datetime import datetime  # noqa: TC003 (pydantic reads annotations)
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator
@@ -45,6 +45,22 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(env_prefix="LAKEHOUSE_", env_file=".env", extra="ignore")
+
+    #: Options of each Spark session that decide what an expression of a contract means; a deployment cannot change them, because
+    #: a published number can be made again only under the same ones.
+    PINNED: ClassVar[dict[str, str]] = {
+        "spark.sql.ansi.enabled": "true",  # an overflow is an error, and not another number
+        "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+        "spark.sql.caseSensitive": "false",
+        "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+        "spark.sql.legacy.percentileDiscCalculation": "false",
+        "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+        "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+        "spark.sql.parser.escapedStringLiterals": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.timestampType": "TIMESTAMP_LTZ",
+        "spark.sql.variable.substitute": "false",  # ${env:HOME} in a contract is a text, not a value of this machine
+    }
 
     root: str = Field("lakehouse_data", description="Folder or object-store URI that holds the tables.")
     landing: str | None = Field(None, description="Folder with the sources' files; default: <root>/landing/<dataset>.")
@@ -147,6 +163,15 @@ class Settings(BaseSettings):
         if not re.fullmatch(r"[1-9]\d*[kmgt]b?", value, re.IGNORECASE):
             msg = "is no amount of memory; write a whole number with a unit, as in 512m or 2g"
             raise ValueError(msg)
+        return value
+
+    @field_validator("spark_conf")
+    @classmethod
+    def _no_pinned_option(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, pinned in cls.PINNED.items():
+            if name in value and value[name].lower() != pinned.lower():
+                msg = f"{name} decides what expressions mean, and is {pinned!r} in every deployment; leave it out"
+                raise ValueError(msg)
         return value
 
     @field_validator("spark_remote")

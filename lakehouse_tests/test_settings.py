@@ -113,6 +113,10 @@ def test_mistakes_are_named_in_one_line_without_values(monkeypatch) -> None:
         ("SPARK_REMOTE", "hunter2", "is no address of a Spark Connect server; write sc://host:15002, or auto"),
         ("CLOSE_CRON", "never", "is no cron schedule; write minute, hour, day, month and weekday"),
         ("MAINTENANCE_CRON", "99 2 * * *", "is no cron schedule"),
+        ("SPARK_CONF", '{"spark.sql.ansi.enabled": "false"}', "spark.sql.ansi.enabled decides what expressions mean"),
+        ("SPARK_CONF", '{"spark.sql.session.timeZone": "Europe/Berlin"}', "spark.sql.session.timeZone decides"),
+        ("SPARK_CONF", '{"spark.sql.mapKeyDedupPolicy": "hunter2"}', "spark.sql.mapKeyDedupPolicy decides"),
+        ("SPARK_CONF", '{"spark.sql.legacy.timeParserPolicy": "LEGACY"}', "spark.sql.legacy.timeParserPolicy decides"),
         ("WEBSERVER", "hunter2", "is no address; write one with its scheme"),
     ],
 )
@@ -123,6 +127,11 @@ def test_nonsense_is_refused_in_one_line_without_its_value(monkeypatch, variable
     assert f"{refused.value}".startswith(f"LAKEHOUSE_{variable}: {mistake}")
     assert "\n" not in f"{refused.value}"
     assert "hunter2" not in f"{refused.value}"
+
+
+def test_an_option_that_decides_what_expressions_mean_may_be_written_as_it_is(monkeypatch) -> None:
+    monkeypatch.setenv("LAKEHOUSE_SPARK_CONF", '{"spark.sql.ansi.enabled": "True", "spark.sql.shuffle.partitions": "8"}')
+    assert Settings().spark_conf["spark.sql.shuffle.partitions"] == "8"
 
 
 def test_schedules_may_have_names(monkeypatch) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakehouse.contracts.base import is_only_wider
 from lakehouse.contracts.source import SourceContract
+from lakehouse.contracts.sql_syntax import tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -188,7 +189,7 @@ def compare(before: SourceContract | MetricContract, after: SourceContract | Met
     whole = tuple(f"{each.key}." for each in changes)
     for key in dict.fromkeys([*then, *now]):
         path, old, new = (then.get(key) or now[key]).path, then.get(key), now.get(key)
-        if old != new and not key.startswith(whole):
+        if (old and old.meaning) != (new and new.meaning) and not key.startswith(whole):
             effect = KeyEffect.IDENTITY if key in identity else effect_of(path, effects)
             if old and new and path in _OF_WIDER_TYPES and is_only_wider(old.value, new.value):
                 effect = _OF_WIDER_TYPES[path]
@@ -236,10 +237,11 @@ def _columns_of_identity(before: SourceContract | MetricContract, after: SourceC
 
 
 class _Leaf(NamedTuple):
-    """A value in a contract; ``path`` is its key without the names of list entries."""
+    """A value in a contract; ``path`` is its key without the names of list entries, ``meaning`` what is compared."""
 
     path: str
     value: Any
+    meaning: Any
 
 
 def _leaves(content: Any, key: str = "", path: str = "") -> dict[str, _Leaf]:
@@ -252,8 +254,10 @@ def _leaves(content: Any, key: str = "", path: str = "") -> dict[str, _Leaf]:
         if None not in names and len({*names}) == len(names):
             entries = [(f"{key}.{name}", path, entry) for name, entry in zip(names, content)]
     if not entries:
-        value = " ".join(content.split()) if isinstance(content, str) and path.endswith("sql") else content
-        return {} if value is None or value in ([], {}) else {key: _Leaf(path, value)}
+        is_sql = isinstance(content, str) and path.endswith("sql")
+        # Blanks and remarks between tokens mean nothing; within a text, or where a remark ends, they do.
+        meaning = tokens_of(content, spaces=False) if is_sql else content
+        return {} if content is None or content in ([], {}) else {key: _Leaf(path, content, meaning)}
     found: dict[str, _Leaf] = {}
     for of_entry in entries:
         found |= _leaves(of_entry[2], of_entry[0], of_entry[1])

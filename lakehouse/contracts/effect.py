@@ -40,10 +40,13 @@ def on_source(source: SourceContract) -> Iterator[str]:
             )
 
 
-def on_metric(metric: MetricContract, sources: Mapping[str, SourceContract]) -> Iterator[str]:
+def on_metric(
+    metric: MetricContract, sources: Mapping[str, SourceContract], metrics: Mapping[str, MetricContract] | None = None
+) -> Iterator[str]:
     """Advice on a metric, each sentence with the key that it is about.
 
     :param sources: the known sources; there is no advice on others.
+    :param metrics: the known metrics, from which this one may be derived.
     """
     terms = metric.publication
     read = [sources[entry.source] for entry in metric.read if entry.source in sources]
@@ -59,6 +62,7 @@ def on_metric(metric: MetricContract, sources: Mapping[str, SourceContract]) -> 
         instead = booked if exact else unfit
         yield f"publication.after_close: a final number changes with its rows ('restate', the default); {instead}"
     yield from _on_zones(metric, sources, read)
+    yield from _on_inputs(metric, sources, metrics or {})
     doubles = {field.name for source in read for field in source.typed_fields if field.type == "double"}
     for number, measure in enumerate(metric.measures):
         summed = {name for name in doubles if re.search(rf"\bsum\s*\(\s*{re.escape(name)}\b", measure.sql, re.IGNORECASE)}
@@ -82,6 +86,32 @@ def _on_zones(metric: MetricContract, sources: Mapping[str, SourceContract], rea
                 f"A fact with only a day is joined by the day of {theirs}. Set the same 'clocks.timezone' if both mean the same "
                 "days"
             )
+
+
+def _on_inputs(
+    metric: MetricContract, sources: Mapping[str, SourceContract], metrics: Mapping[str, MetricContract]
+) -> Iterator[str]:
+    """Advice on a metric that is derived from days that begin at different times."""
+    zones = {name: _zones(name, sources, metrics) for name in metric.derived_from}
+    if len({zone for each in zones.values() for zone in each}) > 1 and len({*map(tuple, zones.values())} - {()}) > 1:
+        days = [f"a day of {name} begins at midnight in {' and '.join(each)}" for name, each in zones.items() if each]
+        shown = ", ".join([days[0], *(text.replace(" begins", "", 1) for text in days[1:])])
+        yield (
+            f"from: {shown}, so that numbers of one date cover different hours; set the same 'clocks.timezone' if both mean the "
+            "same days"
+        )
+
+
+def _zones(name: str, sources: Mapping[str, SourceContract], metrics: Mapping[str, MetricContract]) -> list[str]:
+    """The zones of the sources of a metric and of the metrics from which it is derived, as far as they are known."""
+    seen, names, zones = set[str](), [name], list[str]()
+    while names:
+        metric = metrics.get(names.pop(0))
+        if metric is not None and metric.name not in seen:
+            seen.add(metric.name)
+            names += metric.derived_from
+            zones += [sources[entry.source].clocks.timezone for entry in metric.read if entry.source in sources]
+    return list(dict.fromkeys(zones))
 
 
 _FISCAL = {"fiscal_quarter", "fiscal_year"}

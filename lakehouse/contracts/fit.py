@@ -2,12 +2,16 @@
 
 Spark would report the same mistakes, but only after the rows were written. Checks that need Spark are left to Spark.
 
-Whether training sets and models fit the sources, metrics and training sets of the deployment.
+Whether a measure that is said to add up does, and whether its type cuts its values.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sqlglot import expressions as sql
 
 from lakehouse.contracts.base import SYSTEM_COLUMNS
 from lakehouse.contracts.derived import PERIOD_START, ROW_COUNT
@@ -20,138 +24,27 @@ from lakehouse.contracts.training_set import OwnColumn, TrainingSetContract
 from lakehouse.text import suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from pydantic import BaseModel
 
-    from lakehouse.contracts.model import ModelContract
     from lakehouse.contracts.sql_syntax import ParsedSql
-    from lakehouse.contracts.training_set import MetricFeatures
-
-
-_Misfit = tuple[tuple[int | str, ...], str]
-
-
-def training_misfits(
-    training_sets: Mapping[str, TrainingSetContract],
-    models: Mapping[str, ModelContract],
-    sources: Mapping[str, SourceContract],
-    metrics: Mapping[str, MetricContract],
-) -> Iterator[tuple[str, tuple[int | str, ...], str]]:
-    """The mistakes in a deployment's training sets and models: the contract's name, where in its file, and what to do."""
-    for name, contract in training_sets.items():
-        yield from ((name, where, text) for where, text in misfits_of_set(contract, sources, metrics))
-    for name, model in models.items():
-        yield from ((name, where, text) for where, text in misfits_of_model(model, training_sets))
-
-
-def misfits_of_set(
-    contract: TrainingSetContract, sources: Mapping[str, SourceContract], metrics: Mapping[str, MetricContract]
-) -> Iterator[_Misfit]:
-    """The mistakes between a training set and its sources and metrics: where in its file, and what to do."""
-    unread = [*_unread(contract, sources)]
-    yield from unread
-    if unread:
-        return
-    fields = _fields(sources[contract.entity.source])
-    label_fields = _fields(sources[contract.label.source])
-    if contract.label.on not in label_fields:
-        yield ("label", "on"), f"{contract.label.on} is no field of {contract.label.source}: {', '.join(label_fields)}"
-    if contract.label.event_key not in fields:
-        text = f"{contract.label.event_key} is no field of {contract.entity.source}: {', '.join(fields)}"
-        yield ("label", "key" if contract.label.key else "on"), f"{text}; name the field with the same value with 'key'"
-    for position, column in enumerate(contract.features.columns):
-        if isinstance(column, str) and column not in fields:
-            text = f"{column} is no field of {contract.entity.source}: {', '.join(fields)}"
-            yield ("features", "columns", position), f"{text}; or give a name, an expression 'sql' and a type"
-    yield from _misfits_of_joins(contract, sources, fields)
-    for position, entry in enumerate(contract.features.metrics):
-        at_metric: tuple[int | str, ...] = ("features", "metrics", position)
-        yield from ((((*at_metric, *where), text)) for where, text in _misfits_of_metric(entry, metrics, fields))
-
-
-def misfits_of_model(model: ModelContract, sets: Mapping[str, TrainingSetContract]) -> Iterator[_Misfit]:
-    """The mistakes between a model and the training sets: where in its file, and what to do."""
-    contract = sets.get(model.training_set)
-    if contract is None:
-        yield ("training_set",), f"no contract has 'training_set: {model.training_set}'"
-        return
-    for key in ("fit_on", "evaluate_on"):
-        part = getattr(model, key)
-        if part is not None and part not in contract.split:
-            yield (key,), f"{contract.name} has no part {part}; its split has {', '.join(contract.split)}"
-    of_canary = model.canary.success if model.canary else []
-    for section, rules in ((("acceptance",), model.acceptance), (("canary", "success"), of_canary)):
-        for position, rule in enumerate(rules):
-            if rule.by is not None and rule.by not in contract.features.names:
-                yield (*section, position, "by"), f"{rule.by} is no feature of {contract.name}"
-
-
-def _unread(contract: TrainingSetContract, sources: Mapping[str, SourceContract]) -> Iterator[_Misfit]:
-    """The sources of events and labels that cannot be read."""
-    for at, name in ((("entity", "source"), contract.entity.source), (("label", "source"), contract.label.source)):
-        source = sources.get(name)
-        if source is None:
-            yield at, f"no contract has 'dataset: {name}'"
-        elif source.is_dimension:
-            yield at, f"{name} is a dimension; name a source of events, and join the dimension under 'features.joins'"
-        elif source.materialization.reprocess_policy != "merge":
-            policy = source.materialization.reprocess_policy
-            yield at, f"{name} is under 'reprocess_policy: {policy}'; only under 'merge' a record is corrected by a later one"
-
-
-def _fields(source: SourceContract) -> dict[str, str]:
-    """The fields of a source, with their types."""
-    return {field.name: field.type for field in source.typed_fields}
-
-
-def _misfits_of_joins(
-    contract: TrainingSetContract, sources: Mapping[str, SourceContract], fields: Mapping[str, str]
-) -> Iterator[_Misfit]:
-    for position, join in enumerate(contract.features.joins):
-        at = ("features", "joins", position)
-        dimension = sources.get(join.dimension)
-        if dimension is None or not dimension.is_dimension:
-            yield (*at, "dimension"), f"no source with 'kind: dimension' is called {join.dimension}"
-            continue
-        if len(join.on) != len(dimension.primary_key):
-            text = f"{join.dimension} has the primary key {', '.join(dimension.primary_key)}; name as many columns"
-            yield (*at, "on"), text
-        unknown = [name for name in join.on if name not in fields]
-        if unknown:
-            yield (*at, "on"), f"{', '.join(unknown)} is no field of {contract.entity.source}: {', '.join(fields)}"
-        missing = [column for column, _ in join.attributes if column not in _fields(dimension)]
-        if missing:
-            yield (*at, "columns"), f"{', '.join(missing)} is no field of {join.dimension}"
-
-
-def _misfits_of_metric(
-    entry: MetricFeatures, metrics: Mapping[str, MetricContract], fields: Mapping[str, str]
-) -> Iterator[_Misfit]:
-    metric = metrics.get(entry.metric)
-    if metric is None:
-        yield ("metric",), f"no contract has 'metric: {entry.metric}'"
-        return
-    grain = [name for name in metric.grain if metric.event_window is None or name not in metric.event_window.columns]
-    if metric.event_window is not None and metric.event_window.columns != ["window_start"]:
-        yield ("metric",), f"{entry.metric} counts sessions, which have no period that ends before an event; take another metric"
-        return
-    if sorted(entry.on) != sorted(grain):
-        text = f"{entry.metric} has the grain {', '.join(grain) or '(none)'}; name for each of its columns the event's column"
-        yield ("on",), text
-    unknown = [name for name in entry.on.values() if name not in {*fields, *SYSTEM_COLUMNS}]
-    if unknown:
-        yield ("on",), f"{', '.join(unknown)} is no field of the event: {', '.join(fields)}"
-    known = [measure.name for measure in metric.measures]
-    missing = [name for name, _ in entry.measures if name not in known]
-    if missing:
-        yield ("columns",), f"{', '.join(missing)} is no measure of {entry.metric}: {', '.join(known)}"
 
 
 _COMPOSED = "may make a time of now, as 'no' || 'w' does; write the text itself"
 _Location = tuple[int | str, ...]
 #: Columns of Bronze that Silver does not have.
 _OF_BRONZE = ("raw_payload", "malformed_reason")
+#: The types of the system columns that are no texts.
+_NO_TEXTS = {
+    "event_ts": "timestamp",
+    "event_date": "date",
+    "arrival_ts": "timestamp",
+    "arrival_date": "date",
+    "line_number": "bigint",
+    "source_sequence": "bigint",
+    "is_correction": "boolean",
+}
 
 
 class _Place(NamedTuple):
@@ -162,6 +55,7 @@ class _Place(NamedTuple):
     :param whose: the origin of the fields in messages, as in "of sales".
     :param groups: the columns by which rows are grouped; None if the expression is computed per row.
     :param structs: names that may precede a dot; the references are checked elsewhere.
+    :param kinds: the types of the columns; None if unknown.
     """
 
     fields: list[str] | None
@@ -169,23 +63,32 @@ class _Place(NamedTuple):
     whose: str = ""
     groups: Collection[str] | None = None
     structs: Collection[str] = ()
+    kinds: Mapping[str, str] | None = None
 
 
-def sql_misfits(contract: BaseModel, sources: Mapping[str, SourceContract]) -> Iterator[tuple[_Location, str]]:
+def sql_misfits(
+    contract: BaseModel, sources: Mapping[str, SourceContract], metrics: Mapping[str, MetricContract] | None = None
+) -> Iterator[tuple[_Location, str]]:
     """The mistakes in the expressions of a contract: where in its file, and what is wrong.
 
     :param sources: the known sources; the columns of expressions over other sources are not checked.
+    :param metrics: the known metrics, from which a contract may be derived.
     """
     if isinstance(contract, SourceContract):
-        place = _Place(_sql_fit_fields(contract), _filled(contract, *_OF_BRONZE), f" of {contract.dataset}")
+        place = _Place(
+            _sql_fit_fields(contract), _filled(contract, *_OF_BRONZE), f" of {contract.dataset}", kinds=_kinds(contract)
+        )
         for number, rule in enumerate(contract.quality.row_rules):
             yield from _at(("quality", "row_rules", number, "sql"), rule.sql, place)
     elif isinstance(contract, MetricContract):
         place = _derived(contract) if contract.is_derived else _measured(contract, sources)
         for number, measure in enumerate(contract.measures):
             yield from _at(("measures", number, "sql"), measure.sql, place)
+        yield from _sums(contract, metrics or {})
         if not (contract.is_derived or contract.sources):
-            yield from (((("grain", number)), text) for number, text in _unknown_grain(contract, place))
+            known = None if place.fields is None else {*place.fields, *place.others}
+            unknown = ((number, name) for number, name in enumerate(contract.grain) if known is not None and name not in known)
+            yield from ((("grain", number), _unknown(name, place)) for number, name in unknown)
     elif isinstance(contract, TrainingSetContract):
         yield from _of_training_set(contract, sources)
 
@@ -203,7 +106,9 @@ def _of_training_set(contract: TrainingSetContract, sources: Mapping[str, Source
 
 def _of_records(name: str, sources: Mapping[str, SourceContract]) -> _Place:
     source = sources.get(name)
-    return _Place(None) if source is None else _Place(_sql_fit_fields(source), _filled(source), f" of {name}")
+    if source is None:
+        return _Place(None)
+    return _Place(_sql_fit_fields(source), _filled(source), f" of {name}", kinds=_kinds(source))
 
 
 def _derived(metric: MetricContract) -> _Place:
@@ -220,7 +125,18 @@ def _measured(metric: MetricContract, sources: Mapping[str, SourceContract]) -> 
         return _Place(None, groups=groups)
     brought = [name for join in metric.joins for name in join.names]
     windows = metric.event_window.columns if metric.event_window else []
-    return _Place([*_sql_fit_fields(source), *brought], [*_filled(source), *windows], f" of {metric.source}", groups)
+    kinds = _kinds(source) | dict.fromkeys(windows, "timestamp")
+    for join in metric.joins:
+        theirs = _kinds(sources[join.dimension]) if join.dimension in sources else {}
+        kinds |= {name.lower(): theirs.get(column.lower(), "") for column, name in join.attributes}
+    others = [*_filled(source), *windows]
+    return _Place([*_sql_fit_fields(source), *brought], others, f" of {metric.source}", groups, kinds=kinds)
+
+
+def _kinds(source: SourceContract) -> dict[str, str]:
+    """The types of the columns of a source's table, in lower case."""
+    of_system = dict.fromkeys(SYSTEM_COLUMNS, "string") | _NO_TEXTS | dict(OF_A_CHANGE) | dict(OF_A_MESSAGE)
+    return of_system | {field.name.lower(): field.type for field in source.typed_fields}
 
 
 def _sql_fit_fields(source: SourceContract) -> list[str]:
@@ -232,12 +148,6 @@ def _filled(source: SourceContract, *of_bronze: str) -> list[str]:
     names = [name for name in SYSTEM_COLUMNS if name not in _OF_BRONZE or name in of_bronze]
     added = [*(OF_A_CHANGE if source.is_dimension else ()), *(OF_A_MESSAGE if of_bronze and source.source.kafka else ())]
     return [*names, *(name for name, _ in added)]
-
-
-def _unknown_grain(metric: MetricContract, place: _Place) -> Iterator[tuple[int, str]]:
-    for number, name in enumerate(metric.grain):
-        if place.fields is not None and name not in {*place.fields, *place.others}:
-            yield number, _unknown(name, place)
 
 
 def _at(location: _Location, text: str, place: _Place) -> Iterator[tuple[_Location, str]]:
@@ -261,6 +171,17 @@ def _composed(parsed: ParsedSql) -> Iterator[str]:
             yield f"{call.name}() of constants only {_COMPOSED}"
 
 
+def _without_day(parsed: ParsedSql, place: _Place) -> Iterator[str]:
+    for part in parsed.texts_as_times(place.kinds, OF_TEXTS):
+        if part[0] in "'\"":
+            yield f"{part} has only a time of day, of which Spark makes a time of the day of the computation; write the day, too"
+            continue
+        yield (
+            f"{part} becomes a time without a pattern, and of a text with only a time of day, such as '14:30', Spark makes a "
+            f"time of the day of the computation; write to_timestamp({part}, 'yyyy-MM-dd HH:mm:ss') with the pattern of its texts"
+        )
+
+
 def _problems(parsed: ParsedSql, place: _Place, names: frozenset[str] | None) -> Iterator[str]:
     for column in parsed.columns:
         first, *rest = column.parts
@@ -268,7 +189,10 @@ def _problems(parsed: ParsedSql, place: _Place, names: frozenset[str] | None) ->
             yield _unknown(".".join(column.parts), place)
         elif place.groups is not None and not OF_ROWS.intersection(column.within) and first not in place.groups:
             yield f"{first!r} has a value in each row, and a measure has one of all; write sum({first}), or another aggregate"
+    if parsed.reads_all_columns:
+        yield "'*' stands for every column, so that each field that is added changes the value; name the columns"
     yield from _composed(parsed)
+    yield from _without_day(parsed, place)
     for call in parsed.calls:
         is_aggregate = call.name in OF_ROWS
         outer = next((name for name in call.within if name in OF_ROWS), None)
@@ -286,3 +210,178 @@ def _unknown(name: str, place: _Place) -> str:
     fields = place.fields or []
     near = suggestion(name, [*fields, *place.others])
     return f"no column{place.whose} is called {name!r}{near}; there are {', '.join(fields)}"
+
+
+def advice(
+    metric: MetricContract,
+    sources: Mapping[str, SourceContract] | None = None,
+    metrics: Mapping[str, MetricContract] | None = None,
+) -> Iterator[str]:
+    """Advice on the expressions of a metric, each sentence with the key that it is about.
+
+    :param sources: the known sources; the types of other columns are unknown.
+    :param metrics: the known metrics, from which this one may be derived.
+    """
+    kinds = dict(_measured(metric, sources or {}).kinds or {})
+    for each in (metrics[name] for name in metric.derived_from if metrics and name in metrics):
+        kinds |= {f"{each.name}.{measure.name}": measure.type for measure in each.measures}
+    for number, measure in enumerate(metric.measures):
+        if measure.type in _INTEGERS and (parsed := _parsed(measure.sql)) and _has_fraction(parsed.tree, kinds):
+            yield (
+                f"measures[{number}].type: {measure.type} cuts the places after the point of {measure.sql!r}: 10.75 becomes 10; "
+                "write round(...), or give a decimal type"
+            )
+    for number, text in _believed(metric):
+        if _not_additive(text, None) == "":
+            yield (
+                f"measures[{number}].additive: whether {text!r} adds up cannot be seen: the values of the parts of a period must "
+                "add up to that of the period, as sums and counts do; else leave 'additive' out"
+            )
+
+
+_INTEGERS = ("int", "bigint")
+_WITH_FRACTION = re.compile(r"double|float|decimal\(\d+, ?[1-9]\d*\)", re.IGNORECASE)
+#: Functions whose value is one of their arguments, or is added up from them.
+_NAMES_OF_PASSING = """
+abs coalesce greatest ifnull least max median min mod nanvl negative nullif nullifzero nvl percentile_disc pmod positive sum
+try_add try_mod try_multiply try_subtract try_sum zeroifnull
+"""
+_OF_ARGUMENTS = frozenset(_NAMES_OF_PASSING.split())
+#: Functions whose value has places after the point, whatever their arguments are.
+_NAMES_OF_FRACTIONS = """
+avg corr double exp float ln log log10 mean percentile percentile_cont pow power sqrt std stddev stddev_pop stddev_samp try_avg
+try_divide var_pop var_samp variance
+"""
+_FRACTIONS = frozenset(_NAMES_OF_FRACTIONS.split())
+_OPERATIONS = (sql.Paren, sql.Neg, sql.Filter, sql.Distinct, sql.Add, sql.Sub, sql.Mul, sql.Mod)
+
+
+def _has_fraction(node: sql.Expr, kinds: Mapping[str, str]) -> bool:
+    """Whether the value of a part has places after the point, as far as can be seen.
+
+    :param kinds: the types of the columns.
+    """
+    of = partial(_has_fraction, kinds=kinds)
+    name = node.name.lower() if isinstance(node, sql.Anonymous) else ""
+    if isinstance(node, (sql.Column, sql.Cast)):
+        kind = node.to.sql() if isinstance(node, sql.Cast) else kinds.get(_column(node), "")
+        return bool(_WITH_FRACTION.fullmatch(kind))
+    if isinstance(node, sql.Literal):
+        return not node.is_string and not node.name.isdigit()
+    if name in {"round", "bround"}:
+        return len(node.expressions) > 1 and node.expressions[1].name != "0" and of(node.expressions[0])
+    if isinstance(node, (sql.Case, sql.If)):
+        return any(of(part) for part in node.iter_expressions() if part is not node.this)
+    passes = isinstance(node, _OPERATIONS) or name in _OF_ARGUMENTS
+    return isinstance(node, sql.Div) or name in _FRACTIONS or (passes and any(map(of, node.iter_expressions())))
+
+
+def _column(node: sql.Column) -> str:
+    return ".".join(part.name.lower() for part in node.parts)
+
+
+def _parsed(text: str) -> ParsedSql | None:
+    from lakehouse.contracts.sql_syntax import SqlSyntaxError, parse  # noqa: PLC0415 (a contract without SQL needs no parser)
+
+    try:
+        return parse(text)
+    except SqlSyntaxError:
+        return None
+
+
+def _believed(metric: MetricContract) -> Iterator[tuple[int, str]]:
+    """The expressions that are said to add up. Those of sessions do, because no row is in two of them and a session is whole."""
+    has_sessions = metric.event_window is not None and metric.event_window.columns != ["window_start"]
+    if not (has_sessions or metric.windows_overlap):
+        yield from ((number, measure.sql) for number, measure in enumerate(metric.measures) if measure.additive)
+
+
+def _sums(metric: MetricContract, metrics: Mapping[str, MetricContract]) -> Iterator[tuple[_Location, str]]:
+    """The measures that are said to add up, and do not: where in the file, and what to do."""
+    inputs = [metrics[name] for name in metric.derived_from if name in metrics]
+    columns = {f"{each.name}.{name}" for each in inputs for name in (*each.additive, ROW_COUNT)}
+    for number, text in _believed(metric):
+        if part := _not_additive(text, columns if len(inputs) == len(metric.derived_from) else None):
+            why = "the value of a week would be the sum of its days' values, which is another number"
+            what = "leave 'additive' out, and a week is computed by itself; or write sums and counts"
+            yield ("measures", number, "additive"), f"{part} does not add up: {why}; {what}"
+
+
+_SUMMED = frozenset({"count", "count_if", "regr_count", "sum", "try_sum"})
+_OPERATORS: dict[Any, str] = {sql.Add: "+", sql.Sub: "+", sql.Mul: "*", sql.Div: "/"}
+_OPERATORS |= {"try_add": "+", "try_subtract": "+", "try_multiply": "*", "try_divide": "/"}
+#: Functions that yield their first argument, or a number that is equal to it, and another one only in place of NULL or 0.
+_NUMBERS = "bigint coalesce decimal double float ifnull int nanvl negative nullif nullifzero nvl positive smallint tinyint"
+_PASSING = frozenset(f"{_NUMBERS} zeroifnull".split())
+
+
+def _not_additive(text: str, additive: Collection[str] | None) -> str | None:
+    """The part of a measure whose values over disjoint sets of rows do not add up to the value over all of them; an empty text if
+    this cannot be known; None if the measure is a sum or a count, or a linear combination of them.
+
+    :param additive: the columns of inputs, as ``input.column``, that add up; None if they are unknown.
+    """
+    parsed = _parsed(text)
+    if parsed is None:
+        return ""
+    kind = _sum_of(parsed.tree, additive)
+    part = kind if isinstance(kind, sql.Expr) else parsed.tree if kind == "constant" else None
+    return parsed.text_of(part) if part is not None else "" if kind is None else None
+
+
+def _sum_of(node: sql.Expr, additive: Collection[str] | None) -> sql.Expr | str | None:  # noqa: PLR0911 (one per form)
+    """What becomes of a part's values over disjoint sets of rows: ``sum`` if they add up, ``constant`` if all are the same,
+    ``zero``; the part itself if they do not add up; None if this cannot be known.
+    """
+    of = partial(_sum_of, additive=additive)
+    if isinstance(node, (sql.Paren, sql.Neg, sql.Filter, sql.WithinGroup, sql.Cast)):
+        return of(node.this)
+    if isinstance(node, sql.Null) or (isinstance(node, sql.Literal) and not node.is_string and not float(node.name)):
+        return "zero"
+    if isinstance(node, sql.Column) and len(node.parts) > 1:
+        return "sum" if additive is None or _column(node) in additive else node
+    if isinstance(node, (sql.Case, sql.If)):
+        return _of_branches(node, of)
+    name = node.name.lower() if isinstance(node, sql.Anonymous) else ""
+    operands = list(node.expressions) if name else [node.this, node.args.get("expression")]
+    operator = _OPERATORS.get(name or type(node))
+    if operator is not None and len(operands) == 2:  # noqa: PLR2004 (else it is a mistake of another kind)
+        return _of_operator(node, operator, *map(of, operands))
+    if name in _SUMMED and not any(isinstance(each, sql.Distinct) for each in operands):
+        return "sum"
+    if name in OF_ROWS:
+        return node
+    kinds = [of(each) for each in node.iter_expressions()]
+    if name in _PASSING and kinds and kinds[0] != "constant":
+        other = node if "constant" in kinds[1:] and kinds[0] == "sum" else None
+        return kinds[0] if {*kinds[1:]} <= {"zero"} else other
+    return "constant" if {*kinds} <= {"constant", "zero"} else None
+
+
+def _of_branches(node: sql.Expr, of: Callable[[sql.Expr], sql.Expr | str | None]) -> sql.Expr | str | None:
+    """Of an IF or a CASE: the branches have one kind, and the conditions are the same for all rows."""
+    branches = node.args.get("ifs") or [node]
+    conditions = [node.this, *(branch.this for branch in branches)]
+    results = [*(branch.args["true"] for branch in branches), node.args.get("default"), node.args.get("false")]
+    kinds = {of(each) for each in results if each is not None}
+    if not {of(each) for each in conditions if each is not None} <= {"constant", "zero"}:
+        return None
+    return next((kind for kind in ("sum", "constant", "zero") if kinds <= {kind, "zero"}), None)
+
+
+def _of_operator(
+    node: sql.Expr, operator: str, left: sql.Expr | str | None, right: sql.Expr | str | None
+) -> sql.Expr | str | None:
+    kinds = {left, right}
+    if kinds <= {"constant", "zero"}:
+        return "constant" if "constant" in kinds else "zero"
+    unfit = next((kind for kind in (left, right) if isinstance(kind, sql.Expr)), None)
+    if None in kinds or (unfit is not None and operator == "*"):  # avg(x) * count(x) is a sum
+        return None
+    if unfit is not None:
+        return node if operator == "/" and "sum" in kinds else unfit
+    if operator == "+":
+        return node if "constant" in kinds else "sum"
+    if operator == "*":
+        return node if kinds == {"sum"} else "sum"
+    return "sum" if right == "constant" else node

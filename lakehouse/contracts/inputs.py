@@ -81,6 +81,12 @@ def reader(form: str) -> Callable[[Any], Any]:
                 "join columns with source.joined"
             )
             raise ValueError(msg)
+        if "Z" in re.findall(r"%(.)", form):
+            msg = (
+                f"{form!r}: %Z reads no zone, because most abbreviations are ambiguous; write UTC (or GMT, or Z) in the pattern "
+                "if all values end so, and %z for offsets such as +01:00"
+            )
+            raise ValueError(msg)
         try:
             whole = form + first_day[0]
             datetime.strptime(_EPOCH.strftime(whole), whole)  # noqa: DTZ007 (only whether it is a pattern)

@@ -21,7 +21,7 @@ from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.model import ModelContract
 from lakehouse.contracts.series import days_reached
 from lakehouse.contracts.source import SourceContract
-from lakehouse.contracts.training_set import TrainingSetContract
+from lakehouse.contracts.training_set import TrainingSetContract, training_misfits
 from lakehouse.contracts.yaml_file import ContractError
 from lakehouse.text import join_limited, suggestion
 
@@ -274,7 +274,7 @@ def _misfits_of_set(
             yield name, ("rows",), f"{text}'reprocess_policy: append'"
     for name, metric in catalog.metrics.items():
         yield from ((name, where, text) for where, text in _misfits(metric, catalog.sources))
-    yield from fit.training_misfits(catalog.training_sets, catalog.models, catalog.sources, catalog.metrics)
+    yield from training_misfits(catalog.training_sets, catalog.models, catalog.sources, catalog.metrics)
     for name, metric in catalog.metrics.items():
         if origin[name] not in bundled or origin.get(metric.source) in bundled:  # a deployment may replace a bundled source
             yield from ((name, where, text) for where, text in effect.of_tiers(metric, catalog.sources))
@@ -287,7 +287,9 @@ def _expressions(catalog: Catalog, origin: Mapping[str, Path], bundled: Collecti
     for name, contract in written.items():
         # A bundled metric refers to the bundled source, not to another source of that name.
         sources = {of: catalog.sources[of] for of in catalog.sources if origin[name] not in bundled or origin[of] in bundled}
-        yield from ((name, text) for text in _in_expressions(origin[name], contract, {} if name in unfit else sources))
+        yield from (
+            (name, text) for text in _in_expressions(origin[name], contract, {} if name in unfit else sources, catalog.metrics)
+        )
 
 
 def _located(path: Path, where: tuple[int | str, ...], text: str) -> str:
@@ -353,7 +355,9 @@ def check_files(files: Sequence[Path]) -> CheckedFiles:
     ]
     sound = {path: contract for path, contract in contracts.items() if not any(text.startswith(f"{path}:") for text in mistakes)}
     metrics = {path: contract for path, contract in sound.items() if isinstance(contract, MetricContract)}
-    follows = [f"{path}: {text}" for path, metric in metrics.items() for text in effect.on_metric(metric, catalog.sources)]
+    known = (catalog.sources, catalog.metrics)
+    follows = [f"{path}: {text}" for path, metric in metrics.items() for text in effect.on_metric(metric, *known)]
+    follows += [f"{path}: {text}" for path, metric in metrics.items() for text in fit.advice(metric, *known)]
     sources = {path: contract for path, contract in sound.items() if isinstance(contract, SourceContract)}
     follows += [f"{path}: {text}" for path, source in sources.items() for text in effect.on_source(source)]
     return CheckedFiles(sound, mistakes, notes, follows)
@@ -424,9 +428,11 @@ def _is_append(source: SourceContract) -> bool:
     return source.materialization.reprocess_policy == "append"
 
 
-def _in_expressions(path: Path, contract: Contract, sources: Mapping[str, SourceContract]) -> Iterator[str]:
+def _in_expressions(
+    path: Path, contract: Contract, sources: Mapping[str, SourceContract], metrics: Mapping[str, MetricContract] | None = None
+) -> Iterator[str]:
     """The mistakes in the SQL of a contract."""
-    for where, text in fit.sql_misfits(contract, sources):
+    for where, text in fit.sql_misfits(contract, sources, metrics):
         yield f"{path}:{_line_of(path, *where)}: {yaml_file.as_prefix(where)}{text}"
 
 

@@ -1,6 +1,6 @@
 """The contract of a model: its training set, its training function, and the rules for its use.
 
-The comparison with the deployment's training sets belongs to ``fit``.
+The comparison with the deployment's training sets belongs to ``training_set``.
 
 Rules for comparing a model with the one in use: which quality measure, by how much, and for which groups of rows.
 """

@@ -23,7 +23,6 @@ from lakehouse.contracts.sql_syntax import (
     REMARK,
     TEXT,
     end_of_group,
-    is_space,
     opens_group,
     skip,
     tokens_of,
@@ -92,12 +91,13 @@ _AGGREGATES_BY_ARGUMENTS: dict[tuple[int, int | None], str] = {
 OF_A_ROW = frozenset(name for names in _BY_ARGUMENTS.values() for name in names.split())
 #: Functions of sets of rows.
 OF_ROWS = frozenset(name for names in _AGGREGATES_BY_ARGUMENTS.values() for name in names.split())
-#: Functions that put a text together. Of constants only they could make ``now``, which Spark takes for a time.
+#: Functions that yield a text, or its bytes. Of constants only they could make ``now``, which Spark takes for a time.
 _TEXTS = """
-array_join btrim char chr concat concat_ws date_format decode elt format_string from_json from_unixtime get_json_object
-initcap json_object_keys lcase left lower lpad ltrim mask overlay printf regexp_extract regexp_extract_all regexp_replace
-regexp_substr repeat replace reverse right rpad rtrim split split_part string substr substring substring_index to_char
-to_json to_varchar translate trim ucase unbase64 unhex upper url_decode varchar
+array_join base64 bin btrim char chr concat concat_ws conv date_format dayname decode elt encode format_number format_string
+from_json from_unixtime get_json_object hex initcap json_object_keys lcase left lower lpad ltrim mask md5 monthname overlay
+parse_url printf regexp_extract regexp_extract_all regexp_replace regexp_substr repeat replace reverse right rpad rtrim sha
+sha1 sha2 soundex space split split_part string substr substring substring_index to_binary to_char to_json to_varchar
+translate trim typeof ucase unbase64 unhex upper url_decode url_encode varchar
 """
 OF_TEXTS = frozenset(_TEXTS.split())
 _ARGUMENTS = {
@@ -140,12 +140,15 @@ _QUANTIFIER = re.compile(r"\b(i?like\s+)(?:any|some)\b", re.IGNORECASE)
 _SUBQUERY = re.compile(r"\(\s*(from|table|values|with)\b", re.IGNORECASE)
 _TIME_OF_NOW = re.compile(r"\b(?:unix_timestamp|to_unix_timestamp)\s*\(\s*\)", re.IGNORECASE)
 _NUMBER_FIRST = re.compile(r"[rR]?['\"]\s*[+-]?\d")
-#: A text that Spark takes for a time wherever it is compared with one or becomes one, with or without a zone.
-_TEXT_AS_TIME = re.compile(r"\s*(?:now|today|tomorrow|yesterday)(?:\s+\S+)?\s*", re.IGNORECASE)
+#: A text that Spark takes for a time wherever it is compared with one or becomes one, with or without an offset or a zone. Java
+#: trims every character up to the blank.
+_ZONE_AFTER = r"[ \t]*[+-][\d:]*|[ \t]+[A-Za-z][\w~/.+:-]*"
+_TEXT_AS_TIME = re.compile(rf"[\0-\x20]*(?:now|today|tomorrow|yesterday)(?:{_ZONE_AFTER})?[\0-\x20]*", re.IGNORECASE)
 #: Spark joins texts that follow each other.
 _SQL_EXPRESSIONS_TEXTS = re.compile(rf"(?:{TEXT})(?:(?:\s|{REMARK})*(?:{TEXT}))*", re.DOTALL)
 _TEXT_OF_TEXTS = re.compile(rf"{REMARK}|(?P<text>{TEXT})", re.DOTALL)
-_ESCAPED = re.compile(r"\\(?:u([0-9a-f]{4})|U([0-9a-f]{8})|([0-3][0-7]{2})|(.))|(['\"])\5", re.DOTALL | re.IGNORECASE)
+_ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|(.))|(['\"])\5", re.DOTALL)
+_OF_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a"}
 #: A day or a time in words: Spark takes now, today, yesterday and tomorrow.
 _WORD_AS_TIME = re.compile(r"\b(date|time|timestamp(?:_ltz|_ntz)?)\s*''", re.IGNORECASE)
 
@@ -186,7 +189,7 @@ def _character(escaped: re.Match[str]) -> str:
     code, long_code, octal, other, quote = escaped.groups()
     if code or long_code:
         return chr(min(int(code or long_code, 16), 0x10FFFF))
-    return chr(int(octal, 8)) if octal else {"n": "\n", "t": "\t", "r": "\r"}.get(other, other or quote)
+    return chr(int(octal, 8)) if octal else _OF_LETTERS.get(other, other or quote)
 
 
 def _stand_in(quoted: re.Match[str]) -> str:
@@ -262,7 +265,7 @@ def _rewritten(tokens: list[str]) -> list[str]:
 
 def _is_operator(tokens: list[str], place: int) -> bool:
     """Whether a token divides; ``div`` may also be the name of a column or a field."""
-    before = next((token for token in reversed(tokens[:place]) if not is_space(token)), "")
+    before = "".join(tokens_of("".join(tokens[:place]), spaces=False)[-1:])
     after = tokens[skip(tokens, place + 1) : skip(tokens, place + 1) + 1]
     return bool(before) and bool(after) and (tokens[place] in "/%" or before not in {"(", ",", ".", "+", "-", "*", "/", "%"})
 

@@ -31,12 +31,10 @@ _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-#: Options of a running session; a Connect client sets them, too.
+#: Options of a running session besides those that the settings pin; a Connect client sets all of them, too.
 _SESSION = {
-    "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96, the default, ends in 1677 and 2262 for other readers
     "spark.sql.shuffle.partitions": "2",
-    "spark.sql.variable.substitute": "false",  # a text such as ${env:HOME} in a contract is a text, not a value of this machine
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
 }
@@ -77,7 +75,7 @@ def spark_options(lake: Lake) -> dict[str, str]:
     remote = connect.remote_address(lake)
     if remote is None:
         return private_options.hidden(local_options(lake))
-    return {"spark.remote": remote, **_of_any_session(lake), **lake.settings.spark_conf}
+    return {"spark.remote": remote, **_of_any_session(lake), **lake.settings.spark_conf, **lake.settings.PINNED}
 
 
 def local_options(lake: Lake) -> dict[str, str]:
@@ -98,7 +96,7 @@ def local_options(lake: Lake) -> dict[str, str]:
         options["spark.driver.extraJavaOptions"] = " ".join(_java_options(lake, java_path, jars))
     else:
         options["spark.jars"] = ",".join(str(jar) for jar in jars)
-    return options | lake.settings.spark_conf
+    return options | lake.settings.spark_conf | lake.settings.PINNED
 
 
 def _of_any_session(lake: Lake) -> dict[str, str]:
@@ -118,7 +116,7 @@ def in_zone(spark: SparkSession, zone: str) -> AbstractContextManager[None]:
     ``dataframes.in_utc``.
     """
     option = "spark.sql.session.timeZone"
-    return nullcontext() if zone == _SESSION[option] else _with_option(spark, option, zone)
+    return nullcontext() if zone == "UTC" else _with_option(spark, option, zone)
 
 
 @contextmanager

@@ -95,3 +95,25 @@ def test_days_that_begin_at_different_times_on_the_two_sides_of_a_join_are_told(
     assert ["joins[0]: a day of customers begins at midnight in America/New_York, a day of shop" in text for text in advice] == (
         [True] if is_named else []
     )
+
+
+@pytest.mark.parametrize(("zone", "is_named"), [("America/New_York", True), ("UTC", False)])
+def test_a_derived_metric_over_days_that_begin_at_different_times_is_told(zone: str, is_named: bool) -> None:
+    sources = {name: SourceContract.model_validate(dated(name, of, "timestamp")) for name, of in (("shop", "UTC"), ("web", zone))}
+    measures = [{"name": "n", "sql": "count(*)", "type": "bigint"}]
+    inputs = [{"metric": "sales", "source": "shop"}, {"metric": "visits", "source": "web"}]
+    ratio = {"measures": [measures[0] | {"sql": "sales.n / visits.n"}], "from": ["sales", "visits"], "metric": "ratio"}
+    doubled = {"measures": [measures[0] | {"sql": "2 * ratio.n"}], "from": ["ratio"], "metric": "doubled"}
+    metrics = {each["metric"]: MetricContract.model_validate({"measures": measures} | each) for each in (*inputs, ratio, doubled)}
+    expected = (
+        "from: a day of sales begins at midnight in UTC, a day of visits at midnight in America/New_York, so that numbers of one "
+        "date cover different hours; set the same 'clocks.timezone' if both mean the same days"
+    )
+    assert list(effect.on_metric(metrics["ratio"], sources, metrics)) == [expected] * is_named
+    assert list(effect.on_metric(metrics["doubled"], sources, metrics)) == [], "its one input is told about its own"
+    doubled["from"] = ["ratio", "sales"]
+    both = list(effect.on_metric(MetricContract.model_validate(doubled), sources, metrics))
+    assert [text.startswith("from: a day of ratio begins at midnight in UTC and America/New_York") for text in both] == (
+        [True] * is_named
+    )
+    assert list(effect.on_metric(metrics["ratio"], sources, {})) == []

@@ -166,8 +166,30 @@ def test_what_a_number_means_is_named(keys: dict[str, Any], key: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("sum(amount) -- gross\n - sum(fee)", "sum(amount) -- gross - sum(fee)"),
+        ("count_if(till = 'a  b')", "count_if(till = 'a b')"),
+        ("count_if(till = 'a\n')", "count_if(till = 'a')"),
+        ("sum(`a  b`)", "sum(`a b`)"),
+    ],
+)
+def test_blanks_in_texts_and_the_end_of_a_remark_are_part_of_the_meaning(before: str, after: str) -> None:
+    first, second = ([METRIC["measures"][0] | {"sql": sql}, METRIC["measures"][1]] for sql in (before, after))
+    [change] = compare(metric(measures=first), metric(measures=second))
+    assert (change.key, change.effect) == ("measures.amount.sql", KeyEffect.MEANING)
+    assert (change.before, change.after) == (before, after)
+
+
+@pytest.mark.parametrize(
     "keys",
     [
+        {
+            "measures": [
+                METRIC["measures"][0] | {"sql": "sum( amount )  -- net of tax\n /* of all tills */"},
+                METRIC["measures"][1],
+            ]
+        },
         {"measures": [METRIC["measures"][0] | {"sql": " sum(amount) "}, METRIC["measures"][1]]},
         {"measures": list(reversed(METRIC["measures"]))},
         {"measures": [METRIC["measures"][0] | {"type": "decimal(38,2)"}, METRIC["measures"][1]]},

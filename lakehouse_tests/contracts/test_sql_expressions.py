@@ -23,6 +23,7 @@ ROW, ROWS = TypeAdapter(RowExpression), TypeAdapter(Aggregate)
         "exists(tags, tag -> tag = 'late')",
         "name LIKE ANY ('a%', 'b%') OR name ilike some ('c%')",
         "event_ts > timestamp '2024-01-01 00:00:00' AND event_date < DATE\"2024-01-01\" OR timestamp r' -100' < event_ts",
+        "name IN ('todays', 'today is a day', 'nowhere', 'not now', 'today_1', 'tomorrow, at ten', 'now()')",
         "name <> r'now\\' AND `now` <> 'now()' -- now()\r AND amount > 0 /* now() */",
     ],
 )
@@ -79,6 +80,12 @@ def test_an_aggregate_is_taken_over_rows_and_not_of_one(text: str) -> None:
         (r"event_date < to_date('\164oday')", r"'\164oday'"),
         ("event_ts > 'no' /* a remark */ 'w'", "'no'   'w'"),
         ("`a'b` > now() OR name <> 'x'", "now()"),
+        ("event_ts > 'today+01:00'", "'today+01:00'"),
+        ("event_ts > 'tomorrow-1'", "'tomorrow-1'"),
+        ("event_ts > 'yesterday\tUTC'", "'yesterday\tUTC'"),
+        *((f"event_ts > '{begin}now'", f"'{begin}now'") for begin in (r"\b", r"\0", r"\Z", "\x01", r"\001")),
+        (r"event_ts > '\U0000006eow'", r"'\U0000006eow'"),
+        (r"event_ts > 'now\Z'", r"'now\Z'"),
     ],
 )
 def test_what_depends_on_more_is_refused_with_its_word(text: str, word: str) -> None:

@@ -10,11 +10,14 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.contracts import sql_expressions
-from lakehouse.contracts.sql_expressions import OF_A_ROW, OF_ROWS, wrong_count
+from lakehouse.contracts.sql_expressions import OF_A_ROW, OF_ROWS, OF_TEXTS, wrong_count
+from lakehouse.contracts.sql_syntax import parse
 from lakehouse_tests.support.expressions import COLUMNS, MEASURES, NO_SQL, OF_ROW, UNFIT_MEASURES, UNFIT_OF_ROW
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.contracts.sql_syntax import ParsedSql
 
 pytestmark = [pytest.mark.spark, pytest.mark.merge]
 #: Functions whose arguments are not all values, or that Spark does not find by name.
@@ -57,3 +60,37 @@ def test_spark_counts_arguments_alike(spark: SparkSession) -> None:
             with suppress(AnalysisException):
                 spark.sql(f"SELECT {name}({', '.join(['NULL'] * count)})").schema  # noqa: B018
                 pytest.fail(f"Spark takes {name}() with {count} arguments")
+
+
+def test_the_texts_that_are_refused_are_those_that_spark_takes_for_a_time_of_now(
+    spark: SparkSession,
+) -> None:
+    texts = (
+        r"""
+    now|NOW|\0now|\bnow|\Znow|now\Z|\U0000006eow|today+01:00|tomorrow-1|yesterday UTC|today  Europe/Berlin|todays|today is a day
+    |today_1|nowhere|14:30|9:30:15|T14|\t14:30|14:30 UTC|14|T|x14:30|-14:30|2024-01-01 14:30|2024-01-01|epoch
+    """.strip()
+        .replace("\n    ", "")
+        .split("|")
+    )
+    times = ", ".join(f"abs(datediff(try_cast('{text}' as timestamp), current_date)) < 3" for text in texts)
+    taken = {text for text, is_now in zip(texts, spark.sql(f"SELECT {times}").collect()[0]) if is_now}
+    assert taken >= {"now", "14:30", "today+01:00"}
+    refused = {text for text in texts if sql_expressions.refused(f"'{text}'", OF_A_ROW)}
+    refused |= {text for text in texts if parsed_of(f"timestamp('{text}')").texts_as_times(None, OF_TEXTS)}
+    assert taken <= refused
+    assert refused - taken <= {"now UTC", "14:30 UTC"}
+
+
+def parsed_of(text: str) -> ParsedSql:
+    parsed = parse(text)
+    assert parsed is not None
+    return parsed
+
+
+@pytest.mark.parametrize("value", ["conv(30704, 10, 36)", "base64(X'b689a8aeba30')", "parse_url('http://now/', 'HOST')"])
+def test_spark_makes_now_of_constants(spark: SparkSession, value: str) -> None:
+    [row] = spark.sql(f"SELECT abs(datediff(try_cast({value} as timestamp), current_date)) < 3").collect()
+    assert row[0]
+    assert parsed_of(value).calls[0].of_constants
+    assert parsed_of(value).calls[0].name in OF_TEXTS

@@ -157,3 +157,10 @@ def test_a_time_that_is_written_in_a_form_is_read_in_it(moment: datetime, form: 
 @given(day=st.dates(FIRST.date(), LAST.date()), form=st.sampled_from(["%d.%m.%Y", "%Y%m%d", "%d %B %Y", "%d/%m/%y"]))
 def test_a_day_that_is_written_in_a_form_is_read_in_it(day: date, form: str) -> None:
     assert reader(form)(day.strftime(form)) == day.isoformat()
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d %H:%M:%S %Z", "%a, %d %b %Y %H:%M:%S %Z", "%H:%M %Z %d.%m.%Y"])
+def test_a_pattern_with_an_abbreviation_of_a_zone_is_refused_with_what_to_write(form: str) -> None:
+    with pytest.raises(ValueError, match=r"%Z reads no zone, .* write UTC \(or GMT, or Z\) in the pattern if all values end so"):
+        reader(form)
+    assert reader(form.replace(" %Z", " %%Z"))(f"{FIRST:{form.replace(' %Z', ' %%Z')}}") == "1970-01-01T00:00:00"

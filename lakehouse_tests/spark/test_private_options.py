@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse.lake import Lake
+from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse.settings import Settings
 from lakehouse.spark import connect, private_options
 from lakehouse.spark.session import spark_options
@@ -77,3 +78,13 @@ def test_a_server_is_started_without_them_among_its_arguments() -> None:
     command = connect._command(CONF, 15002, "word")
     assert not any(SECRET in argument or "AKIA" in argument for argument in command)
     assert "--properties-file" in command
+
+
+def test_options_that_decide_what_expressions_mean_are_set_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_ANSI_SQL_MODE", "false")
+    lake = Lake(Settings(spark_profile="large"))
+    assert spark_options(lake).items() >= Settings.PINNED.items()
+    monkeypatch.setattr(connect, "remote_address", lambda _: "sc://127.0.0.1:15002")
+    assert spark_options(lake).items() >= Settings.PINNED.items()
+    of_resource = LakeSpark(spark_config={"spark.sql.ansi.enabled": "false", "spark.sql.shuffle.partitions": "9"})._options()
+    assert of_resource.items() >= (Settings.PINNED | {"spark.sql.shuffle.partitions": "9"}).items()

@@ -50,7 +50,7 @@ OF_ROW = [
     "date_trunc('hour', event_ts)",
     "date_format(event_ts, 'yyyy-MM-dd HH')",
     "to_date(note, 'dd.MM.yyyy')",
-    "to_timestamp(note)",
+    "to_timestamp(note, 'yyyy-MM-dd HH:mm')",
     "unix_micros(event_ts)",
     "extract(hour FROM event_ts)",
     "date_part('week', event_date)",

@@ -59,7 +59,7 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
         lake = Lake.open()
         if self.long_lived or self._is_large:
             lake = lake.with_settings(spark_long_lived=True)
-        return spark_options(lake) | self.spark_config
+        return spark_options(lake) | self.spark_config | lake.settings.PINNED
 
     def expect(self, size: int) -> None:
         """Announce how many bytes of landing files will be read.
