@@ -61,6 +61,7 @@ _YEARS_BEFORE = 2
 _DAYS_TO_WAIT, _MOST_DAYS, _CAUGHT = 3, 30, 99
 #: In this many records, two columns with the same times are the same column, not an accident.
 _ENOUGH = 20
+NO_ARRIVAL = "no column has the time of arrival: the time of ingestion counts"
 _TIMELESS = (
     "no column is a date or a time: name the column of the event time under clocks.event, and how it is written under "
     "source.formats; if the file has none, add its day as a column: sed '1s/$/,day/; 2,$s/$/,2024-11-05/' FILE > NEW"
@@ -124,7 +125,7 @@ def clocks_of(samples: Sequence[Sample], columns: Sequence[InferredColumn], answ
         others = ", ".join(column.column for column in events if column is not event and column not in received)
         doubts += [f"event time is taken from {event.column}; {others} could be it, too"] if others else []
     if arrival is None:
-        doubts.append("no column has the time of arrival: the time of ingestion counts")
+        doubts.append(NO_ARRIVAL)
     return InferredClocks(event, arrival, doubts, question)
 
 
@@ -183,6 +184,16 @@ def days_to_wait(samples: Sequence[Sample], event: str, arrival: str | None) -> 
         f"a day is not final until something of {days} days later has arrived (clocks.watermark): {within:,} of {len(lags):,} "
         "rows in the samples came within this time"
     )
+
+
+def naive_columns(samples: Sequence[Sample], columns: Sequence[InferredColumn]) -> list[str]:
+    """The columns that have times without a zone."""
+    return [
+        column.column
+        for column in columns
+        if column.type == "timestamp"
+        and any(is_naive(record[column.column]) for of in samples for record in of.records if record.get(column.column))
+    ]
 
 
 def is_naive(value: Any) -> bool:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
-from itertools import combinations
+from dataclasses import dataclass, replace
+from itertools import chain, combinations
 from typing import TYPE_CHECKING
 
+from lakehouse.project.change_logs import UPDATES, is_steady, is_unique_in_each, order_of
 from lakehouse.project.questions import InferenceError, Question, word_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from lakehouse.project.change_logs import LogOrder, OperationColumn
     from lakehouse.project.questions import InferredColumn, Sample
 
 #: Words in the names of identifiers, the most significant first.
@@ -52,17 +54,17 @@ _TEXTS = word_set("description comment comments note notes text message remark r
 _PERIODS = word_set(
     "day date month week quarter year period hour time clock tag datum monat woche kalenderwoche jahr uhrzeit fecha mes jour mois"
 )
-_VERSIONS = ("version", "revision", "rev", "seq", "sequence", "lsn")
 #: Words for times that an entity has only once.
 _CREATIONS = word_set(
     "created registered opened joined started founded signup signed enrolled hired issued installed birth",
     "updated modified changed update",
 )
-_UPDATES = ("updated", "modified", "changed", "update", "change")
 _NUMBER = re.compile(r"[^\w\s]*\s?\d[\d.,' ]*[^\w\s]*")
 _CODE = re.compile(r"\S*\d\S*")
 _KEY_COLUMNS = 4
 NO_KEY = "none"
+_WHICH = "Which columns identify a record?"
+_NOTHING = "nothing identifies a record: it is known by a hash of all of its values, and can never be corrected"
 
 
 @dataclass(frozen=True)
@@ -70,14 +72,12 @@ class Key:
     """The key that samples suggest.
 
     :param fields: the key's fields; empty if no columns identify a record.
-    :param order: the column with the version of a record, if a file has several lines per key.
-    :param arrival: the column of the update time that orders the lines instead.
+    :param order: the column that orders the lines of a key, if a file has several.
     """
 
     fields: Sequence[str]
     doubt: str | None
-    order: str | None = None
-    arrival: str | None = None
+    order: LogOrder | None = None
     question: Question | None = None
 
 
@@ -114,10 +114,12 @@ def key_of(
     event: InferredColumn | None,
     subject: str,
     answers: Mapping[str, str],
+    operation: OperationColumn | None = None,
 ) -> Key:
     """The key of the records.
 
     :param event: the column of the event time. ``subject`` is the dataset's name.
+    :param operation: the column that says what a record does to its key, if the records have one.
     :param answers: a person's answers, by the subject of the question; ``primary_key`` is one subject.
     """
     answer = answers.get("primary_key")
@@ -130,14 +132,24 @@ def key_of(
         if unknown is not None:
             msg = f"primary_key={answer}: no field is called {unknown}; they are {', '.join(by_name)}"
             raise InferenceError(msg)
-        return _change_log(samples, [by_name[name] for name in fields], columns, event, certain=True) or Key(fields, None)
-    return _proposed(samples, columns, event, subject)
+        chosen = [by_name[name] for name in fields]
+        if is_unique_in_each(samples, chosen):
+            return Key(fields, None)
+        order = order_of(samples, chosen, columns, event, logged=operation is not None)
+        return Key(fields, _several_lines(chosen, order), order)
+    return _proposed(samples, columns, event, subject, operation)
 
 
 _KEYLESS = "no columns identify a record: a record is known by a hash of all of its values (synthetic_key)"
 
 
-def _proposed(samples: Sequence[Sample], columns: Sequence[InferredColumn], event: InferredColumn | None, subject: str) -> Key:
+def _proposed(
+    samples: Sequence[Sample],
+    columns: Sequence[InferredColumn],
+    event: InferredColumn | None,
+    subject: str,
+    operation: OperationColumn | None,
+) -> Key:
     able = [column for column in columns if not column.empty and column is not event and _can_identify(column, subject)]
     able = [column for column in able if not (column.type == "string" and _holds_numbers(samples, column))]
     named = sorted((column for column in able if is_identifier(column, subject)), key=lambda column: _rank(column, subject))
@@ -148,15 +160,34 @@ def _proposed(samples: Sequence[Sample], columns: Sequence[InferredColumn], even
     times = [[event]] if event is not None and not event.empty else []
     periods = [column for column in columns if not column.empty and column is not event and _PERIODS & set(column.words)]
     times += [*([event, column] for column in periods if times and event is not None), *([column] for column in periods)]
+    ids = [name for name in named if not _is_entity(name, subject)]
     stages: Sequence[Callable[[], Key | None]] = (
+        lambda: _of_operations(samples, [*ids, *(name for name in entities if name not in ids)], columns, event, operation),
         lambda: _of_own(samples, named, event, subject),
-        lambda: next(filter(None, (_change_log(samples, [name], columns, event, certain=False) for name in named)), None),
-        lambda: _of_lines(samples, [name for name in named if not _is_entity(name, subject)], event),
+        lambda: next(filter(None, (_certain_log(samples, name, columns, event) for name in named)), None),
+        lambda: _of_lines(samples, ids, event),
+        lambda: next(filter(None, (_doubtful_log(samples, name, columns, event) for name in ids)), None),
         lambda: _of_readings(samples, entities, times or [[]], event, _codes(samples, labels)),
-        lambda: next((_certain(samples, time) for time in times if not able and _is_unique_in_each(samples, time)), None),
+        lambda: next((_certain(samples, time) for time in times if not able and is_unique_in_each(samples, time)), None),
         lambda: _of_labels(samples, [*entities, *labels], times or [[]], _codes(samples, labels)),
     )
-    return next(filter(None, (stage() for stage in stages)), Key([], _KEYLESS))
+    key = next(filter(None, (stage() for stage in stages)), Key([], _KEYLESS))
+    return _with_states(samples, key, ids)
+
+
+def _with_states(samples: Sequence[Sample], key: Key, ids: Sequence[InferredColumn]) -> Key:
+    """The key with the question whether the lines of an identifier that it has in part are states of one record.
+
+    :param ids: the identifiers of records. Two of them together, such as an order and its line, leave no doubt.
+    """
+    parts = [column for column in ids if column.name in key.fields]
+    if len(parts) != 1 or len(key.fields) == 1 or is_unique_in_each(samples, parts):
+        return key
+    meaning = f"a later line of the same {_names(parts)} replaces the earlier one"
+    options = {",".join(key.fields): f"a record is known by {', '.join(key.fields)}"}
+    others = {name: text for name, text in (key.question.options if key.question else {}).items() if name != NO_KEY}
+    options |= {**others, parts[0].name: meaning, NO_KEY: _NOTHING}
+    return replace(key, question=Question("primary_key", _WHICH, options))
 
 
 def _of_own(samples: Sequence[Sample], named: Sequence[InferredColumn], event: InferredColumn | None, subject: str) -> Key | None:
@@ -186,11 +217,11 @@ def _of_labels(
 ) -> Key | None:
     """Unique columns without the name of a key: a person has to confirm them. A code is more likely than a time alone."""
     for time in times:
-        if codes and time and _is_unique_in_each(samples, time):
+        if codes and time and is_unique_in_each(samples, time):
             of_code = _certain(samples, codes[:1])
             return Key(of_code.fields, of_code.doubt, question=_which([codes[:1], time]))
         for chosen in [*([[]] if time else []), *_groups(labels)]:
-            if _is_unique_in_each(samples, [*chosen, *time]):
+            if is_unique_in_each(samples, [*chosen, *time]):
                 fields = [*chosen, *time]
                 doubt = f"the key {_names(fields)} is unique in the sample, but is not called like one"
                 return Key([column.name for column in fields], doubt, question=_which([fields]))
@@ -210,14 +241,14 @@ def _of_readings(
     """
     for time in times:
         for chosen in _groups(entities):
-            if not _is_unique_in_each(samples, [*chosen, *time]):
+            if not is_unique_in_each(samples, [*chosen, *time]):
                 continue
             key = _certain(samples, [*chosen, *time])
             if codes:
                 of_code = _certain(samples, codes[:1])
                 return Key(of_code.fields, of_code.doubt, question=_which([codes[:1], [*chosen, *time]]))
-            updated = event is not None and any(word in event.words for word in _UPDATES)
-            doubtful = updated or _is_unique_in_each(samples, chosen)
+            updated = event is not None and not UPDATES.isdisjoint(event.words)
+            doubtful = updated or is_unique_in_each(samples, chosen)
             if time and doubtful and any(is_identifier(column) for column in chosen):
                 return Key(key.fields, key.doubt, question=_which([[*chosen, *time], chosen]))
             return key
@@ -229,7 +260,7 @@ def _codes(samples: Sequence[Sample], labels: Sequence[InferredColumn]) -> list[
     return [
         column
         for column in labels
-        if _is_unique_in_each(samples, [column])
+        if is_unique_in_each(samples, [column])
         and all(_CODE.fullmatch(f"{record.get(column.column)}") for sample in samples for record in sample.records)
     ]
 
@@ -244,45 +275,75 @@ def _certain(samples: Sequence[Sample], chosen: Sequence[InferredColumn]) -> Key
 
 def _which(choices: Sequence[Sequence[InferredColumn]]) -> Question:
     options = {",".join(column.name for column in chosen): f"a record is known by {_names(chosen)}" for chosen in choices}
-    options[NO_KEY] = "nothing identifies a record: it is known by a hash of all of its values, and can never be corrected"
-    return Question("primary_key", "Which columns identify a record?", options)
+    return Question("primary_key", _WHICH, {**options, NO_KEY: _NOTHING})
 
 
-def _change_log(
+def _of_operations(
     samples: Sequence[Sample],
-    key: Sequence[InferredColumn],
+    ids: Sequence[InferredColumn],
     columns: Sequence[InferredColumn],
     event: InferredColumn | None,
-    *,
-    certain: bool,
+    operation: OperationColumn | None,
 ) -> Key | None:
-    """The key and the order of files with several lines per key; None if they are not a change log.
-
-    :param certain: whether a person named the key.
-    """
-    if _is_unique_in_each(samples, key):
+    """The key of records with operations: the first identifiers, or readings, that no file inserts twice."""
+    if operation is None:
         return None
-    names, lines = _names(key), f"a file has several lines per {_names(key)}"
-    for column in columns:
-        if column in key or column.empty:
+    readings = ([*chosen, event] for chosen in _groups(ids) if event is not None and not event.empty)
+    for chosen in chain(([name] for name in ids), _groups(ids, 2), readings):
+        if not operation.inserts_once(samples, chosen):
             continue
-        if column.type == "bigint" and any(word in column.words for word in _VERSIONS):
-            if _is_unique_in_each(samples, [*key, column]):
-                return Key([of.name for of in key], f"{lines}: the greatest {column.name} counts", order=column.column)
-        elif column.type == "timestamp" and column is not event and any(word in column.words for word in _UPDATES):
-            steady = certain or event is None or _is_steady(samples, key, event)
-            if steady and _is_unique_in_each(samples, [*key, column]):
-                return Key([of.name for of in key], f"{lines}: the latest {column.name} counts", arrival=column.column)
-    return Key([of.name for of in key], f"a file has several lines per {names}: the last one counts") if certain else None
+        order = order_of(samples, chosen, columns, event, logged=True)
+        if is_unique_in_each(samples, chosen):
+            return Key([of.name for of in chosen], _certain(samples, chosen).doubt, order if order and order.certain else None)
+        doubt = _several_lines(chosen, order)
+        if event is not None and event not in chosen and not is_steady(samples, chosen, event):
+            doubt += f"; {event.name} is the event time and differs among them: a later line moves the record to its own day"
+        question = None if order and order.certain else _which_log(chosen)
+        return Key([of.name for of in chosen], doubt, order, question)
+    return None
 
 
-def _is_steady(samples: Sequence[Sample], key: Sequence[InferredColumn], event: InferredColumn) -> bool:
-    """Whether all lines of a key have the same event time: they are states of one thing, not readings."""
-    times: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
-    for sample in samples:
-        for record in sample.records:
-            times[tuple(f"{record.get(of.column)}" for of in key)].add(f"{record.get(event.column)}")
-    return all(len(of_key) == 1 for of_key in times.values())
+def _certain_log(
+    samples: Sequence[Sample], name: InferredColumn, columns: Sequence[InferredColumn], event: InferredColumn | None
+) -> Key | None:
+    """The key of a file with several lines per identifier, each with its own version or update time."""
+    if is_unique_in_each(samples, [name]):
+        return None
+    order = order_of(samples, [name], columns, event, logged=False)
+    if order is None or not order.certain:
+        return None
+    if order.kind != "integer" and event is not None and not is_steady(samples, [name], event):
+        return None
+    return Key([name.name], _several_lines([name], order), order)
+
+
+def _doubtful_log(
+    samples: Sequence[Sample], name: InferredColumn, columns: Sequence[InferredColumn], event: InferredColumn | None
+) -> Key | None:
+    """The key of a file with several lines per identifier and an update day, or update times that are equal or missing."""
+    if is_unique_in_each(samples, [name]):
+        return None
+    updates = [column for column in columns if column.type in ("date", "timestamp") and not UPDATES.isdisjoint(column.words)]
+    if not updates or not (event in updates or event is None or is_steady(samples, [name], event)):
+        return None
+    order = order_of(samples, [name], columns, event, logged=False)
+    return Key([name.name], _several_lines([name], order), order, _which_log([name], [name, *updates[:1]]))
+
+
+def _several_lines(key: Sequence[InferredColumn], order: LogOrder | None) -> str:
+    """What counts of several lines per key."""
+    lines = f"a file has several lines per {_names(key)}"
+    if order is None:
+        return f"{lines}: the last one counts, and a later file outranks an earlier one"
+    return f"{lines}: the {'greatest' if order.kind == 'integer' else 'latest'} {order.column.name} counts"
+
+
+def _which_log(key: Sequence[InferredColumn], *others: Sequence[InferredColumn]) -> Question:
+    """The question whether several lines per key are states of one record."""
+    name = ",".join(column.name for column in key)
+    question = _which([key, *others])
+    meaning = f"a later line of the same {_names(key)} replaces or withdraws the earlier one"
+    return Question(question.about, question.text, {**question.options, name: meaning})
 
 
 def _identifies(samples: Sequence[Sample], key: Sequence[InferredColumn], event: InferredColumn | None) -> bool:
@@ -290,7 +351,7 @@ def _identifies(samples: Sequence[Sample], key: Sequence[InferredColumn], event:
 
     A repeated record with another time may be a correction; if all repeated records have another time, numbers are reused.
     """
-    if not _is_unique_in_each(samples, key):
+    if not is_unique_in_each(samples, key):
         return False
     if event is None or event in key:
         return True
@@ -300,14 +361,6 @@ def _identifies(samples: Sequence[Sample], key: Sequence[InferredColumn], event:
             times[tuple(f"{record.get(of.column)}" for of in key)].append(f"{record.get(event.column)}")
     again = [of_key for of_key in times.values() if len(of_key) > 1]
     return not again or any(len(set(of_key)) < len(of_key) for of_key in again)
-
-
-def _is_unique_in_each(samples: Sequence[Sample], columns: Sequence[InferredColumn]) -> bool:
-    for sample in samples:
-        keys = {tuple(f"{record.get(column.column)}" for column in columns) for record in sample.records}
-        if len(keys) < len(sample.records):
-            return False
-    return True
 
 
 def _groups(columns: Sequence[InferredColumn], least: int = 1) -> Iterator[list[InferredColumn]]:

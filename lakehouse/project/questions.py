@@ -50,12 +50,14 @@ class InferredColumn:
     :param name: the name of its field, in lower case.
     :param column: its name in the files.
     :param empty: the number of records without a value.
+    :param form: the format of its values (``source.formats``), if they need one.
     """
 
     name: str
     column: str
     type: str
     empty: int
+    form: str | None = None
 
     @property
     def words(self) -> list[str]:

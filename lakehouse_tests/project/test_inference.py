@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.bronze import type_conversion
-from lakehouse.project.column_types import DOUBLE_ADVICE, type_of
-from lakehouse.project.inference import field_names, infer
+from lakehouse.project.column_types import DOUBLE_ADVICE, field_names, type_of
+from lakehouse.project.inference import infer
 from lakehouse.project.questions import InferenceError, Sample
 from lakehouse_tests.support.sample_files import lines
 
