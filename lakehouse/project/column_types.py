@@ -16,8 +16,7 @@ from lakehouse.bronze import type_conversion
 from lakehouse.contracts import inputs
 from lakehouse.contracts.base import SYSTEM_COLUMNS
 from lakehouse.project import event_times, measures
-from lakehouse.project.key_candidates import is_identifier
-from lakehouse.project.questions import InferenceError, InferredColumn, Question
+from lakehouse.project.questions import InferenceError, InferredColumn, Question, is_identifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

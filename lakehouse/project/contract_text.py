@@ -43,6 +43,8 @@ def source_text(dataset: str, files: Sequence[str], inferred: InferredSource, re
         lines += [f"primary_key: {_flow(list(inferred.key))}"]
     else:
         lines += [f"synthetic_key: {_flow({'fields': [column.name for column in inferred.columns]})}"]
+    if inferred.each_line:
+        lines += ["", "materialization: {reprocess_policy: append, repeated_content: ignored}"]
     lines += ["", "source:", f"  format: {read_as.format}"]
     lines += [f"  delimiter: {_flow(read_as.delimiter)}"] if read_as.format == "csv" and read_as.delimiter != "," else []
     lines += [f"  {name}: {_flow(value)}" for name in _WRITTEN if (value := getattr(read_as, name))]
@@ -88,6 +90,7 @@ def metric_text(dataset: str, inferred: InferredSource) -> str:
         f"# A first metric over {dataset}: change the measures to what you publish.",
         f"metric: {dataset}_daily",
         f"source: {dataset}",
+        *(["rows: all  # each line, also equal ones"] if inferred.each_line else []),
         "measures:",
         *(f"  - {_flow(measure)}" for measure in measures),
     ]

@@ -209,6 +209,7 @@ class InferredSource:
     :param key: the fields that identify a record in each file; empty if no fields do.
     :param op: the column that marks a record as new, a correction or a withdrawal; ``op_words`` are the keys of ``changes``
         with its words, where they differ from the defaults.
+    :param each_line: whether each line of a file without a key counts, also equal ones.
     :param condition: the SQL condition of records that count in the first metric; empty if all do.
     :param event: the column of the event time; None if no column is a time.
     :param naive: whether times have no zone.
@@ -238,6 +239,7 @@ class InferredSource:
     order_type: str = "integer"
     op_words: Mapping[str, Sequence[str]] = field(default_factory=dict)
     condition: str = ""
+    each_line: bool = False
 
     @property
     def is_complete(self) -> bool:
@@ -356,6 +358,7 @@ def _inferred(samples: Sequence[Sample], answers: Mapping[str, str], subject: st
     return InferredSource(
         columns=columns,
         key=key.fields,
+        each_line=key.each_line,
         op=op.column.column if op else None,
         op_words=op.words if op else {},
         condition=condition,

@@ -110,7 +110,7 @@ def test_several_lines_per_id_with_a_day_of_update_are_states_of_one_record(
 def test_lines_of_an_id_without_a_day_of_update_may_be_states_and_are_asked_for(tmp_path: Path) -> None:
     rows = "1,new,2024-11-04,100.00\n1,paid,2024-11-04,120.00\n2,new,2024-11-04,50.00\n"
     read = infer_file(tmp_path, "orders.csv", f"order_id,status,created_date,amount\n{rows}")
-    assert read.questions["primary_key"] == ["order_id,status,created_date", "order_id", "none"]
+    assert read.questions["primary_key"] == ["order_id,status,created_date", "order_id", "each", "none"]
     answered = infer_file(tmp_path, "orders.csv", f"order_id,status,created_date,amount\n{rows}", {"primary_key": "order_id"})
     assert (sum_of(answered.live), answered.questions) == (Decimal(170), {})
     times = infer_file(tmp_path, "orders.csv", f"order_id,at,amount\n1,{T},1.00\n1,2024-11-05T09:00:00Z,2.00\n")

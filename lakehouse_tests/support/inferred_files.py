@@ -48,7 +48,9 @@ class InferredFile:
 
     @property
     def live(self) -> list[dict[str, Any]]:
-        """The newest row of each key, unless it is deleted: what silver would have."""
+        """The newest row of each key, unless it is deleted, or each row: what silver would have."""
+        if self.source.reprocess_policy == "append":
+            return [row for row in self.rows if row["malformed_reason"] is None]
         newest: dict[str, dict[str, Any]] = {}
         for row in sorted((row for row in self.rows if row["malformed_reason"] is None), key=_order):
             newest[row["record_key"]] = row
