@@ -53,7 +53,8 @@ def source_text(dataset: str, files: Sequence[str], inferred: InferredSource, re
     lines += [f"  formats: {_flow(dict(inferred.formats))}"] if inferred.formats else []
     lines += ["", "clocks:", f"  event: {_flow(inferred.event)}" if inferred.event else "  # event: the column of the event time"]
     lines += [f"  arrival: {_flow(inferred.arrival)}"] if inferred.arrival else []
-    lines += ["  timezone: UTC", "  naive_times: in_timezone"] if inferred.naive else []
+    lines += [f"  timezone: {_flow(inferred.zone or 'UTC')}"] if inferred.zone or inferred.naive else []
+    lines += ["  naive_times: in_timezone"] if inferred.naive else []
     lines += [f"  start_date: {inferred.first_day}  # rows of earlier days are malformed"] if inferred.first_day else []
     if inferred.days_to_wait is not None:
         lines += [f"  watermark: {{strategy: bounded, max_lateness: P{inferred.days_to_wait}D}}"]

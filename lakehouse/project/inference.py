@@ -213,6 +213,7 @@ class InferredSource:
     :param condition: the SQL condition of records that count in the first metric; empty if all do.
     :param event: the column of the event time; None if no column is a time.
     :param naive: whether times have no zone.
+    :param zone: the zone whose midnight ends an event day; empty for UTC by default.
     :param first_day: the first event day of the contract: late data may be older than the samples.
     :param doubts: sentences for the reader of the contract.
     :param order: the column that orders the changes of a record, of type ``order_type``.
@@ -239,6 +240,7 @@ class InferredSource:
     order_type: str = "integer"
     op_words: Mapping[str, Sequence[str]] = field(default_factory=dict)
     condition: str = ""
+    zone: str = ""
     each_line: bool = False
 
     @property
@@ -345,9 +347,12 @@ def _inferred(samples: Sequence[Sample], answers: Mapping[str, str], subject: st
     doubts += [doubt] if (doubt := periods.doubt_about_clock(samples, columns, event, fields.forms)) else []
     times = [record[event.column] for sample in samples for record in sample.records if record.get(event.column)] if event else []
     naive = event_times.naive_columns(samples, columns)
+    zone = event_times.day_zone(event, times, answers)
     if naive:
         which = "event times" if event and event.column in naive else f"times of {', '.join(naive)}"
-        doubts.append(f"{which} have no zone and are read as UTC: set clocks.timezone to theirs, such as Europe/Berlin")
+        name = f"{zone.name} (clocks.timezone)" if zone.name else "UTC: set clocks.timezone to theirs, such as Europe/Berlin"
+        doubts.append(f"{which} have no zone and are read as {name}")
+    doubts += zone.doubts
     days = {event_times.day_of(value) for value in times}
     doubts += event_times.doubts_about_many_days(len(days))
     arrival = key.order.column.column if key.order and is_arrival else clocks.arrival.column if clocks.arrival else None
@@ -366,6 +371,7 @@ def _inferred(samples: Sequence[Sample], answers: Mapping[str, str], subject: st
         arrival=arrival,
         days_to_wait=days_to_wait,
         naive=bool(naive),
+        zone=zone.name,
         first_day=event_times.first_day(min(days, default=None)),
         doubts=doubts,
         order=key.order.column.column if key.order and not is_arrival else None,
@@ -373,7 +379,7 @@ def _inferred(samples: Sequence[Sample], answers: Mapping[str, str], subject: st
         formats=fields.forms,
         joined=fields.joined,
         null_words=fields.null_words,
-        questions=[*fields.questions, *(each for each in (clocks.question, key.question, marks.question) if each)],
+        questions=[*fields.questions, *(each for each in (clocks.question, zone.question, key.question, marks.question) if each)],
     )
 
 
