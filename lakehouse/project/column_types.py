@@ -16,7 +16,7 @@ from lakehouse.bronze import type_conversion
 from lakehouse.contracts import inputs
 from lakehouse.contracts.base import SYSTEM_COLUMNS
 from lakehouse.project import event_times, measures
-from lakehouse.project.questions import InferenceError, InferredColumn, Question, is_identifier
+from lakehouse.project.questions import CODES, SPREADSHEET_NUMBER, InferenceError, InferredColumn, Question, is_identifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +37,7 @@ _NUMBERS_PER_MISFIT = 20
 #: A number with this many significant digits was written by a program as the nearest double, not typed by a person.
 _DIGITS_OF_DOUBLES = 16
 _THOUSANDS_OR_DECIMALS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
+_AS_TEXT = "have it exported as text, or the file as the system writes it, before a spreadsheet opens it"
 DOUBLE_ADVICE = "is a double, as its digits say: sums of doubles are rounded; use decimals for money"
 
 
@@ -57,7 +58,7 @@ def type_of(values: Sequence[Any]) -> tuple[str, str | None]:
             continue  # a double would drop digits of a long number
         if wanted is not None and _all_convert(values, wanted):
             return wanted, DOUBLE_ADVICE if wanted == "double" else None
-    return "string", unread(values) or _of_words(values)
+    return "string", unread(values) or _of_words(values) or _of_days(values)
 
 
 def with_fractions(values: Sequence[Any]) -> str | None:
@@ -78,6 +79,14 @@ def _of_words(values: Sequence[Any]) -> str | None:
     if words and len(words) < (len(values) + 1) // 2:
         return f"is a number in most records, but not {words[0]!r}: it may be a word for 'no value' (source.null_values)"
     return None
+
+
+def _of_days(values: Sequence[Any]) -> str | None:
+    texts = [f"{value}".strip() for value in values]
+    if not all(map(_LIKE_A_DAY.fullmatch, texts)):
+        return None
+    shapes = list({re.sub(r"\d+", "1", text): text for text in texts}.values())[:2]
+    return f"has days or times that no single format reads ({' and '.join(map(repr, shapes))}): have them written in one way"
 
 
 def misfits(values: Sequence[Any]) -> list[Any]:
@@ -160,7 +169,12 @@ def _forms_of_numbers(texts: Sequence[str]) -> list[str]:
 
 
 _CURRENCIES = "EUR|USD|GBP|CHF|JPY|CNY|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|TRY|BRL|MXN|ZAR|SGD|HKD|KRW"
+_LIKE_A_DAY = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}([T ,].*)?")
 _UNREAD: Sequence[tuple[re.Pattern[str], str]] = (
+    (
+        re.compile(r"(?!.*(?:UTC|GMT|[AaPp][Mm]\W*$)).*\d:\d{2}\S* ?(?:[AaPp][Mm] )?\(?[A-Z]{2,5}\)?(?: \d{4})?"),
+        "has times with the abbreviation of a zone, which is ambiguous: have them sent with an offset (10:00:00-05:00)",
+    ),
     (
         re.compile(r"\d{4}[- ]?Q[1-4]|Q[1-4][- ]?\d{4}"),
         "has quarters: write the first day of each, such as 2024-10-01, to have it as event time",
@@ -171,10 +185,10 @@ _UNREAD: Sequence[tuple[re.Pattern[str], str]] = (
     ),
 )
 _SIGNED = re.compile(
-    r"[(+\u2212-]*[ \u00a0]?([$€£¥]?)[ \u00a0]?[+\u2212-]?\d[\d.,'\u2019 \u00a0\u202f]*[KMBkmb]?[ \u00a0\u202f]?([$€£¥%]?)-?\)?"
+    r"[(+\u2212-]*[ \u00a0]?([$€£¥₹]?)[ \u00a0]?[+\u2212-]?\d[\d.,'\u2019 \u00a0\u202f]*[KMBkmb]?[ \u00a0\u202f]?([$€£¥₹%]?)-?\)?"
 )
 #: The separators of thousands and of decimals.
-_MARKS = ((",", "."), (".", ","), (" ", ","), ("'", "."), ("", ","), ("", "."))
+_MARKS = ((",", "."), (".", ","), (" ", ","), ("'", "."), (" ", "."), ("", ","), ("", "."))
 _CLOCKS = (
     *("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", " %I:%M%p", " %H.%M.%S", " %I.%M.%S.%f %p"),
     *(" %H:%M:%S,%f", " %H:%M:%S.%f", " %H:%M:%S GMT", " %H:%M:%S %z", ", %H:%M", ", %H:%M:%S", ", %I:%M:%S %p"),
@@ -273,7 +287,13 @@ def columns_of(
         column = InferredColumn(field_name, name, kind, len(values) - len(present))
         question, answer = None, answers.get(f"column {name}")
         called_a_time = event_times.is_called_a_time(column) and not is_identifier(column)
-        if called_a_time and are_days_of_excel(present):
+        cut = next((value for value in present if isinstance(value, str) and SPREADSHEET_NUMBER.fullmatch(value)), None)
+        if cut is not None and (is_identifier(column) or column.words[-1] in CODES):
+            kind, doubt = (
+                "string",
+                f"a spreadsheet has cut its numbers ({cut.strip()}), so that several may look like one: {_AS_TEXT}",
+            )
+        elif called_a_time and are_days_of_excel(present):
             doubt = f"has days as Excel counts them ({present[0]}): have the column formatted as yyyy-mm-dd and saved again"
         elif form := _form_of(column, present, answers, called_a_time=called_a_time):
             forms[name], of_form, question = form

@@ -64,7 +64,7 @@ _DAYS_TO_WAIT, _MOST_DAYS, _CAUGHT = 3, 30, 99
 _ENOUGH = 20
 NO_ARRIVAL = "no column has the time of arrival: the time of ingestion counts"
 _TIMELESS = (
-    "no column is a date or a time: name the column of the event time under clocks.event, and how it is written under "
+    "no column is a date or a time{which}: name the column of the event time under clocks.event, and how it is written under "
     "source.formats; if the file has none, add its day as a column: sed '1s/$/,day/; 2,$s/$/,2024-11-05/' FILE > NEW"
 )
 
@@ -193,7 +193,9 @@ def clocks_of(samples: Sequence[Sample], columns: Sequence[InferredColumn], answ
     arrivals = [column for column in times if any(word in column.words for word in _ARRIVAL_WORDS)]
     events = sorted(times, key=_event_rank)
     if not events:
-        return InferredClocks(None, None, [_TIMELESS])
+        unread = [column.column for column in columns if column.type == "string" and is_called_a_time(column)]
+        which = f" ({', '.join(unread)} may be it, but is not read)" if unread else ""
+        return InferredClocks(None, None, [_TIMELESS.format(which=which)])
     received = [column for column in arrivals if not any(word in column.words for word in _UPDATE_WORDS)]
     answer = answers.get("clocks.event")
     if answer is not None and all(column.column != answer for column in events):

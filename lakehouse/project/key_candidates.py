@@ -14,7 +14,17 @@ from itertools import chain, combinations
 from typing import TYPE_CHECKING
 
 from lakehouse.project.change_logs import UPDATES, is_steady, is_unique_in_each, order_of
-from lakehouse.project.questions import ENTITIES, KEY_WORDS, MEANS, MEASURES, InferenceError, Question, is_identifier, word_set
+from lakehouse.project.questions import (
+    ENTITIES,
+    KEY_WORDS,
+    MEANS,
+    MEASURES,
+    SPREADSHEET_NUMBER,
+    InferenceError,
+    Question,
+    is_identifier,
+    word_set,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -106,6 +116,7 @@ def _proposed(
 ) -> Key:
     able = [column for column in columns if not column.empty and column is not event and _can_identify(column, subject)]
     able = [column for column in able if not (column.type == "string" and _holds_numbers(samples, column))]
+    able = [column for column in able if not _was_cut(samples, column)]
     named = sorted((column for column in able if is_identifier(column, subject)), key=lambda column: _rank(column, subject))
     entities = [column for column in able if ENTITIES & set(column.words) or column in named]
     labels = [
@@ -405,6 +416,12 @@ def _can_identify(column: InferredColumn, subject: str) -> bool:
     if column.type == "string" or is_identifier(column, subject):
         return True
     return bool(words & (ENTITIES | _PERIODS)) and not words & MEASURES
+
+
+def _was_cut(samples: Sequence[Sample], column: InferredColumn) -> bool:
+    """Whether a spreadsheet has cut numbers of a column."""
+    values = (record.get(column.column) for sample in samples for record in sample.records)
+    return any(isinstance(value, str) and SPREADSHEET_NUMBER.fullmatch(value) for value in values)
 
 
 def _holds_numbers(samples: Sequence[Sample], column: InferredColumn) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.project.questions import MEANS, is_identifier, word_set
+from lakehouse.project.questions import CODES, MEANS, is_identifier, word_set
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ def of_column(column: InferredColumn, form: str | None = None) -> dict[str, Any]
 
     :param form: the format of its values; percentages do not add up.
     """
-    if is_identifier(column) or _PLACES & set(column.words):
+    if is_identifier(column) or _PLACES & set(column.words) or column.words[-1] in CODES:
         return None
     is_mean = column.type != "bigint" and (bool(MEANS & set(column.words)) or (form or "").endswith("%"))
     if column.type.startswith("decimal"):

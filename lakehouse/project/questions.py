@@ -64,6 +64,11 @@ MEASURES = word_set(
     "units",
 )
 
+#: Codes that are written as numbers, and are neither added up nor averaged.
+CODES = word_set("ean gtin upc barcode isbn issn imei phone mobile fax tracking awb iban vin siret siren postal pin ssn")
+#: A long number as a spreadsheet saves it: its last digits are lost.
+SPREADSHEET_NUMBER = re.compile(r"\s*\d(?:[.,]\d+)?E\+\d{2}\s*")
+
 
 class InferenceError(LakehouseError):
     """Sample files from which no contract can be inferred. The message names the file and the remedy."""
