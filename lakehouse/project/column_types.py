@@ -1,4 +1,4 @@
-"""The type of a column, inferred from sample values with room to grow, and the formats of values that need one.
+"""The fields of a source: a name and a type with room to grow for each column, and the formats of values that need one.
 
 A column gets the first type to which the product converts all of its values (``bronze.type_conversion``), so that an inferred
 contract can ingest the samples.
@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from lakehouse.bronze import type_conversion
 from lakehouse.contracts import inputs
+from lakehouse.contracts.base import SYSTEM_COLUMNS
+from lakehouse.project import event_times, measures
+from lakehouse.project.questions import CODES, SPREADSHEET_NUMBER, InferenceError, InferredColumn, Question, is_identifier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lakehouse.project.questions import Sample
 
 _UTC = ZoneInfo("UTC")
 #: The types in the order of trial, the narrowest first; any text is a string.
@@ -31,6 +37,7 @@ _NUMBERS_PER_MISFIT = 20
 #: A number with this many significant digits was written by a program as the nearest double, not typed by a person.
 _DIGITS_OF_DOUBLES = 16
 _THOUSANDS_OR_DECIMALS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
+_AS_TEXT = "have it exported as text, or the file as the system writes it, before a spreadsheet opens it"
 DOUBLE_ADVICE = "is a double, as its digits say: sums of doubles are rounded; use decimals for money"
 
 
@@ -51,7 +58,7 @@ def type_of(values: Sequence[Any]) -> tuple[str, str | None]:
             continue  # a double would drop digits of a long number
         if wanted is not None and _all_convert(values, wanted):
             return wanted, DOUBLE_ADVICE if wanted == "double" else None
-    return "string", unread(values) or _of_words(values)
+    return "string", unread(values) or _of_words(values) or _of_days(values)
 
 
 def with_fractions(values: Sequence[Any]) -> str | None:
@@ -72,6 +79,14 @@ def _of_words(values: Sequence[Any]) -> str | None:
     if words and len(words) < (len(values) + 1) // 2:
         return f"is a number in most records, but not {words[0]!r}: it may be a word for 'no value' (source.null_values)"
     return None
+
+
+def _of_days(values: Sequence[Any]) -> str | None:
+    texts = [f"{value}".strip() for value in values]
+    if not all(map(_LIKE_A_DAY.fullmatch, texts)):
+        return None
+    shapes = list({re.sub(r"\d+", "1", text): text for text in texts}.values())[:2]
+    return f"has days or times that no single format reads ({' and '.join(map(repr, shapes))}): have them written in one way"
 
 
 def misfits(values: Sequence[Any]) -> list[Any]:
@@ -154,7 +169,12 @@ def _forms_of_numbers(texts: Sequence[str]) -> list[str]:
 
 
 _CURRENCIES = "EUR|USD|GBP|CHF|JPY|CNY|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|TRY|BRL|MXN|ZAR|SGD|HKD|KRW"
+_LIKE_A_DAY = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}([T ,].*)?")
 _UNREAD: Sequence[tuple[re.Pattern[str], str]] = (
+    (
+        re.compile(r"(?!.*(?:UTC|GMT|[AaPp][Mm]\W*$)).*\d:\d{2}\S* ?(?:[AaPp][Mm] )?\(?[A-Z]{2,5}\)?(?: \d{4})?"),
+        "has times with the abbreviation of a zone, which is ambiguous: have them sent with an offset (10:00:00-05:00)",
+    ),
     (
         re.compile(r"\d{4}[- ]?Q[1-4]|Q[1-4][- ]?\d{4}"),
         "has quarters: write the first day of each, such as 2024-10-01, to have it as event time",
@@ -165,10 +185,10 @@ _UNREAD: Sequence[tuple[re.Pattern[str], str]] = (
     ),
 )
 _SIGNED = re.compile(
-    r"[(+\u2212-]*[ \u00a0]?([$€£¥]?)[ \u00a0]?[+\u2212-]?\d[\d.,'\u2019 \u00a0\u202f]*[KMBkmb]?[ \u00a0\u202f]?([$€£¥%]?)-?\)?"
+    r"[(+\u2212-]*[ \u00a0]?([$€£¥₹]?)[ \u00a0]?[+\u2212-]?\d[\d.,'\u2019 \u00a0\u202f]*[KMBkmb]?[ \u00a0\u202f]?([$€£¥₹%]?)-?\)?"
 )
 #: The separators of thousands and of decimals.
-_MARKS = ((",", "."), (".", ","), (" ", ","), ("'", "."), ("", ","), ("", "."))
+_MARKS = ((",", "."), (".", ","), (" ", ","), ("'", "."), (" ", "."), ("", ","), ("", "."))
 _CLOCKS = (
     *("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", " %I:%M%p", " %H.%M.%S", " %I.%M.%S.%f %p"),
     *(" %H:%M:%S,%f", " %H:%M:%S.%f", " %H:%M:%S GMT", " %H:%M:%S %z", ", %H:%M", ", %H:%M:%S", ", %I:%M:%S %p"),
@@ -250,3 +270,118 @@ def _decimal_of(values: Sequence[Any]) -> str | None:
     roomy = max(_SCALE, scale + _MORE_SCALE) if scale else 0
     roomy = min(roomy, _WIDEST - whole)
     return f"decimal({min(_WIDEST, max(_WHOLE, whole + _MORE_WHOLE) + roomy)},{roomy})"
+
+
+def columns_of(
+    samples: Sequence[Sample], shared: Sequence[str], answers: Mapping[str, str]
+) -> tuple[list[InferredColumn], dict[str, str], list[str], list[Question]]:
+    """The columns, the formats of columns that need one, doubts, and open questions."""
+    columns: list[InferredColumn] = []
+    forms: dict[str, str] = {}
+    doubts: list[str] = []
+    questions: list[Question | None] = []
+    for name, field_name in field_names(shared).items():
+        values = [record.get(name) for sample in samples for record in sample.records]
+        present = [value for value in values if value is not None]
+        kind, doubt = type_of(present)
+        column = InferredColumn(field_name, name, kind, len(values) - len(present))
+        question, answer = None, answers.get(f"column {name}")
+        called_a_time = event_times.is_called_a_time(column) and not is_identifier(column)
+        cut = next((value for value in present if isinstance(value, str) and SPREADSHEET_NUMBER.fullmatch(value)), None)
+        if cut is not None and (is_identifier(column) or column.words[-1] in CODES):
+            kind, doubt = (
+                "string",
+                f"a spreadsheet has cut its numbers ({cut.strip()}), so that several may look like one: {_AS_TEXT}",
+            )
+        elif called_a_time and are_days_of_excel(present):
+            doubt = f"has days as Excel counts them ({present[0]}): have the column formatted as yyyy-mm-dd and saved again"
+        elif form := _form_of(column, present, answers, called_a_time=called_a_time):
+            forms[name], of_form, question = form
+            doubts.append(f"column {name}: {of_form}")
+            present = list(map(inputs.reader(forms[name]), present))
+            kind, doubt = type_of(present)
+        elif any(isinstance(value, dict | list) for value in present):
+            doubt = f"has objects or lists: it is their text, from which get_json_object({field_name}, '$.name') reads a value"
+        elif has_two_readings(present):
+            question = None if answer else _question_of_points(name, present[0])
+            kind = "string" if answer == "text" else kind
+        elif kind == "string" and not is_identifier(column) and (few := misfits(present)):
+            question = None if answer else _question_of_misfits(name, few)
+            if answer == "number":
+                present = [value for value in present if value not in few]
+                kind, doubt = type_of(present)[0], f"records with values such as {few[0]!r} are malformed"
+        column = replace(column, type=kind, form=forms.get(name))
+        if kind == "bigint" and (measures.has_fractions(column) or _may_have_fractions(column, present)):
+            column = replace(column, type=with_fractions(present) or kind)
+        columns.append(column)
+        questions.append(question)
+        doubts += [f"column {name}: {doubt}"] if doubt else []
+    return columns, forms, doubts, [question for question in questions if question]
+
+
+def _may_have_fractions(column: InferredColumn, present: Sequence[Any]) -> bool:
+    """Whether whole numbers are written like 0.0 and are not identifiers, which pandas writes so next to empty values."""
+    return has_points(present) and not column.empty and not is_identifier(column)
+
+
+def _question_of_points(name: str, value: Any) -> Question:
+    """The question whether a point separates decimals or thousands, if no value decides it."""
+    options = {
+        "decimal": f"{value} is less than a thousand: the point begins the decimals",
+        "text": f"{value} has a point for thousands: it stays text until it is sent without",
+    }
+    return Question(f"column {name}", f"How are numbers such as {value} in {name} read?", options)
+
+
+def _question_of_misfits(name: str, few: Sequence[Any]) -> Question:
+    """The question about a few values that are not numbers in a column of numbers."""
+    options = {
+        "text": f"{name} stays text, and is in no measure",
+        "number": f"{name} is a number; records such as that with {few[0]!r} are malformed ({len(few):,} in the samples)",
+    }
+    return Question(f"column {name}", f"{name} has numbers, but {few[0]!r}: how is it read?", options)
+
+
+def _form_of(
+    column: InferredColumn, present: Sequence[Any], answers: Mapping[str, str], *, called_a_time: bool
+) -> tuple[str, str, Question | None] | None:
+    """The format of a column's values, with a doubt and an open question; None if the values need no format."""
+    if column.type != "string" and not (column.type.startswith(("bigint", "decimal", "double")) and called_a_time):
+        return None
+    readings = written_forms(present, called_a_time=called_a_time)
+    if not readings:
+        return None
+    about, first = f"column {column.column}", present[0]
+    question = None
+    if len(readings) > 1 and about not in answers:
+        options = {form: f"{first} is {reading}" for form, reading in readings.items()}
+        question = Question(about, f"How are values such as {first} in {column.column} read?", options)
+    form = answers.get(about, next(iter(readings)))
+    if form not in readings:
+        msg = f"{about}={form}: its values are not written so; they may be {', '.join(readings)}"
+        raise InferenceError(msg)
+    return form, f"{first!r} is read as {readings[form]} (source.formats)", question
+
+
+def read_by(sample: Sample, forms: Mapping[str, str]) -> Sample:
+    """The sample with the values as the formats read them."""
+    readers = {name: inputs.reader(form) for name, form in forms.items()}
+    records = [
+        {name: readers[name](value) if name in readers and value is not None else value for name, value in record.items()}
+        for record in sample.records
+    ]
+    return replace(sample, records=records) if forms else sample
+
+
+def field_names(columns: Sequence[str]) -> dict[str, str]:
+    """A field name for each column: lower case, with digits and underscores, unique, and different from system columns."""
+    names: dict[str, str] = {}
+    for column in columns:
+        snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", column)
+        name = re.sub(r"[^a-z0-9]+", "_", snake.lower()).strip("_") or "column"
+        name = name if name[0].isalpha() else f"c_{name}"
+        name = f"c_{name}" if name.startswith("quarantine_") else f"{name}_in_file" if name in SYSTEM_COLUMNS else name
+        while name in names.values():
+            name += "_2"
+        names[column] = name
+    return names

@@ -10,7 +10,7 @@ import yaml
 from lakehouse.contracts.metric import Measure
 from lakehouse.contracts.series import RESERVED
 from lakehouse.project import measures as measures_of
-from lakehouse.project.inference import field_names
+from lakehouse.project.column_types import field_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +43,8 @@ def source_text(dataset: str, files: Sequence[str], inferred: InferredSource, re
         lines += [f"primary_key: {_flow(list(inferred.key))}"]
     else:
         lines += [f"synthetic_key: {_flow({'fields': [column.name for column in inferred.columns]})}"]
+    if inferred.each_line:
+        lines += ["", "materialization: {reprocess_policy: append, repeated_content: ignored}"]
     lines += ["", "source:", f"  format: {read_as.format}"]
     lines += [f"  delimiter: {_flow(read_as.delimiter)}"] if read_as.format == "csv" and read_as.delimiter != "," else []
     lines += [f"  {name}: {_flow(value)}" for name in _WRITTEN if (value := getattr(read_as, name))]
@@ -51,12 +53,16 @@ def source_text(dataset: str, files: Sequence[str], inferred: InferredSource, re
     lines += [f"  formats: {_flow(dict(inferred.formats))}"] if inferred.formats else []
     lines += ["", "clocks:", f"  event: {_flow(inferred.event)}" if inferred.event else "  # event: the column of the event time"]
     lines += [f"  arrival: {_flow(inferred.arrival)}"] if inferred.arrival else []
-    lines += ["  timezone: UTC", "  naive_times: in_timezone"] if inferred.naive else []
+    lines += [f"  timezone: {_flow(inferred.zone or 'UTC')}"] if inferred.zone or inferred.naive else []
+    lines += ["  naive_times: in_timezone"] if inferred.naive else []
     lines += [f"  start_date: {inferred.first_day}  # rows of earlier days are malformed"] if inferred.first_day else []
     if inferred.days_to_wait is not None:
         lines += [f"  watermark: {{strategy: bounded, max_lateness: P{inferred.days_to_wait}D}}"]
-    lines += ["", "order:", f"  sequence: {_flow(inferred.order)}"] if inferred.order else []
+    is_integer = inferred.order_type == "integer"
+    order = inferred.order if is_integer else {"column": inferred.order, "type": inferred.order_type}
+    lines += ["", "order:", f"  sequence: {_flow(order)}"] if inferred.order else []
     lines += ["", "changes:", f"  op: {_flow(inferred.op)}"] if inferred.op else []
+    lines += [f"  {name}: {_flow(list(words))}" for name, words in inferred.op_words.items()]
     lines += ["", "model:", "  fields:"]
     for column in inferred.columns:
         fields: dict[str, Any] = {"name": column.name, "type": column.type}
@@ -68,7 +74,8 @@ def source_text(dataset: str, files: Sequence[str], inferred: InferredSource, re
 
 def metric_text(dataset: str, inferred: InferredSource) -> str:
     """The contract of a first metric: the number of records per day, and the sum or mean of each quantity."""
-    measures: list[dict[str, Any]] = [{"name": "records", "sql": "count(*)", "type": "long", "additive": True}]
+    counted = f" FILTER (WHERE {inferred.condition})" if inferred.condition else ""
+    measures: list[dict[str, Any]] = [{"name": "records", "sql": f"count(*){counted}", "type": "long", "additive": True}]
     taken = {"records", *RESERVED}
     parts = {part for of in inferred.joined.values() for part in of}
     for column in inferred.columns:
@@ -79,11 +86,12 @@ def metric_text(dataset: str, inferred: InferredSource) -> str:
         while name in taken:
             name += "_sum"
         taken.add(name)
-        measures.append({"name": name, **measure})
+        measures.append({"name": name, **measure, "sql": f"{measure['sql']}{counted}"})
     lines = [
         f"# A first metric over {dataset}: change the measures to what you publish.",
         f"metric: {dataset}_daily",
         f"source: {dataset}",
+        *(["rows: all  # each line, also equal ones"] if inferred.each_line else []),
         "measures:",
         *(f"  - {_flow(measure)}" for measure in measures),
     ]

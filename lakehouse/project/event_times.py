@@ -5,8 +5,9 @@ Months, years, and days split over several columns belong to ``periods``.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from datetime import date, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -15,7 +16,7 @@ from lakehouse.contracts.inputs import Source
 from lakehouse.project.questions import InferenceError, Question
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lakehouse.project.questions import InferredColumn, Sample
 
@@ -61,10 +62,106 @@ _YEARS_BEFORE = 2
 _DAYS_TO_WAIT, _MOST_DAYS, _CAUGHT = 3, 30, 99
 #: In this many records, two columns with the same times are the same column, not an accident.
 _ENOUGH = 20
+NO_ARRIVAL = "no column has the time of arrival: the time of ingestion counts"
 _TIMELESS = (
-    "no column is a date or a time: name the column of the event time under clocks.event, and how it is written under "
+    "no column is a date or a time{which}: name the column of the event time under clocks.event, and how it is written under "
     "source.formats; if the file has none, add its day as a column: sed '1s/$/,day/; 2,$s/$/,2024-11-05/' FILE > NEW"
 )
+
+
+#: Zones that are proposed for times with an offset, the most populous of an offset first.
+_ZONES = (
+    *("Europe/Berlin", "America/New_York", "Asia/Kolkata", "Asia/Shanghai", "America/Chicago", "America/Los_Angeles"),
+    *("Europe/London", "Europe/Moscow", "America/Sao_Paulo", "Asia/Tokyo", "Asia/Bangkok", "Europe/Athens", "Asia/Karachi"),
+    *("Europe/Istanbul", "Africa/Lagos", "Africa/Cairo", "Africa/Johannesburg", "Africa/Nairobi", "Asia/Dubai", "Asia/Dhaka"),
+    *("America/Denver", "America/Mexico_City", "America/Bogota", "America/Halifax", "America/Phoenix", "America/Anchorage"),
+    *("Pacific/Honolulu", "Australia/Sydney", "Australia/Brisbane", "Australia/Adelaide", "Australia/Perth", "Pacific/Auckland"),
+    *("America/St_Johns", "Asia/Tehran", "Asia/Kathmandu"),
+)
+_OFFSET = re.compile(r"[T ]\d{2}:\d{2}\S*?\s?(?:Z|z|UTC|([+-])(\d{2}):?(\d{2})?)")
+#: So many zones are proposed, and in so many days times are midnights by rule, not by accident.
+_PROPOSED, _DAYS_OF_MIDNIGHTS = 4, 3
+
+
+@dataclass(frozen=True)
+class DayZone:
+    """The zone whose midnight ends an event day; empty for UTC, unless somebody chooses it."""
+
+    name: str = ""
+    doubts: Sequence[str] = ()
+    question: Question | None = None
+
+
+def day_zone(column: InferredColumn | None, times: Sequence[Any], answers: Mapping[str, str]) -> DayZone:
+    """The zone of event times with an offset, or of midnights.
+
+    :param times: the values of ``column``.
+    :param answers: a person's answers; ``clocks.timezone`` is one subject.
+    """
+    answer = answers.get("clocks.timezone")
+    if answer is not None:
+        try:
+            ZoneInfo(answer)
+        except (KeyError, ValueError, OSError):
+            msg = f"clocks.timezone={answer}: there is no such zone; write a name such as Europe/Berlin"
+            raise InferenceError(msg) from None
+        return DayZone(answer)
+    if column is None or column.type != "timestamp" or any(map(is_naive, times)):
+        return DayZone()
+    offsets = [_offset_of(value) for value in times]
+    instants = [type_conversion.to_timestamp(value) for value in times]
+    if not any(offsets):
+        return _of_midnights(column, times, instants)
+    zones = [name for name in _ZONES if all(map(_has_offset(name), instants, offsets))]
+    hours, rest = divmod(offsets[0], timedelta(hours=1))
+    fixed = [f"Etc/GMT{-hours:+d}"] if len({*offsets}) == 1 and not rest else []
+    if not zones and not fixed:
+        written = ", ".join(sorted({f"{value}"[-6:] for value in times})[:3])
+        text = f"times of {column.column} have several offsets ({written}): days are those of UTC (clocks.timezone)"
+        return DayZone(doubts=[text])
+    question = _which_zone(f"times of {column.column} have an offset, as in {times[0]}", zones, fixed)
+    return DayZone(question.default, question=question)
+
+
+def _of_midnights(column: InferredColumn, times: Sequence[Any], instants: Sequence[datetime]) -> DayZone:
+    """The zone of times in UTC that are all midnights of another zone, as programs write the days of that zone."""
+    if len({instant.date() for instant in instants}) < _DAYS_OF_MIDNIGHTS or any(i.minute % 15 or i.second for i in instants):
+        return DayZone()
+    if all(_is_midnight(instant) for instant in instants):
+        if column.form or len({f"{value}"[10:] for value in times}) > 1:
+            return DayZone()
+        lines = f"source: {{formats: {{{column.column}: '%Y-%m-%d{f'{times[0]}'[10:]}'}}}}"
+        return DayZone(doubts=[f"times of {column.column} are midnights of UTC only: these lines read them as days: {lines}"])
+    zones = [name for name in _ZONES if all(_is_midnight(instant.astimezone(ZoneInfo(name))) for instant in instants)]
+    if not zones:
+        return DayZone()
+    text = f"times of {column.column} are all midnights of another zone than UTC, as in {instants[0]:%Y-%m-%dT%H:%MZ}"
+    question = _which_zone(text, zones, [])
+    return DayZone(question.default, question=question)
+
+
+def _which_zone(text: str, zones: Sequence[str], fixed: Sequence[str]) -> Question:
+    options = {name: f"days begin at midnight of {name}" for name in (*zones[:_PROPOSED], *fixed)}
+    options["UTC"] = "days begin at midnight of UTC; another zone may be named, too"
+    return Question("clocks.timezone", f"When does a day begin? The {text}.", options)
+
+
+def _offset_of(value: Any) -> timedelta:
+    """The offset from UTC with which a time is written."""
+    match = _OFFSET.search(f"{value}")
+    if match is None or match[1] is None:
+        return timedelta()
+    offset = timedelta(hours=int(match[2]), minutes=int(match[3] or 0))
+    return -offset if match[1] == "-" else offset
+
+
+def _has_offset(name: str) -> Callable[[datetime, timedelta], bool]:
+    zone = ZoneInfo(name)
+    return lambda instant, offset: instant.astimezone(zone).utcoffset() == offset
+
+
+def _is_midnight(moment: datetime) -> bool:
+    return moment.time() == time.min
 
 
 @dataclass(frozen=True)
@@ -96,7 +193,9 @@ def clocks_of(samples: Sequence[Sample], columns: Sequence[InferredColumn], answ
     arrivals = [column for column in times if any(word in column.words for word in _ARRIVAL_WORDS)]
     events = sorted(times, key=_event_rank)
     if not events:
-        return InferredClocks(None, None, [_TIMELESS])
+        unread = [column.column for column in columns if column.type == "string" and is_called_a_time(column)]
+        which = f" ({', '.join(unread)} may be it, but is not read)" if unread else ""
+        return InferredClocks(None, None, [_TIMELESS.format(which=which)])
     received = [column for column in arrivals if not any(word in column.words for word in _UPDATE_WORDS)]
     answer = answers.get("clocks.event")
     if answer is not None and all(column.column != answer for column in events):
@@ -124,7 +223,7 @@ def clocks_of(samples: Sequence[Sample], columns: Sequence[InferredColumn], answ
         others = ", ".join(column.column for column in events if column is not event and column not in received)
         doubts += [f"event time is taken from {event.column}; {others} could be it, too"] if others else []
     if arrival is None:
-        doubts.append("no column has the time of arrival: the time of ingestion counts")
+        doubts.append(NO_ARRIVAL)
     return InferredClocks(event, arrival, doubts, question)
 
 
@@ -183,6 +282,16 @@ def days_to_wait(samples: Sequence[Sample], event: str, arrival: str | None) -> 
         f"a day is not final until something of {days} days later has arrived (clocks.watermark): {within:,} of {len(lags):,} "
         "rows in the samples came within this time"
     )
+
+
+def naive_columns(samples: Sequence[Sample], columns: Sequence[InferredColumn]) -> list[str]:
+    """The columns that have times without a zone."""
+    return [
+        column.column
+        for column in columns
+        if column.type == "timestamp"
+        and any(is_naive(record[column.column]) for of in samples for record in of.records if record.get(column.column))
+    ]
 
 
 def is_naive(value: Any) -> bool:

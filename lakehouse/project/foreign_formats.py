@@ -8,9 +8,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.bronze import foreign_bytes
+from lakehouse.contracts.record_changes import ENVELOPE_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 _FIRST_LINES = {
     r"<(!doctype|html|head|\?xml|!--|[a-z]+[\s>]).*": "is HTML or XML, often an error or login page in place of the file; "
@@ -88,6 +89,17 @@ def of_json_line(line: str, *, is_only: bool) -> str | None:
     return (
         f"is one object with its records deep inside; write one object a line: jq -c '{path}' FILE > NEW, and add what they need "
         "of the objects around them, such as the name of the station"
+    )
+
+
+def of_change_feed(columns: Collection[str]) -> str | None:
+    """The sentence about columns that a database's change feed adds to those of the row; None without them."""
+    envelope = next((name for name, added in ENVELOPE_COLUMNS.items() if added and {*added} <= {*columns}), None)
+    if envelope is None:
+        return None
+    return (
+        f"is a change feed ({', '.join(ENVELOPE_COLUMNS[envelope])}), which these lines of a contract read; the fields are the "
+        f"other columns, and docs/change_feeds.md has an example:\n  source: {{envelope: {envelope}}}"
     )
 
 

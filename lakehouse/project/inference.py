@@ -17,16 +17,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.bronze import file_formats
-from lakehouse.contracts import inputs
-from lakehouse.contracts.base import SYSTEM_COLUMNS
 from lakehouse.contracts.inputs import Source
-from lakehouse.contracts.record_changes import Changes
-from lakehouse.project import column_types, event_times, foreign_formats, measures, null_words, periods
-from lakehouse.project.key_candidates import is_identifier, key_of
+from lakehouse.project import change_logs, event_times, foreign_formats, measures, null_words, periods
+from lakehouse.project.column_types import columns_of, read_by
+from lakehouse.project.key_candidates import key_of
 from lakehouse.project.questions import InferenceError, InferredColumn, Question, Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import date
     from pathlib import Path
 
@@ -204,21 +202,22 @@ def _read_parquet(file: Path) -> Sample:
     return Sample(f"{file}", parquet.schema_arrow.names, [] if batch is None else batch.to_pylist())
 
 
-#: The names of columns with a record's operation.
-_OP_NAMES = ("op", "operation", "change", "action", "__op", "change_op")
-
-
 @dataclass(frozen=True)
 class InferredSource:
     """A source inferred from its samples.
 
     :param key: the fields that identify a record in each file; empty if no fields do.
-    :param op: the column that marks a record as new, a correction or a withdrawal.
+    :param op: the column that marks a record as new, a correction or a withdrawal; ``op_words`` are the keys of ``changes``
+        with its words, where they differ from the defaults.
+    :param each_line: whether each line of a file without a key counts, also equal ones.
+    :param condition: the SQL condition of records that count in the first metric; empty if all do.
     :param event: the column of the event time; None if no column is a time.
-    :param naive: whether the event times have no zone.
+    :param naive: whether times have no zone.
+    :param zone: the zone whose midnight ends an event day; empty for UTC by default.
     :param first_day: the first event day of the contract: late data may be older than the samples.
     :param doubts: sentences for the reader of the contract.
-    :param order: the column with the version of a record. ``questions`` are open questions, for which the defaults are used.
+    :param order: the column that orders the changes of a record, of type ``order_type``.
+    :param questions: open questions, for which the defaults are used.
     :param formats: the formats of columns whose values need one, by column.
     :param joined: the columns joined from others, with their parts.
     :param days_to_wait: how late rows arrive, in days; None without an event time.
@@ -238,6 +237,11 @@ class InferredSource:
     joined: Mapping[str, Sequence[str]] = field(default_factory=dict)
     null_words: Sequence[str] = ()
     days_to_wait: int | None = None
+    order_type: str = "integer"
+    op_words: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    condition: str = ""
+    zone: str = ""
+    each_line: bool = False
 
     @property
     def is_complete(self) -> bool:
@@ -274,10 +278,29 @@ def _dated(samples: Sequence[Sample], inferred: InferredSource) -> Sequence[Samp
     return [replace(each, records=[record for record in each.records if record.get(event) not in nulls]) for each in samples]
 
 
-def _inferred(samples: Sequence[Sample], answers: Mapping[str, str], subject: str) -> InferredSource:
+@dataclass(frozen=True)
+class _Fields:
+    """Samples as the contract would read them: their columns, formats and words for 'no value'."""
+
+    samples: Sequence[Sample]
+    columns: list[InferredColumn]
+    forms: dict[str, str]
+    joined: Mapping[str, Sequence[str]]
+    null_words: Sequence[str]
+    doubts: list[str]
+    questions: list[Question]
+
+    def without(self, names: Collection[str]) -> list[InferredColumn]:
+        """The columns that may belong to the key: not those in ``names``, and none that is a part of another."""
+        parts = {part for of in self.joined.values() for part in of}
+        return [column for column in self.columns if column.column not in parts and column.column not in names]
+
+
+def _fields(samples: Sequence[Sample], answers: Mapping[str, str]) -> _Fields:
     for sample in samples:
-        if not sample.records:
-            msg = f"{sample.file}: has no record; give a file with at least one"
+        reason = None if sample.records else "has no record; give a file with at least one"
+        if reason := reason or foreign_formats.of_change_feed(sample.columns):
+            msg = f"{sample.file}: {reason}"
             raise InferenceError(msg)
     shared = [name for name in samples[0].columns if name.strip() and all(name in sample.columns for sample in samples)]
     if not shared:
@@ -291,11 +314,9 @@ def _inferred(samples: Sequence[Sample], answers: Mapping[str, str], subject: st
     doubts += [f"{sample.file}, {doubt}" for sample in samples for doubt in sample.doubts]
     nulls = null_words.null_words(samples, answers)
     samples = [null_words.without(sample, nulls.words) for sample in samples]
-    doubts += nulls.doubts
-    columns, forms, more_doubts, questions = _columns(samples, shared, answers)
-    doubts += more_doubts
-    samples = [_read_by(sample, forms) for sample in samples]
-    op = next((column for column in columns if _marks_changes(column.column, samples)), None)
+    columns, forms, of_columns, questions = columns_of(samples, shared, answers)
+    doubts += [*nulls.doubts, *of_columns]
+    samples = [read_by(sample, forms) for sample in samples]
     joined: dict[str, Sequence[str]] = {}
     if not any(map(event_times.is_time, columns)) and (period := periods.event_days(samples, columns)):
         samples, columns = _with_event_days(samples, columns, period)
@@ -304,24 +325,37 @@ def _inferred(samples: Sequence[Sample], answers: Mapping[str, str], subject: st
         joined = {period.column: period.parts} if period.parts else {}
     if not any(map(event_times.is_time, columns)) and (doubt := periods.doubt_about_headers(columns)):
         doubts.append(doubt)
+    questions = [*questions, nulls.question] if nulls.question else questions
+    return _Fields(samples, columns, forms, joined, nulls.words, doubts, questions)
+
+
+def _inferred(samples: Sequence[Sample], answers: Mapping[str, str], subject: str) -> InferredSource:
+    fields = _fields(samples, answers)
+    samples, columns, doubts = fields.samples, fields.columns, fields.doubts
     clocks = event_times.clocks_of(samples, columns, answers)
-    parts = {part for of in joined.values() for part in of}
-    able = [column for column in columns if column is not op and column.column not in parts]
-    key = key_of(samples, able, clocks.event, subject, answers)
+    marks = change_logs.marks_of(samples, columns, answers)
+    key = key_of(samples, fields.without(marks.columns), clocks.event, subject, answers, marks.operation)
+    op, condition = marks.op(has_key=bool(key.fields)), marks.condition(has_key=bool(key.fields))
+    if op is not None:
+        columns.remove(op.column)
     doubts += [key.doubt] if key.doubt else []
-    if op is not None and key.fields:  # without a key, no record can change another
-        columns.remove(op)
-        doubts.append(f"column {op.column} says whether a record is new, corrects or withdraws one (changes.op)")
-    doubts += measures.doubts_about_totals(samples, columns)
-    event, doubts = clocks.event, [*doubts, *clocks.doubts]
-    doubts += [doubt] if (doubt := periods.doubt_about_clock(samples, columns, event, forms)) else []
+    doubts += marks.doubts(has_key=bool(key.fields))
+    is_arrival = key.order is not None and key.order.kind == "arrival"
+    of_clocks = [doubt for doubt in clocks.doubts if not (is_arrival and doubt == event_times.NO_ARRIVAL)]
+    doubts += [*measures.doubts_about_totals(samples, columns), *of_clocks]
+    event = clocks.event
+    doubts += [doubt] if (doubt := periods.doubt_about_clock(samples, columns, event, fields.forms)) else []
     times = [record[event.column] for sample in samples for record in sample.records if record.get(event.column)] if event else []
-    naive = bool(event) and any(event_times.is_naive(value) for value in times)
+    naive = event_times.naive_columns(samples, columns)
+    zone = event_times.day_zone(event, times, answers)
     if naive:
-        doubts.append("event times have no zone and are read as UTC: set clocks.timezone to theirs, such as Europe/Berlin")
+        which = "event times" if event and event.column in naive else f"times of {', '.join(naive)}"
+        name = f"{zone.name} (clocks.timezone)" if zone.name else "UTC: set clocks.timezone to theirs, such as Europe/Berlin"
+        doubts.append(f"{which} have no zone and are read as {name}")
+    doubts += zone.doubts
     days = {event_times.day_of(value) for value in times}
     doubts += event_times.doubts_about_many_days(len(days))
-    arrival = key.arrival or (clocks.arrival.column if clocks.arrival else None)
+    arrival = key.order.column.column if key.order and is_arrival else clocks.arrival.column if clocks.arrival else None
     days_to_wait = None
     if event is not None:
         days_to_wait, doubt = event_times.days_to_wait(samples, event.column, arrival)
@@ -329,18 +363,23 @@ def _inferred(samples: Sequence[Sample], answers: Mapping[str, str], subject: st
     return InferredSource(
         columns=columns,
         key=key.fields,
-        op=op.column if op and key.fields else None,
+        each_line=key.each_line,
+        op=op.column.column if op else None,
+        op_words=op.words if op else {},
+        condition=condition,
         event=event.column if event else None,
         arrival=arrival,
         days_to_wait=days_to_wait,
-        naive=naive,
+        naive=bool(naive),
+        zone=zone.name,
         first_day=event_times.first_day(min(days, default=None)),
         doubts=doubts,
-        order=key.order,
-        formats=forms,
-        joined=joined,
-        null_words=nulls.words,
-        questions=[*questions, *(question for question in (nulls.question, clocks.question, key.question) if question)],
+        order=key.order.column.column if key.order and not is_arrival else None,
+        order_type=key.order.kind if key.order and not is_arrival else "integer",
+        formats=fields.forms,
+        joined=fields.joined,
+        null_words=fields.null_words,
+        questions=[*fields.questions, *(each for each in (clocks.question, zone.question, key.question, marks.question) if each)],
     )
 
 
@@ -351,122 +390,7 @@ def _with_event_days(
     if period.parts:
         samples = periods.with_joined(samples, period.column, period.parts)
         columns = [*columns, InferredColumn(period.column, period.column, "date", 0)]
-    read = [_read_by(sample, {period.column: period.form}) for sample in samples]
-    return read, [replace(column, type="date") if column.column == period.column else column for column in columns]
-
-
-def _columns(
-    samples: Sequence[Sample], shared: Sequence[str], answers: Mapping[str, str]
-) -> tuple[list[InferredColumn], dict[str, str], list[str], list[Question]]:
-    """The columns, the formats of columns that need one, doubts, and open questions."""
-    columns: list[InferredColumn] = []
-    forms: dict[str, str] = {}
-    doubts: list[str] = []
-    questions: list[Question | None] = []
-    for name, field_name in field_names(shared).items():
-        values = [record.get(name) for sample in samples for record in sample.records]
-        present = [value for value in values if value is not None]
-        kind, doubt = column_types.type_of(present)
-        column = InferredColumn(field_name, name, kind, len(values) - len(present))
-        question, answer = None, answers.get(f"column {name}")
-        called_a_time = event_times.is_called_a_time(column) and not is_identifier(column)
-        if called_a_time and column_types.are_days_of_excel(present):
-            doubt = f"has days as Excel counts them ({present[0]}): have the column formatted as yyyy-mm-dd and saved again"
-        elif form := _form_of(column, present, answers, called_a_time=called_a_time):
-            forms[name], of_form, question = form
-            doubts.append(f"column {name}: {of_form}")
-            present = list(map(inputs.reader(forms[name]), present))
-            kind, doubt = column_types.type_of(present)
-        elif any(isinstance(value, dict | list) for value in present):
-            doubt = f"has objects or lists: it is their text, from which get_json_object({field_name}, '$.name') reads a value"
-        elif column_types.has_two_readings(present):
-            question = None if answer else _question_of_points(name, present[0])
-            kind = "string" if answer == "text" else kind
-        elif kind == "string" and not is_identifier(column) and (few := column_types.misfits(present)):
-            question = None if answer else _question_of_misfits(name, few)
-            if answer == "number":
-                present = [value for value in present if value not in few]
-                kind, doubt = column_types.type_of(present)[0], f"records with values such as {few[0]!r} are malformed"
-        column = replace(column, type=kind)
-        if kind == "bigint" and (measures.has_fractions(column) or _may_have_fractions(column, present)):
-            column = replace(column, type=column_types.with_fractions(present) or kind)
-        columns.append(column)
-        questions.append(question)
-        doubts += [f"column {name}: {doubt}"] if doubt else []
-    return columns, forms, doubts, [question for question in questions if question]
-
-
-def _may_have_fractions(column: InferredColumn, present: Sequence[Any]) -> bool:
-    """Whether whole numbers are written like 0.0 and are not identifiers, which pandas writes so next to empty values."""
-    return column_types.has_points(present) and not column.empty and not is_identifier(column)
-
-
-def _question_of_points(name: str, value: Any) -> Question:
-    """The question whether a point separates decimals or thousands, if no value decides it."""
-    options = {
-        "decimal": f"{value} is less than a thousand: the point begins the decimals",
-        "text": f"{value} has a point for thousands: it stays text until it is sent without",
-    }
-    return Question(f"column {name}", f"How are numbers such as {value} in {name} read?", options)
-
-
-def _question_of_misfits(name: str, few: Sequence[Any]) -> Question:
-    """The question about a few values that are not numbers in a column of numbers."""
-    options = {
-        "text": f"{name} stays text, and is in no measure",
-        "number": f"{name} is a number; records such as that with {few[0]!r} are malformed ({len(few):,} in the samples)",
-    }
-    return Question(f"column {name}", f"{name} has numbers, but {few[0]!r}: how is it read?", options)
-
-
-def _form_of(
-    column: InferredColumn, present: Sequence[Any], answers: Mapping[str, str], *, called_a_time: bool
-) -> tuple[str, str, Question | None] | None:
-    """The format of a column's values, with a doubt and an open question; None if the values need no format."""
-    if column.type != "string" and not (column.type.startswith(("bigint", "decimal", "double")) and called_a_time):
-        return None
-    readings = column_types.written_forms(present, called_a_time=called_a_time)
-    if not readings:
-        return None
-    about, first = f"column {column.column}", present[0]
-    question = None
-    if len(readings) > 1 and about not in answers:
-        options = {form: f"{first} is {reading}" for form, reading in readings.items()}
-        question = Question(about, f"How are values such as {first} in {column.column} read?", options)
-    form = answers.get(about, next(iter(readings)))
-    if form not in readings:
-        msg = f"{about}={form}: its values are not written so; they may be {', '.join(readings)}"
-        raise InferenceError(msg)
-    return form, f"{first!r} is read as {readings[form]} (source.formats)", question
-
-
-def _read_by(sample: Sample, forms: Mapping[str, str]) -> Sample:
-    """The sample with the values as the formats read them."""
-    readers = {name: inputs.reader(form) for name, form in forms.items()}
-    records = [
-        {name: readers[name](value) if name in readers and value is not None else value for name, value in record.items()}
-        for record in sample.records
+    read = [read_by(sample, {period.column: period.form}) for sample in samples]
+    return read, [
+        replace(column, type="date", form=period.form) if column.column == period.column else column for column in columns
     ]
-    return replace(sample, records=records) if forms else sample
-
-
-def field_names(columns: Sequence[str]) -> dict[str, str]:
-    """A field name for each column: lower case, with digits and underscores, unique, and different from system columns."""
-    names: dict[str, str] = {}
-    for column in columns:
-        snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", column)
-        name = re.sub(r"[^a-z0-9]+", "_", snake.lower()).strip("_") or "column"
-        name = name if name[0].isalpha() else f"c_{name}"
-        name = f"c_{name}" if name.startswith("quarantine_") else f"{name}_in_file" if name in SYSTEM_COLUMNS else name
-        while name in names.values():
-            name += "_2"
-        names[column] = name
-    return names
-
-
-def _marks_changes(column: str, samples: Sequence[Sample]) -> bool:
-    """Whether all values of a column are words for new, corrected or withdrawn records."""
-    words = Changes()
-    known = {*words.insert_words, *words.correct_words, *words.delete_words}
-    values = {f"{record.get(column)}".strip().lower() for sample in samples for record in sample.records}
-    return column.lower() in _OP_NAMES and values <= known

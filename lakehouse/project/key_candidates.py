@@ -9,60 +9,50 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
-from itertools import combinations
+from dataclasses import dataclass, replace
+from itertools import chain, combinations
 from typing import TYPE_CHECKING
 
-from lakehouse.project.questions import InferenceError, Question, word_set
+from lakehouse.project.change_logs import UPDATES, is_steady, is_unique_in_each, order_of
+from lakehouse.project.questions import (
+    ENTITIES,
+    KEY_WORDS,
+    MEANS,
+    MEASURES,
+    SPREADSHEET_NUMBER,
+    InferenceError,
+    Question,
+    is_identifier,
+    word_set,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from lakehouse.project.change_logs import LogOrder, OperationColumn
     from lakehouse.project.questions import InferredColumn, Sample
 
-#: Words in the names of identifiers, the most significant first.
-KEY_WORDS = (
-    *("id", "identifier", "uuid", "guid", "key", "number", "no", "nr", "num", "nummer", "numero"),
-    *("code", "ref", "reference", "referenz", "kennung"),
-)
-#: Words that may also precede the thing, as in id_customer; num_cases and reference_level are not identifiers.
-_KEY_WORDS_IN_FRONT = ("id", "identifier", "uuid", "guid")
-
-
-#: Kinds of records: a text column with such a name has the names of records.
-_RECORDS = word_set(
-    "order sale payment trade claim invoice ticket booking shipment delivery visit transaction receipt event incident refund",
-)
-_ENTITIES = word_set(
-    "sensor station meter gauge device machine site location place country region state county province city store till shop",
-    "branch warehouse depot customer client user account member patient product sku stock item article asset symbol ticker isin",
-    "instrument currency pair series channel campaign vehicle route airport hospital facility iso fips geo area district",
-    "zone river basin plant unit team employee driver supplier vendor merchant portfolio card iban wallet department category",
-    "company issuer broker counterparty fund school clinic ward doctor carrier port zip postcode",
-)
-_MEASURES = word_set(
-    "amount price total subtotal sum count cases deaths recovered tests value discharge flow level stage temperature temp rate",
-    "percent pct cost fee tax balance quantity qty volume weight population rainfall precipitation kwh mm mwh open high low",
-    "close",
-    "payment refund claim deposit payout min max avg mean score revenue sale sales salary lat latitude lon lng longitude height",
-    "depth speed pressure humidity duration",
-    "units",
-)
+#: Things of which two may be sold in one second.
+_GOODS = word_set("product sku stock item article category department pair")
 _TEXTS = word_set("description comment comments note notes text message remark remarks title address email phone url reason")
 _PERIODS = word_set(
     "day date month week quarter year period hour time clock tag datum monat woche kalenderwoche jahr uhrzeit fecha mes jour mois"
 )
-_VERSIONS = ("version", "revision", "rev", "seq", "sequence", "lsn")
 #: Words for times that an entity has only once.
 _CREATIONS = word_set(
     "created registered opened joined started founded signup signed enrolled hired issued installed birth",
     "updated modified changed update",
 )
-_UPDATES = ("updated", "modified", "changed", "update", "change")
 _NUMBER = re.compile(r"[^\w\s]*\s?\d[\d.,' ]*[^\w\s]*")
 _CODE = re.compile(r"\S*\d\S*")
 _KEY_COLUMNS = 4
-NO_KEY = "none"
+#: A column with at least this many records per record without a value may be an identifier that a few records lack.
+_WITH_ID_PER_WITHOUT = 5
+#: Answers about files without a key: equal records count once, or each line counts.
+NO_KEY, EACH_LINE = "none", "each"
+_EACH = "each line counts, also equal ones; a file with known content does not count again"
+_WHICH = "Which columns identify a record?"
+_NOTHING = "nothing identifies a record: it is known by a hash of all of its values, and can never be corrected"
 
 
 @dataclass(frozen=True)
@@ -70,42 +60,15 @@ class Key:
     """The key that samples suggest.
 
     :param fields: the key's fields; empty if no columns identify a record.
-    :param order: the column with the version of a record, if a file has several lines per key.
-    :param arrival: the column of the update time that orders the lines instead.
+    :param order: the column that orders the lines of a key, if a file has several.
+    :param each_line: whether each line of a file without a key counts, also equal ones.
     """
 
     fields: Sequence[str]
     doubt: str | None
-    order: str | None = None
-    arrival: str | None = None
+    order: LogOrder | None = None
     question: Question | None = None
-
-
-def is_identifier(column: InferredColumn, subject: str = "") -> bool:
-    """Whether a column has the name of a key, so that its numbers must not be added up.
-
-    :param subject: the name of the dataset. A column named after one of its records is an identifier, too.
-    """
-    words = column.words
-    if _is_called_like_a_record(column, subject):
-        return True
-    if column.type == "string":
-        return any(word in KEY_WORDS for word in words)
-    return words[-1] in KEY_WORDS or words[0] in _KEY_WORDS_IN_FRONT
-
-
-def _is_called_like_a_record(column: InferredColumn, subject: str) -> bool:
-    """Whether a column is named after one record of the dataset, as ``sale`` in sales; a column of numbers may be its amount."""
-    # A till in tills is a thing with possibly many readings, such as sales; a sale in sales is the record itself.
-    if len(column.words) > 1 or column.words[0] in _ENTITIES:
-        return False
-    [word] = column.words
-    is_of_subject = any(
-        of in (word, f"{word}s", f"{word}es", f"{word.removesuffix('y')}ies") for of in subject.lower().split("_")
-    )
-    if column.type == "string":
-        return is_of_subject or word in _RECORDS
-    return is_of_subject and word not in _MEASURES and f"{word}s" not in _MEASURES
+    each_line: bool = False
 
 
 def key_of(
@@ -114,49 +77,126 @@ def key_of(
     event: InferredColumn | None,
     subject: str,
     answers: Mapping[str, str],
+    operation: OperationColumn | None = None,
 ) -> Key:
     """The key of the records.
 
     :param event: the column of the event time. ``subject`` is the dataset's name.
+    :param operation: the column that says what a record does to its key, if the records have one.
     :param answers: a person's answers, by the subject of the question; ``primary_key`` is one subject.
     """
     answer = answers.get("primary_key")
     if answer is not None:
-        if answer == NO_KEY:
-            return Key([], _KEYLESS)
+        if answer in (NO_KEY, EACH_LINE):
+            return Key([], _LINES if answer == EACH_LINE else _KEYLESS, each_line=answer == EACH_LINE)
         by_name = {column.name: column for column in columns}
         fields = [name.strip() for name in answer.split(",")]
         unknown = next((name for name in fields if name not in by_name), None)
         if unknown is not None:
             msg = f"primary_key={answer}: no field is called {unknown}; they are {', '.join(by_name)}"
             raise InferenceError(msg)
-        return _change_log(samples, [by_name[name] for name in fields], columns, event, certain=True) or Key(fields, None)
-    return _proposed(samples, columns, event, subject)
+        chosen = [by_name[name] for name in fields]
+        if is_unique_in_each(samples, chosen):
+            return Key(fields, None)
+        order = order_of(samples, chosen, columns, event, logged=operation is not None)
+        return Key(fields, _several_lines(chosen, order), order)
+    return _proposed(samples, columns, event, subject, operation)
 
 
 _KEYLESS = "no columns identify a record: a record is known by a hash of all of its values (synthetic_key)"
+_LINES = "no columns identify a record: each line counts, also equal ones, and a file that is sent again does not (append)"
 
 
-def _proposed(samples: Sequence[Sample], columns: Sequence[InferredColumn], event: InferredColumn | None, subject: str) -> Key:
+def _proposed(
+    samples: Sequence[Sample],
+    columns: Sequence[InferredColumn],
+    event: InferredColumn | None,
+    subject: str,
+    operation: OperationColumn | None,
+) -> Key:
     able = [column for column in columns if not column.empty and column is not event and _can_identify(column, subject)]
     able = [column for column in able if not (column.type == "string" and _holds_numbers(samples, column))]
+    able = [column for column in able if not _was_cut(samples, column)]
     named = sorted((column for column in able if is_identifier(column, subject)), key=lambda column: _rank(column, subject))
-    entities = [column for column in able if _ENTITIES & set(column.words) or column in named]
+    entities = [column for column in able if ENTITIES & set(column.words) or column in named]
     labels = [
         column for column in able if column.type == "string" and column not in entities and not _PERIODS & set(column.words)
     ]
     times = [[event]] if event is not None and not event.empty else []
     periods = [column for column in columns if not column.empty and column is not event and _PERIODS & set(column.words)]
     times += [*([event, column] for column in periods if times and event is not None), *([column] for column in periods)]
+    ids = [name for name in named if not _is_entity(name, subject)]
     stages: Sequence[Callable[[], Key | None]] = (
+        lambda: _of_operations(samples, [*ids, *(name for name in entities if name not in ids)], columns, event, operation),
         lambda: _of_own(samples, named, event, subject),
-        lambda: next(filter(None, (_change_log(samples, [name], columns, event, certain=False) for name in named)), None),
-        lambda: _of_lines(samples, [name for name in named if not _is_entity(name, subject)], event),
-        lambda: _of_readings(samples, entities, times or [[]], event, _codes(samples, labels)),
-        lambda: next((_certain(samples, time) for time in times if not able and _is_unique_in_each(samples, time)), None),
-        lambda: _of_labels(samples, [*entities, *labels], times or [[]], _codes(samples, labels)),
+        lambda: next(filter(None, (_certain_log(samples, name, columns, event) for name in named)), None),
+        lambda: _of_lines(samples, ids, event),
+        lambda: next(filter(None, (_doubtful_log(samples, name, columns, event) for name in ids)), None),
+        lambda: _of_readings(samples, entities, columns, times or [[]], event, _codes(samples, labels)),
+        lambda: _of_incomplete(samples, columns, subject),
+        lambda: None if able else _of_times(samples, columns, times),
+        lambda: _of_labels(samples, [*entities, *labels], columns, times or [[]], _codes(samples, labels)),
     )
-    return next(filter(None, (stage() for stage in stages)), Key([], _KEYLESS))
+    key = next(filter(None, (stage() for stage in stages)), None) or _keyless(samples, times)
+    return _with_states(samples, key, ids)
+
+
+def _of_times(
+    samples: Sequence[Sample], columns: Sequence[InferredColumn], times: Sequence[Sequence[InferredColumn]]
+) -> Key | None:
+    """The key of a series: a day, or the time of a reading; the time of a sale is none, because two may have the same."""
+    for time in times:
+        if _may_be_a_key(columns, time) and is_unique_in_each(samples, time):
+            is_certain = all(column.type != "timestamp" for column in time) and _has_means_only(columns, time)
+            return replace(_certain(samples, time), question=None if is_certain else _which([time]))
+    return None
+
+
+def _may_be_a_key(columns: Sequence[InferredColumn], time: Sequence[InferredColumn]) -> bool:
+    """Whether days or times alone may be the key: a time only next to readings, such as temperatures."""
+    return all(column.type != "timestamp" for column in time) or _has_means_only(columns, time)
+
+
+def _has_means_only(columns: Sequence[InferredColumn], time: Sequence[InferredColumn]) -> bool:
+    """Whether all numbers are readings, which do not add up."""
+    numbers = [column for column in columns if column not in time and column.type.startswith(("bigint", "decimal", "double"))]
+    return bool(numbers) and all(MEANS & set(column.words) for column in numbers)
+
+
+def _keyless(samples: Sequence[Sample], times: Sequence[Sequence[InferredColumn]]) -> Key:
+    """No key, with the question whether equal records are one: the sample files may have some."""
+    lines = sum(len(sample.records) for sample in samples)
+    again = sum(len(sample.records) - len({f"{sorted(record.items())}" for record in sample.records}) for sample in samples)
+    once = f"{again:,} of {lines:,} sample records repeat an earlier one of their file, and would not count"
+    options = {
+        EACH_LINE: _EACH,
+        NO_KEY: f"equal records are one record: {once if again else 'the samples have none in a file'}",
+    }
+    order = [EACH_LINE, NO_KEY] if again else [NO_KEY, EACH_LINE]
+    by_time = {f"{_names(time).replace(', ', ',')}": time for time in times if is_unique_in_each(samples, time)}
+    question = Question(
+        "primary_key",
+        "No columns identify a record, and none can be corrected: which records are one?",
+        {name: options[name] for name in order}
+        | {name: f"records of the same {_names(time)} are one record, the last counts" for name, time in by_time.items()},
+    )
+    return Key([], _LINES if again else _KEYLESS, question=question, each_line=bool(again))
+
+
+def _with_states(samples: Sequence[Sample], key: Key, ids: Sequence[InferredColumn]) -> Key:
+    """The key with the question whether the lines of an identifier that it has in part are states of one record.
+
+    :param ids: the identifiers of records. Two of them together, such as an order and its line, leave no doubt.
+    """
+    parts = [column for column in ids if column.name in key.fields]
+    if len(parts) != 1 or len(key.fields) == 1 or is_unique_in_each(samples, parts):
+        return key
+    meaning = f"a later line of the same {_names(parts)} replaces the earlier one"
+    options = {",".join(key.fields): f"a record is known by {', '.join(key.fields)}"}
+    others = {name: text for name, text in (key.question.options if key.question else {}).items() if name != NO_KEY}
+    options |= {**others, parts[0].name: meaning, NO_KEY: _NOTHING}
+    question = Question("primary_key", _WHICH, options)
+    return replace(key, question=_or_each_line(question) if EACH_LINE in others else question)
 
 
 def _of_own(samples: Sequence[Sample], named: Sequence[InferredColumn], event: InferredColumn | None, subject: str) -> Key | None:
@@ -167,7 +207,7 @@ def _of_own(samples: Sequence[Sample], named: Sequence[InferredColumn], event: I
     alike = [name for name in unique if _rank(name, subject) == _rank(unique[0], subject)]
     key = _certain(samples, unique[:1])
     has_readings = event is not None and not event.empty and not _CREATIONS & set(event.words)
-    if len(alike) == 1 and event is not None and has_readings and _ENTITIES & set(unique[0].words):
+    if len(alike) == 1 and event is not None and has_readings and ENTITIES & set(unique[0].words):
         reading = [unique[0], event]  # a file about stations may have each station once, or one reading of each
         return Key([column.name for column in reading], key.doubt, question=_which([reading, unique[:1]]))
     return Key(key.fields, key.doubt, question=_which([[name] for name in alike])) if len(alike) > 1 else key
@@ -181,45 +221,51 @@ def _of_lines(samples: Sequence[Sample], own: Sequence[InferredColumn], event: I
 def _of_labels(
     samples: Sequence[Sample],
     labels: Sequence[InferredColumn],
+    columns: Sequence[InferredColumn],
     times: Sequence[Sequence[InferredColumn]],
     codes: Sequence[InferredColumn],
 ) -> Key | None:
     """Unique columns without the name of a key: a person has to confirm them. A code is more likely than a time alone."""
     for time in times:
-        if codes and time and _is_unique_in_each(samples, time):
+        if codes and time and is_unique_in_each(samples, time):
             of_code = _certain(samples, codes[:1])
             return Key(of_code.fields, of_code.doubt, question=_which([codes[:1], time]))
-        for chosen in [*([[]] if time else []), *_groups(labels)]:
-            if _is_unique_in_each(samples, [*chosen, *time]):
+        for chosen in [*([[]] if time and _may_be_a_key(columns, time) else []), *_groups(labels)]:
+            if is_unique_in_each(samples, [*chosen, *time]):
                 fields = [*chosen, *time]
                 doubt = f"the key {_names(fields)} is unique in the sample, but is not called like one"
-                return Key([column.name for column in fields], doubt, question=_which([fields]))
+                return Key([column.name for column in fields], doubt, question=_or_each_line(_which([fields])))
     return None
 
 
 def _of_readings(
     samples: Sequence[Sample],
     entities: Sequence[InferredColumn],
+    columns: Sequence[InferredColumn],
     times: Sequence[Sequence[InferredColumn]],
     event: InferredColumn | None,
     codes: Sequence[InferredColumn],
 ) -> Key | None:
-    """The key of repeated readings per entity, with a question if the entity is unique, too, or the time is an update time.
+    """The key of repeated readings per entity, with a question if the entity is unique, too, if the time is an update time, or
+    if the entity is a kind of goods, which is sold twice in one second.
 
     :param codes: columns that may be identifiers by their values; they raise a question, too.
     """
     for time in times:
         for chosen in _groups(entities):
-            if not _is_unique_in_each(samples, [*chosen, *time]):
+            if not is_unique_in_each(samples, [*chosen, *time]):
                 continue
             key = _certain(samples, [*chosen, *time])
             if codes:
                 of_code = _certain(samples, codes[:1])
                 return Key(of_code.fields, of_code.doubt, question=_which([codes[:1], [*chosen, *time]]))
-            updated = event is not None and any(word in event.words for word in _UPDATES)
-            doubtful = updated or _is_unique_in_each(samples, chosen)
+            updated = event is not None and not UPDATES.isdisjoint(event.words)
+            doubtful = updated or is_unique_in_each(samples, chosen)
             if time and doubtful and any(is_identifier(column) for column in chosen):
                 return Key(key.fields, key.doubt, question=_which([[*chosen, *time], chosen]))
+            is_of_goods = all(_GOODS & set(column.words) for column in chosen)
+            if is_of_goods and any(column.type == "timestamp" for column in time) and not _has_means_only(columns, time):
+                return replace(key, question=_or_each_line(_which([[*chosen, *time]])))
             return key
     return None
 
@@ -229,7 +275,7 @@ def _codes(samples: Sequence[Sample], labels: Sequence[InferredColumn]) -> list[
     return [
         column
         for column in labels
-        if _is_unique_in_each(samples, [column])
+        if is_unique_in_each(samples, [column])
         and all(_CODE.fullmatch(f"{record.get(column.column)}") for sample in samples for record in sample.records)
     ]
 
@@ -244,45 +290,97 @@ def _certain(samples: Sequence[Sample], chosen: Sequence[InferredColumn]) -> Key
 
 def _which(choices: Sequence[Sequence[InferredColumn]]) -> Question:
     options = {",".join(column.name for column in chosen): f"a record is known by {_names(chosen)}" for chosen in choices}
-    options[NO_KEY] = "nothing identifies a record: it is known by a hash of all of its values, and can never be corrected"
-    return Question("primary_key", "Which columns identify a record?", options)
+    return Question("primary_key", _WHICH, {**options, NO_KEY: _NOTHING})
 
 
-def _change_log(
+def _or_each_line(question: Question) -> Question:
+    """The question with the option that each line counts."""
+    options = {name: text for name, text in question.options.items() if name not in (NO_KEY, EACH_LINE)}
+    return Question(question.about, question.text, {**options, EACH_LINE: _EACH, NO_KEY: _NOTHING})
+
+
+def _of_incomplete(samples: Sequence[Sample], columns: Sequence[InferredColumn], subject: str) -> Key | None:
+    """An identifier that a few records lack."""
+    lines = sum(len(sample.records) for sample in samples)
+    for column in columns:
+        is_id = is_identifier(column, subject) and _can_identify(column, subject) and not _is_entity(column, subject)
+        if not is_id or not 0 < column.empty * _WITH_ID_PER_WITHOUT <= lines:
+            continue
+        with_id = [
+            replace(of, records=[record for record in of.records if record.get(column.column) is not None]) for of in samples
+        ]
+        if is_unique_in_each(with_id, [column]):
+            doubt = f"{column.empty:,} of {lines:,} sample records have no {column.name}, its key, and will be malformed"
+            return Key([column.name], doubt, question=_or_each_line(_which([[column]])))
+    return None
+
+
+def _of_operations(
     samples: Sequence[Sample],
-    key: Sequence[InferredColumn],
+    ids: Sequence[InferredColumn],
     columns: Sequence[InferredColumn],
     event: InferredColumn | None,
-    *,
-    certain: bool,
+    operation: OperationColumn | None,
 ) -> Key | None:
-    """The key and the order of files with several lines per key; None if they are not a change log.
-
-    :param certain: whether a person named the key.
-    """
-    if _is_unique_in_each(samples, key):
+    """The key of records with operations: the first identifiers, or readings, that no file inserts twice."""
+    if operation is None:
         return None
-    names, lines = _names(key), f"a file has several lines per {_names(key)}"
-    for column in columns:
-        if column in key or column.empty:
+    readings = ([*chosen, event] for chosen in _groups(ids) if event is not None and not event.empty)
+    for chosen in chain(([name] for name in ids), _groups(ids, 2), readings):
+        if not operation.inserts_once(samples, chosen):
             continue
-        if column.type == "bigint" and any(word in column.words for word in _VERSIONS):
-            if _is_unique_in_each(samples, [*key, column]):
-                return Key([of.name for of in key], f"{lines}: the greatest {column.name} counts", order=column.column)
-        elif column.type == "timestamp" and column is not event and any(word in column.words for word in _UPDATES):
-            steady = certain or event is None or _is_steady(samples, key, event)
-            if steady and _is_unique_in_each(samples, [*key, column]):
-                return Key([of.name for of in key], f"{lines}: the latest {column.name} counts", arrival=column.column)
-    return Key([of.name for of in key], f"a file has several lines per {names}: the last one counts") if certain else None
+        order = order_of(samples, chosen, columns, event, logged=True)
+        if is_unique_in_each(samples, chosen):
+            return Key([of.name for of in chosen], _certain(samples, chosen).doubt, order if order and order.certain else None)
+        doubt = _several_lines(chosen, order)
+        if event is not None and event not in chosen and not is_steady(samples, chosen, event):
+            doubt += f"; {event.name} is the event time and differs among them: a later line moves the record to its own day"
+        question = None if order and order.certain else _which_log(chosen)
+        return Key([of.name for of in chosen], doubt, order, question)
+    return None
 
 
-def _is_steady(samples: Sequence[Sample], key: Sequence[InferredColumn], event: InferredColumn) -> bool:
-    """Whether all lines of a key have the same event time: they are states of one thing, not readings."""
-    times: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
-    for sample in samples:
-        for record in sample.records:
-            times[tuple(f"{record.get(of.column)}" for of in key)].add(f"{record.get(event.column)}")
-    return all(len(of_key) == 1 for of_key in times.values())
+def _certain_log(
+    samples: Sequence[Sample], name: InferredColumn, columns: Sequence[InferredColumn], event: InferredColumn | None
+) -> Key | None:
+    """The key of a file with several lines per identifier, each with its own version or update time."""
+    if is_unique_in_each(samples, [name]):
+        return None
+    order = order_of(samples, [name], columns, event, logged=False)
+    if order is None or not order.certain:
+        return None
+    if order.kind != "integer" and event is not None and not is_steady(samples, [name], event):
+        return None
+    return Key([name.name], _several_lines([name], order), order)
+
+
+def _doubtful_log(
+    samples: Sequence[Sample], name: InferredColumn, columns: Sequence[InferredColumn], event: InferredColumn | None
+) -> Key | None:
+    """The key of a file with several lines per identifier and an update day, or update times that are equal or missing."""
+    if is_unique_in_each(samples, [name]):
+        return None
+    updates = [column for column in columns if column.type in ("date", "timestamp") and not UPDATES.isdisjoint(column.words)]
+    if not updates or not (event in updates or event is None or is_steady(samples, [name], event)):
+        return None
+    order = order_of(samples, [name], columns, event, logged=False)
+    return Key([name.name], _several_lines([name], order), order, _which_log([name], [name, *updates[:1]]))
+
+
+def _several_lines(key: Sequence[InferredColumn], order: LogOrder | None) -> str:
+    """What counts of several lines per key."""
+    lines = f"a file has several lines per {_names(key)}"
+    if order is None:
+        return f"{lines}: the last one counts, and a later file outranks an earlier one"
+    return f"{lines}: the {'greatest' if order.kind == 'integer' else 'latest'} {order.column.name} counts"
+
+
+def _which_log(key: Sequence[InferredColumn], *others: Sequence[InferredColumn]) -> Question:
+    """The question whether several lines per key are states of one record."""
+    name = ",".join(column.name for column in key)
+    question = _which([key, *others])
+    meaning = f"a later line of the same {_names(key)} replaces or withdraws the earlier one"
+    return Question(question.about, question.text, {**question.options, name: meaning})
 
 
 def _identifies(samples: Sequence[Sample], key: Sequence[InferredColumn], event: InferredColumn | None) -> bool:
@@ -290,7 +388,7 @@ def _identifies(samples: Sequence[Sample], key: Sequence[InferredColumn], event:
 
     A repeated record with another time may be a correction; if all repeated records have another time, numbers are reused.
     """
-    if not _is_unique_in_each(samples, key):
+    if not is_unique_in_each(samples, key):
         return False
     if event is None or event in key:
         return True
@@ -300,14 +398,6 @@ def _identifies(samples: Sequence[Sample], key: Sequence[InferredColumn], event:
             times[tuple(f"{record.get(of.column)}" for of in key)].append(f"{record.get(event.column)}")
     again = [of_key for of_key in times.values() if len(of_key) > 1]
     return not again or any(len(set(of_key)) < len(of_key) for of_key in again)
-
-
-def _is_unique_in_each(samples: Sequence[Sample], columns: Sequence[InferredColumn]) -> bool:
-    for sample in samples:
-        keys = {tuple(f"{record.get(column.column)}" for column in columns) for record in sample.records}
-        if len(keys) < len(sample.records):
-            return False
-    return True
 
 
 def _groups(columns: Sequence[InferredColumn], least: int = 1) -> Iterator[list[InferredColumn]]:
@@ -325,12 +415,18 @@ def _can_identify(column: InferredColumn, subject: str) -> bool:
         return False
     if column.type == "string" or is_identifier(column, subject):
         return True
-    return bool(words & (_ENTITIES | _PERIODS)) and not words & _MEASURES
+    return bool(words & (ENTITIES | _PERIODS)) and not words & MEASURES
+
+
+def _was_cut(samples: Sequence[Sample], column: InferredColumn) -> bool:
+    """Whether a spreadsheet has cut numbers of a column."""
+    values = (record.get(column.column) for sample in samples for record in sample.records)
+    return any(isinstance(value, str) and SPREADSHEET_NUMBER.fullmatch(value) for value in values)
 
 
 def _holds_numbers(samples: Sequence[Sample], column: InferredColumn) -> bool:
     """Whether a column with the name of a measure has mostly numbers, among words for 'no value'."""
-    if not _MEASURES & set(column.words) or any(word in KEY_WORDS for word in column.words):
+    if not MEASURES & set(column.words) or any(word in KEY_WORDS for word in column.words):
         return False
     values = [
         f"{record[column.column]}" for sample in samples for record in sample.records if record.get(column.column) is not None
@@ -340,7 +436,7 @@ def _holds_numbers(samples: Sequence[Sample], column: InferredColumn) -> bool:
 
 def _is_entity(column: InferredColumn, subject: str) -> bool:
     """Whether a column names a thing with many records; the dataset's own thing does not count."""
-    words = set(column.words) & _ENTITIES
+    words = set(column.words) & ENTITIES
     return bool(words) and not any(word in subject.lower() for word in words)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.project.key_candidates import is_identifier
-from lakehouse.project.questions import word_set
+from lakehouse.project.questions import CODES, MEANS, is_identifier, word_set
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,14 +15,8 @@ if TYPE_CHECKING:
 _PLACES = word_set(
     "lat latitude lon lng longitude zip postcode plz year month week quarter hour yr jahr monat woche kw annee mois ano mes anno"
 )
-#: Words for quantities that do not add up, such as temperatures.
-_MEANS = word_set(
-    "temperature temp humidity pressure speed rate ratio percent percentage pct avg average mean median level stage discharge",
-    "flow height depth score age open high low close balance incidence inzidenz index per unit",
-    "dewpoint dew visibility wind gust cloud wasserstand pegel temperatur",
-)
 #: Words for quantities with fractions, even if the sample has none.
-_FRACTIONS = (_MEANS - {"open", "high", "low", "close", "per", "unit"}) | word_set(
+_FRACTIONS = (MEANS - {"open", "high", "low", "close", "per", "unit"}) | word_set(
     "amount price cost fee tax salary revenue mm kwh mwh rainfall precipitation weight betrag preis"
 )
 #: Values of records that total other records, in lower case.
@@ -57,9 +50,9 @@ def of_column(column: InferredColumn, form: str | None = None) -> dict[str, Any]
 
     :param form: the format of its values; percentages do not add up.
     """
-    if is_identifier(column) or _PLACES & set(column.words):
+    if is_identifier(column) or _PLACES & set(column.words) or column.words[-1] in CODES:
         return None
-    is_mean = column.type != "bigint" and (bool(_MEANS & set(column.words)) or (form or "").endswith("%"))
+    is_mean = column.type != "bigint" and (bool(MEANS & set(column.words)) or (form or "").endswith("%"))
     if column.type.startswith("decimal"):
         scale = int(column.type.rstrip(")").split(",")[1])
         scale = min(scale + _DECIMALS_OF_MEANS, _MOST_DECIMALS) if is_mean else scale

@@ -21,7 +21,7 @@ _NO_DAY = re.compile(r"0000-00-00(?:[ T]00:00(?::00(?:\.0+)?)?)?Z?")
 #: Numbers that mean 'no value' if all other numbers are far from them.
 _SENTINEL = re.compile(r"-(9{2,6}|[789]{4})(\.0+|\.9+)?")
 _FAR = 5
-_NUMBER_OR_TIME = re.compile(r"[(+-]?\s?[$€£¥]?\s?[+-]?\.?\d[\d.,' :/TZ+-]*([KMBe%]|\s?[$€£¥])?[\d-]*\)?")
+_NUMBER_OR_TIME = re.compile(r"[(+-]?\s?[$€£¥₹]?\s?[+-]?\.?\d[\d.,' :/TZ+-]*([KMBe%]|\s?[$€£¥₹])?[\d-]*\)?")
 _NONE = "none"
 
 

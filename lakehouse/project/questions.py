@@ -1,4 +1,7 @@
-"""The data types of inference: samples, inferred columns, and open questions, answered by a person or by defaults."""
+"""The data types of inference, and the words in the names of columns that say what they mean.
+
+Samples, inferred columns, and open questions, which a person or defaults answer.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,47 @@ def word_set(*lines: str) -> frozenset[str]:
     return frozenset(" ".join(lines).split())
 
 
+#: Words for quantities that do not add up, such as temperatures.
+MEANS = word_set(
+    "temperature temp humidity pressure speed rate ratio percent percentage pct avg average mean median level stage discharge",
+    "flow height depth score age open high low close balance incidence inzidenz index per unit",
+    "dewpoint dew visibility wind gust cloud wasserstand pegel temperatur",
+)
+#: Words in the names of identifiers, the most significant first.
+KEY_WORDS = (
+    *("id", "identifier", "uuid", "guid", "key", "number", "no", "nr", "num", "nummer", "numero"),
+    *("code", "ref", "reference", "referenz", "kennung"),
+)
+#: Words that may also precede the thing, as in id_customer; num_cases and reference_level are not identifiers.
+_KEY_WORDS_IN_FRONT = ("id", "identifier", "uuid", "guid")
+#: Kinds of records: a text column with such a name has the names of records.
+_RECORDS = word_set(
+    "order sale payment trade claim invoice ticket booking shipment delivery visit transaction receipt event incident refund",
+)
+#: Things with many records.
+ENTITIES = word_set(
+    "sensor station meter gauge device machine site location place country region state county province city store till shop",
+    "branch warehouse depot customer client user account member patient product sku stock item article asset symbol ticker isin",
+    "instrument currency pair series channel campaign vehicle route airport hospital facility iso fips geo area district",
+    "zone river basin plant unit team employee driver supplier vendor merchant portfolio card iban wallet department category",
+    "company issuer broker counterparty fund school clinic ward doctor carrier port zip postcode",
+)
+#: Words for quantities.
+MEASURES = word_set(
+    "amount price total subtotal sum count cases deaths recovered tests value discharge flow level stage temperature temp rate",
+    "percent pct cost fee tax balance quantity qty volume weight population rainfall precipitation kwh mm mwh open high low",
+    "close",
+    "payment refund claim deposit payout min max avg mean score revenue sale sales salary lat latitude lon lng longitude height",
+    "depth speed pressure humidity duration",
+    "units",
+)
+
+#: Codes that are written as numbers, and are neither added up nor averaged.
+CODES = word_set("ean gtin upc barcode isbn issn imei phone mobile fax tracking awb iban vin siret siren postal pin ssn")
+#: A long number as a spreadsheet saves it: its last digits are lost.
+SPREADSHEET_NUMBER = re.compile(r"\s*\d(?:[.,]\d+)?E\+\d{2}\s*")
+
+
 class InferenceError(LakehouseError):
     """Sample files from which no contract can be inferred. The message names the file and the remedy."""
 
@@ -50,12 +94,14 @@ class InferredColumn:
     :param name: the name of its field, in lower case.
     :param column: its name in the files.
     :param empty: the number of records without a value.
+    :param form: the format of its values (``source.formats``), if they need one.
     """
 
     name: str
     column: str
     type: str
     empty: int
+    form: str | None = None
 
     @property
     def words(self) -> list[str]:
@@ -66,6 +112,33 @@ class InferredColumn:
             glued = _GLUED.fullmatch(plain) or _NUMBERED.fullmatch(plain)
             words += glued.groups() if glued else [plain]
         return words
+
+
+def is_identifier(column: InferredColumn, subject: str = "") -> bool:
+    """Whether a column has the name of a key, so that its numbers must not be added up.
+
+    :param subject: the name of the dataset. A column named after one of its records is an identifier, too.
+    """
+    words = column.words
+    if _is_called_like_a_record(column, subject):
+        return True
+    if column.type == "string":
+        return any(word in KEY_WORDS for word in words)
+    return words[-1] in KEY_WORDS or words[0] in _KEY_WORDS_IN_FRONT
+
+
+def _is_called_like_a_record(column: InferredColumn, subject: str) -> bool:
+    """Whether a column is named after one record of the dataset, as ``sale`` in sales; a column of numbers may be its amount."""
+    # A till in tills is a thing with possibly many readings, such as sales; a sale in sales is the record itself.
+    if len(column.words) > 1 or column.words[0] in ENTITIES:
+        return False
+    [word] = column.words
+    is_of_subject = any(
+        of in (word, f"{word}s", f"{word}es", f"{word.removesuffix('y')}ies") for of in subject.lower().split("_")
+    )
+    if column.type == "string":
+        return is_of_subject or word in _RECORDS
+    return is_of_subject and word not in MEASURES and f"{word}s" not in MEASURES
 
 
 @dataclass(frozen=True)

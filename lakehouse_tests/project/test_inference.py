@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.bronze import type_conversion
-from lakehouse.project.column_types import DOUBLE_ADVICE, type_of
-from lakehouse.project.inference import field_names, infer
+from lakehouse.project.column_types import DOUBLE_ADVICE, field_names, type_of
+from lakehouse.project.inference import infer
 from lakehouse.project.questions import InferenceError, Sample
 from lakehouse_tests.support.sample_files import lines
 
@@ -84,7 +84,7 @@ def test_the_key_is_unique_in_each_file_and_is_called_like_one() -> None:
 def test_a_key_of_two_columns_and_none_at_all() -> None:
     pairs = [{"store": store, "day": day, "open": "yes"} for store in ("n", "s") for day in ("2024-11-05", "2024-11-06")]
     assert infer([sample(*pairs)]).key == ["store", "day"]
-    found = infer([sample({"word": "a"}, {"word": "a"})])
+    found = infer([sample({"word": "a"}, {"word": "a"})], {"primary_key": "none"})
     assert found.key == []
     assert "no columns identify a record: a record is known by a hash of all of its values (synthetic_key)" in found.doubts
 
@@ -257,6 +257,8 @@ def test_what_is_not_read_is_told_with_how_to_write_it(value: str, words: str) -
         ("3.00-", "1,234.56", "decimal(20,4)"),
         ("\u22123,50", "1.234,56", "decimal(20,4)"),
         ("1\u00a0234,50", "1 234,56", "decimal(20,4)"),
+        ("1 250.00", "1 234.56", "decimal(20,4)"),
+        ("₹1,25,000.00", "₹1,234.56", "decimal(20,4)"),
         ("1\u202f234,50 €", "1 234,56 €", "decimal(20,4)"),
         ("1\u2019234.50", "1'234.56", "decimal(20,4)"),
         ("Fri, 01 Nov 2024 10:00:00 GMT", "%a, %d %b %Y %H:%M:%S GMT", "timestamp"),
@@ -327,6 +329,29 @@ def test_days_as_excel_counts_them_are_no_event_time() -> None:
     assert inferred.event is None
     assert any(doubt.startswith("column date: has days as Excel counts them (45600)") for doubt in inferred.doubts)
     assert not any("Excel" in doubt for doubt in infer([lines("id,at,sale_value", f"1,{T},45600")]).doubts)
+
+
+@pytest.mark.parametrize("column", ["tracking_number", "EAN", "Sendungsnummer"])
+def test_numbers_that_a_spreadsheet_has_cut_are_told_and_no_key(column: str) -> None:
+    inferred = infer([lines(f"{column},shipped_at,kg", f"4.00638E+12,{T},1.2", f"4.00639E+12,{U},1.3", f"77,{U},1.4")])
+    assert (inferred.columns[0].type, list(inferred.key)) == ("string", [])
+    assert f"column {column}: a spreadsheet has cut its numbers (4.00638E+12)" in inferred.doubts[0]
+    assert infer([lines("id,at,watts", f"1,{T},4.00638E+12")]).columns[2].type == "double"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        ("2024-11-04 10:00:00 EST", "2024-11-05 10:00:00 EDT", "has times with the abbreviation of a zone"),
+        ("Mon Nov 25 10:00:00 PST 2024", "Mon Nov 25 11:00:00 PST 2024", "has times with the abbreviation of a zone"),
+        ("2024-11-04", "25/11/2024", "has days or times that no single format reads ('2024-11-04' and '25/11/2024')"),
+    ],
+)
+def test_times_that_are_not_read_are_told_with_their_column(first: str, second: str, words: str) -> None:
+    inferred = infer([lines("id,sold_at,amount", f"1,{first},1.50", f"2,{second},2.50")])
+    assert inferred.event is None
+    assert any(doubt.startswith(f"column sold_at: {words}") for doubt in inferred.doubts)
+    assert any("no column is a date or a time (sold_at may be it, but is not read)" in doubt for doubt in inferred.doubts)
 
 
 def test_late_data_of_earlier_years_has_a_day() -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
 import pytest
 
 from lakehouse.project import contract_text
 from lakehouse.project.inference import infer
+from lakehouse_tests.support.inferred_files import infer_file
 from lakehouse_tests.support.sample_files import lines
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 T = "2024-11-04T09:00:00Z"
 U = "2024-11-05T09:00:00Z"
@@ -78,3 +85,41 @@ def test_a_number_of_things_is_a_measure_of_the_first_metric() -> None:
     assert "sum(number_of_cases)" in text
     assert "sum(num_tests)" in text
     assert "case_id" not in text
+
+
+COFFEES = f"time,item,amount\n{T},coffee,3.50\n{T},coffee,3.50\n2024-11-04T09:05:00Z,tea,2.50\n"
+
+
+def test_equal_lines_of_a_file_without_a_key_are_counted_and_asked_for(tmp_path: Path) -> None:
+    each = infer_file(tmp_path, "till.csv", COFFEES)
+    assert each.questions == {"primary_key": ["each", "none"]}
+    assert "1 of 3 sample records repeat an earlier one of their file, and would not count" in each.text
+    assert (sum(row["amount"] for row in each.live), each.malformed) == (Decimal("9.50"), [])
+    assert (each.source.reprocess_policy, each.source.materialization.repeated_content) == ("append", "ignored")
+    assert each.metric.rows == "all"
+    once = infer_file(tmp_path, "till.csv", COFFEES, {"primary_key": "none"})
+    assert (sum(row["amount"] for row in once.live), once.questions, once.source.reprocess_policy) == (6, {}, "merge")
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "options"),
+    [
+        ("sold_at,amount", [f"{T},3.50", f"{U},3.50"], ["none", "each", "sold_at"]),
+        ("sold_at,note", [f"{T},a b", f"{U},a b"], ["none", "each", "sold_at"]),
+        ("sold_at,item,amount", [f"{T},tea,3.50", f"{U},tea,3.50"], ["item,sold_at", "each", "none"]),
+        ("read_at,temperature", [f"{T},3.5", f"{U},3.5"], ["read_at", "none"]),
+        ("date,amount", ["2024-11-04,3.50", "2024-11-05,3.50"], ["date", "none"]),
+        ("date,discharge", ["2024-11-04,3.50", "2024-11-05,3.50"], []),
+    ],
+)
+def test_a_time_alone_is_the_key_of_readings_only(columns: str, rows: list[str], options: list[str]) -> None:
+    inferred = infer([lines(columns, *rows)])
+    assert [option for question in inferred.questions for option in question.options] == options
+    assert ",".join(inferred.key) == ("" if options[:1] == ["none"] else (options or ["date"])[0])
+
+
+def test_an_identifier_that_a_few_records_lack_is_asked_for() -> None:
+    rows = [f"{number or ''},{T},5.00" for number in range(6)]
+    inferred = infer([lines("invoice_id,at,amount", *rows)])
+    assert [list(question.options) for question in inferred.questions] == [["invoice_id", "each", "none"]]
+    assert "1 of 6 sample records have no invoice_id, its key, and will be malformed" in inferred.doubts

@@ -82,3 +82,9 @@ def test_a_broken_number_among_many_is_asked_for() -> None:
     assert infer([few]).questions == [], "a text"
     codes = lines("id,at", *(f"{number},{T}" for number in range(30)), f"48  43,{T}")
     assert infer([codes]).questions == [], "an identifier is a text where one is"
+
+
+def test_codes_that_are_written_as_numbers_are_not_added_up() -> None:
+    file = lines("id,at,barcode,phone,units", f"1,{T},4006381333931,491701234567,5")
+    text = contract_text.metric_text("log", infer([file]))
+    assert [line.split("sql: ")[1].split(",")[0] for line in text.splitlines() if "sql: " in line] == ["count(*)", "sum(units)"]
