@@ -17,7 +17,7 @@ from lakehouse import locations
 from lakehouse.delta import change_feed, lost_commits, partition_writer, provenance, table_io
 from lakehouse.delta.columns import bronze_columns, silver_columns
 from lakehouse.dimensions import fact_index, interval_table
-from lakehouse.dispositions import readings
+from lakehouse.dispositions import account_tables, readings
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.late_events import follow as late_events
 from lakehouse.ledger import applied_inputs, ingestions, key_log, lost_rows, rebuild_requests
@@ -85,6 +85,7 @@ def update(
     _make_up_for_lost_commits(lake, source)
     lost_rows.require_none(lake, source)
     lost_records.require_none(lake, source)
+    account_tables.restore(lake, contract)
     pending = applied_inputs.pending(lake, source)
     newest_tables = contract.silver_tables[1:]
     builds = bool(newest_tables) and applied_inputs.lacks_newest(lake, source)
@@ -256,6 +257,7 @@ def _follow(
         method=method,
         silver=table_io.open_table(locations.silver(lake, contract.dataset), lake.storage_options),
         now=lake.now(),
+        derived=account_tables.paths(lake, contract.dataset),
     )
 
 

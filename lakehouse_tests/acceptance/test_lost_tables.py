@@ -48,6 +48,7 @@ def _expected(remote: tuple[tuple[str, str], ...], steps: Sequence[str]) -> tupl
 @example(place="bronze/customers", cuts=["delete 1"], steps=("tier", "run"))
 @example(place="gold/revenue", cuts=["gone"], steps=("run",))  # what readers saw of it does not follow from silver
 @example(place="gold/revenue", cuts=["copy 0"], steps=("run",))  # a final number, a revert, and the names of revisions
+@example(place="silver/sales_quarantine", cuts=["gone"], steps=("run",))  # a day with an open row must not become final
 @given(
     place=st.integers(0, 99),
     cuts=st.lists(st.sampled_from(HOW), min_size=1, max_size=3),

@@ -81,7 +81,11 @@ class Step:
 #: What happens before a table is damaged; the lake is copied before each of the last three.
 BEFORE = [
     Step("04T12", ("run", "customers"), (CUSTOMER, "c1,silver,2024-11-01T00:00:00Z,2024-11-04T11:00:00Z")),
-    Step("04T12", ("run", "sales"), (SALE, _sale("a", "4T09", "4T11", "10.00"), _sale("b", "4T10", "4T11", "20.00"))),
+    Step(
+        "04T12",
+        ("run", "sales"),
+        (SALE, _sale("a", "4T09", "4T11", "10.00"), _sale("b", "4T10", "4T11", "20.00"), _sale("o", "3T09", "3T11", "1.00")),
+    ),
     Step("05T23", ("run", "sales"), (SALE, _sale("d", "5T09", "5T10", "7.00"), _sale("late", "4T16", "5T20", "3.00"))),
     Step(
         "06T23",
@@ -92,7 +96,7 @@ BEFORE = [
     Step(
         "08T23",
         ("run", "sales"),
-        (SALE, _sale("f", "8T09", "8T10", "9.00"), _sale("w", "4T12", "8T18", "2.00")),
+        (SALE, _sale("f", "8T09", "8T10", "9.00"), _sale("w", "4T12", "8T18", "2.00"), _sale("open", "3T12", "8T18", "3.00")),
     ),
     Step("09T01", ("gold", "revert", "revenue", "2024-11-05", "--to", "r1", *WHO)),
     Step("09T02", ("quarantine", "accept", "sales", *WHO)),
@@ -173,7 +177,9 @@ class DamagedLake:
         return Printed(code, text.getvalue())
 
     def waiting_row(self) -> str:
-        row = table_io.read(f"{self.root}/silver/sales_quarantine", ["ingestion_id", "line_number"]).to_pylist()[0]
+        """The row that is accepted; another one stays open, so that its day must not become final."""
+        path, columns = f"{self.root}/silver/sales_quarantine", ["ingestion_id", "line_number"]
+        [row] = table_io.read(path, columns, {"record_key": ["w"]}).to_pylist()
         return f"{row['ingestion_id']}:{row['line_number']}"
 
     def copied(self, folder: Path) -> DamagedLake:
