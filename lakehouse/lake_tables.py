@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _LAYERS = ("bronze", "silver", "gold", "live", "scores", "ops")
 _KEYS = "_keys"
+_ACCOUNT = ("_dispositions", "_quarantine")
 #: Layer and suffix of the tables that every source has, apart from silver.
 _SOURCE_TABLES = (
     *(("bronze", suffix) for suffix in ("", "_decisions", "_admissions", "_redactions", "_readings")),
@@ -59,6 +60,7 @@ class LakeTable:
 
     :param silver_of: the contract of the table, for a source's silver tables only.
     :param intervals_of: the dimension, for a table of intervals only.
+    :param account_of: the source, for a table of the account of its rows only.
     :param series: the series, for a table of published numbers only.
     :param sorted_by: the column by which maintenance sorts the rows, so that a look-up reads only a part of each file.
     """
@@ -67,6 +69,7 @@ class LakeTable:
     name: str
     silver_of: SourceContract | None = None
     intervals_of: str | None = None
+    account_of: str | None = None
     series: Series | None = None
     sorted_by: str | None = None
 
@@ -83,7 +86,12 @@ def tables(catalog: Catalog) -> list[LakeTable]:
     silver = [contract for source in catalog.sources.values() for contract in source.silver_tables]
     listed = [LakeTable("silver", contract.silver_table, silver_of=contract) for contract in silver]
     listed += [
-        LakeTable(layer, f"{source}{suffix}", sorted_by="record_key" if suffix == _KEYS else None)
+        LakeTable(
+            layer,
+            f"{source}{suffix}",
+            account_of=source if suffix in _ACCOUNT else None,
+            sorted_by="record_key" if suffix == _KEYS else None,
+        )
         for source in catalog.sources
         for layer, suffix in _SOURCE_TABLES
     ]

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 
+def name_of(path: str) -> str:
+    """Layer and name of the table at an address."""
+    return "/".join(path.rstrip("/").split("/")[-2:])
+
+
 def bronze(lake: Lake, source: str) -> str:
     """The rows of a source as they were delivered."""
     return lake.address("bronze", source)

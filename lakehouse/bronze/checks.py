@@ -20,6 +20,7 @@ from lakehouse import locations
 from lakehouse.calendar.days import arrived_at
 from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
+from lakehouse.dispositions import account_tables
 from lakehouse.dispositions import checks as dispositions_checks
 from lakehouse.lateness.rules import exceeds
 from lakehouse.ledger import ingestions, unread_rows
@@ -185,9 +186,9 @@ def _check_freshness(lake: Lake, contract: SourceContract, rule: Freshness) -> C
 
 
 def _check_reviews(lake: Lake, contract: SourceContract) -> CheckResult:
-    path, columns = locations.quarantine(lake, contract.dataset), ["quarantine_since", "quarantine_review_by"]
     where = {"quarantine_status": [QuarantineStatus.OPEN.value]}
-    return reviews(contract.dataset, table_io.read(path, columns, where, lake.storage_options), lake.now())
+    waiting = account_tables.quarantined(lake, contract, ["quarantine_since", "quarantine_review_by"], where)
+    return reviews(contract.dataset, waiting, lake.now())
 
 
 def reviews(source: str, waiting: pa.Table | None, now: datetime) -> CheckResult:

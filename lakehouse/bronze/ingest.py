@@ -249,6 +249,7 @@ class Ingest:
         if lost := lost_rows.lost_claims(lake, self._source):
             _LOG.warning("the key log of %s lacks %d ingested files: it is derived again from bronze", self._source, len(lost))
             judge(lake, contract, self._session, [_delivered(entry, entry.recorded_at) for entry in lost], {})
+        account_tables.restore(lake, contract)
 
     def _ready(
         self, day: date, only: Mapping[str, str] | None, listing: Listing, entries: Collection[Ingestion], report: DayReport

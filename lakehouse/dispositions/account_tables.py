@@ -1,12 +1,13 @@
 """The account of Bronze as tables for SQL: ``ops/<source>_dispositions`` and ``silver/<source>_quarantine``.
 
 Both are copies of the results of ``account``, updated for the rows whose disposition an ingestion, a decision or a rebuild may
-have changed. Rows that a stopped run left out are written when the run is repeated. Listing the quarantine for people belongs in
-``stewardship.quarantine``.
+have changed. Rows that a stopped run left out are written when the run is repeated. A table that has lost commits is derived
+again before it is read. Listing the quarantine for people belongs in ``stewardship.quarantine``.
 """
 
 from __future__ import annotations
 
+import uuid
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +16,17 @@ import pyarrow.compute as pc
 from deltalake import ColumnProperties
 
 from lakehouse import locations, pieces
-from lakehouse.delta import row_writer, table_io
+from lakehouse.delta import lost_commits, row_writer, table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import account, claims, readings
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.winners import positions
-from lakehouse.ledger import decisions, key_log, redactions
-from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineStatus, StewardVerdict
+from lakehouse.errors import LakehouseError
+from lakehouse.ledger import applied_inputs, decisions, ingestions, key_log, lost_rows, redactions
+from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineReason, QuarantineStatus, StewardVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import date, datetime
 
     from deltalake import DeltaTable
@@ -64,6 +66,14 @@ _REASONS = pa.schema(
 )
 
 
+#: The detail of a row whose delivery was held, if the entry that named the day is lost.
+_WAS_HELD = "its delivery would have shrunk a day or the table"
+
+
+class LostAccountError(LakehouseError):
+    """A table of the account has lost commits and cannot be written. The message names the table and what to do."""
+
+
 def quarantine_schema(contract: SourceContract) -> pa.Schema:
     """The columns of the quarantine: those of Bronze, and those of the review."""
     return pa.schema([*arrow_schema(bronze_columns(contract)), *(pa.field(name, kind) for name, kind in _REVIEW)])
@@ -76,6 +86,98 @@ def is_overdue(entry: Mapping[str, Any], now: datetime) -> bool:
     """
     deadline: datetime = entry["quarantine_review_by"]
     return bool(entry["quarantine_status"] == QuarantineStatus.OPEN.value and deadline < now)
+
+
+def paths(lake: Lake, source: str) -> list[str]:
+    """The addresses of both tables."""
+    return [locations.dispositions(lake, source), locations.quarantine(lake, source)]
+
+
+def quarantined(lake: Lake, contract: SourceContract, columns: Sequence[str] | None, where: Where | None) -> pa.Table | None:
+    """Rows of the quarantine, see :func:`lakehouse.delta.table_io.read`, after :func:`restore`."""
+    restore(lake, contract)
+    return table_io.read(locations.quarantine(lake, contract.dataset), columns, where, lake.storage_options)
+
+
+def restore(lake: Lake, contract: SourceContract, *, anyway: bool = False) -> bool:
+    """Derive both tables again if one of them has lost commits that silver's record of its inputs names.
+
+    Without a loss, two log entries are compared with the record. Rows that an older copy contains keep the reason of their wait.
+
+    :param anyway: whether they are derived again without such a loss, too.
+    :returns: whether they were derived.
+    :raises LostRowsError: when Bronze or the key log lacks rows of files that were ingested.
+    :raises LostAccountError: if the tables cannot be written.
+    """
+    lake, source = lake.cached(), contract.dataset
+    lost = {path: lost for path in paths(lake, source) if (lost := applied_inputs.lost_versions(lake, source, path))}
+    if not lost and not anyway:
+        return False
+    lost_rows.require_none(lake, source)
+    try:
+        _derive(lake, contract)
+        for path, versions in lost.items():
+            lost_commits.close_gap(path, lake.storage_options, locations.name_of(path), versions.followed, versions.kept)
+    except OSError as problem:
+        names = " and ".join(map(locations.name_of, lost))
+        msg = (
+            f"{names} has lost commits, and cannot be written ({problem}): run 'lakehouse repair' with the right to write the "
+            "lake, or restore a newer copy of the table"
+        )
+        raise LostAccountError(msg) from None
+    return True
+
+
+def _derive(lake: Lake, contract: SourceContract) -> None:
+    """Write all rows of both tables, and again if the tables from which they are computed have changed meanwhile."""
+    source, options = contract.dataset, lake.storage_options
+    path = locations.quarantine(lake, source)
+    row_writer.open_or_create(path, quarantine_schema(contract), options, ["arrival_date"])
+    before = None
+    while before != (before := _input_versions(lake, source)):
+        existing = _once_reviewed(lake, source)
+        for rows in pieces.together(_derive_dispositions(lake, contract, existing), _MERGED_ROWS):
+            entries = _quarantine_entries(lake, contract, rows, existing)
+            row_writer.upsert(path, entries, ROW_KEYS, options=options, partition_by="arrival_date")
+
+
+@row_writer.retried_on_conflict
+def _derive_dispositions(lake: Lake, contract: SourceContract, existing: pa.Table) -> list[pa.Table]:
+    """Replace the dispositions of all rows; returns the rows that are or were reviewed."""
+    source = contract.dataset
+    table = row_writer.open_or_create(locations.dispositions(lake, source), _DISPOSITIONS, lake.storage_options, ["arrival_date"])
+    days = {entry.arrival_date for entry in ingestions.all_of(lake, source)}
+    days |= set(table_io.distinct_of_version(table, ["arrival_date"])["arrival_date"].to_pylist())
+    reviewed: list[pa.Table] = []
+
+    def dispositions() -> Iterator[pa.Table]:
+        for rows in pieces.counted("rows entered into the account", _every_row(lake, contract)):
+            reviewed.append(rows.filter(_are_reviewed(rows, existing)))
+            yield _by_event_day(rows.select(_DISPOSITIONS.names))
+
+    if days:
+        row_writer.replace(table, dispositions(), "arrival_date", days, f"derived:{uuid.uuid4().hex}", _LAYOUT)
+    return reviewed
+
+
+def _every_row(lake: Lake, contract: SourceContract) -> Iterator[pa.Table]:
+    if policy_of(contract).chooses_deliveries:
+        yield account.table(lake, contract)
+        return
+    yield from account.pieces(lake, contract, {})
+    yield from account.malformed(lake, contract, {})
+
+
+def _once_reviewed(lake: Lake, source: str) -> pa.Table:
+    """Reason and detail of each row that is in the quarantine's table, or whose held delivery was decided about."""
+    existing = _existing_reasons(lake, source)
+    decided = decisions.in_force(lake, source)
+    held = decided.filter(decided["about_file"])
+    held = held.filter(pc.is_null(positions(held, existing))).select(["ingestion_id", "line_number"])
+    reasons = {"quarantine_reason": QuarantineReason.SHRUNKEN_PARTITION.value, "quarantine_detail": _WAS_HELD}
+    for name, text in reasons.items():
+        held = held.append_column(name, pa.repeat(text, len(held)))
+    return pa.concat_tables([existing, held.cast(_REASONS)])
 
 
 def after_ingestions(

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from lakehouse import locations, pieces
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
+from lakehouse.dispositions import account_tables
 from lakehouse.lateness import history, measurement
 from lakehouse.lateness.rules import exceeds, late_share, tiers_of
 from lakehouse.ledger import applied_inputs, key_log
@@ -150,7 +151,7 @@ _FATE = {
 def _check_reviews(lake: Lake, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
     columns = ["arrival_date", "quarantine_status", "quarantine_review_by"]
     where: dict[str, Collection[Any]] = {"arrival_date": days, "quarantine_status": [QuarantineStatus.OPEN.value]}
-    table = table_io.read(locations.quarantine(lake, contract.dataset), columns, where, lake.storage_options)
+    table = account_tables.quarantined(lake, contract, columns, where)
     waiting: Counter[date] = Counter()
     overdue: Counter[date] = Counter()
     if table is not None:

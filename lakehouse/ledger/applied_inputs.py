@@ -6,8 +6,8 @@ Losing this table loses no information: applying an input again changes nothing,
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakehouse import locations
 from lakehouse.delta import lost_commits, table_io
@@ -15,7 +15,7 @@ from lakehouse.ledger import decisions, ingestions, rebuild_requests, redactions
 from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import date, datetime
 
     from deltalake import DeltaTable
@@ -30,7 +30,8 @@ class AppliedInputs:
 
     ``ingestion_ids`` are the ids of ingestions, decisions, redactions and rebuild requests; ``method`` is how silver was written
     (merged, or rebuilt by day). ``silver_commit`` and ``silver_lineage`` show whether silver still holds the commit, see
-    ``delta.lost_commits``; they are empty in entries of earlier releases.
+    ``delta.lost_commits``; they are empty in entries of earlier releases. ``followed`` has the same of further tables that are
+    derived with silver, by layer and name: version, commit and lineage.
     """
 
     source: str
@@ -42,6 +43,14 @@ class AppliedInputs:
     recorded_at: datetime
     silver_commit: str | None = None
     silver_lineage: str | None = None
+    followed: Mapping[str, Any] = field(default_factory=dict)
+
+    def of_table(self, name: str | None) -> tuple[int, str | None, str]:
+        """Version, commit and lineage of a further table; of silver without a ``name``. The version is -1 if there was none."""
+        if name is None:
+            return self.silver_version, self.silver_commit, self.silver_lineage or ""
+        version, commit, lineage = self.followed.get(name, (-1, "", ""))
+        return version, commit, lineage
 
 
 def log(lake: Lake) -> LogTable[AppliedInputs]:
@@ -59,15 +68,23 @@ def record(
     method: str,
     silver: DeltaTable | None,
     now: datetime,
+    derived: Iterable[str] = (),
 ) -> None:
     """Record that silver's ``days`` contain these inputs.
 
     :param silver: the table, at a version that contains them.
+    :param derived: the addresses of further tables that contain them.
     """
     version = -1 if silver is None else silver.version()
     commit, lineage = lost_commits.commit_id(silver), lost_commits.lineage(silver)
-    entry = AppliedInputs(source, run_id, sorted(days), sorted(ingestion_ids), method, version, now, commit, lineage)
+    tables = {locations.name_of(path): table_io.open_table(path, lake.storage_options) for path in derived}
+    followed = {name: _held(table) for name, table in tables.items() if table is not None}
+    entry = AppliedInputs(source, run_id, sorted(days), sorted(ingestion_ids), method, version, now, commit, lineage, followed)
     log(lake).append([entry])
+
+
+def _held(table: DeltaTable) -> tuple[int, str, str]:
+    return table.version(), lost_commits.commit_id(table), lost_commits.lineage(table)
 
 
 def every_input(lake: Lake, source: str) -> frozenset[str]:
@@ -93,7 +110,7 @@ def pending(lake: Lake, source: str) -> dict[date, set[str]]:
 def pending_manual_inputs(lake: Lake, source: str) -> dict[date, set[str]]:
     """The event days that wait for silver because of decisions, redactions or rebuild requests, each with their ids."""
     touched = decisions.touched(lake, source) | redactions.touched(lake, source) | rebuild_requests.touched(lake, source)
-    applied = _applied_days(lake, source, lost_versions(lake, source)) if touched else {}
+    applied = _applied_days(lake, source, _held_silver(lake, source)) if touched else {}
     waiting: dict[date, set[str]] = defaultdict(set)
     for input_id, days in touched.items():
         for day in days.difference(*applied.get(input_id, ())):
@@ -106,8 +123,8 @@ def pending_entries(lake: Lake, source: str) -> dict[date, list[Ingestion]]:
     lake = lake.cached()
     applied_version = table_io.version(locations.applied_inputs(lake), lake.storage_options)
 
-    lost = lost_versions(lake, source)
-    applied = _applied_days(lake, source, lost)
+    held = _held_silver(lake, source)
+    applied = _applied_days(lake, source, held)
 
     def waiting() -> dict[date, list[Ingestion]]:
         by_day: dict[date, list[Ingestion]] = defaultdict(list)
@@ -119,12 +136,12 @@ def pending_entries(lake: Lake, source: str) -> dict[date, list[Ingestion]]:
                 by_day[day].append(entry)
         return dict(by_day)
 
-    return ingestions.log(lake).derived("waiting", waiting, {"source": [source]}, also=(applied_version, lost))
+    return ingestions.log(lake).derived("waiting", waiting, {"source": [source]}, also=(applied_version, held))
 
 
 def has_any(lake: Lake, source: str) -> bool:
     """Whether any input is recorded as applied."""
-    return bool(_applied_days(lake, source, lost_versions(lake, source)))
+    return bool(_applied_days(lake, source, _held_silver(lake, source)))
 
 
 #: The Delta transaction that marks the table with the newest rows of a source as built, although it has no row.
@@ -150,7 +167,7 @@ def _has_rows(lake: Lake, path: str) -> bool:
 
 
 class LostVersions(NamedTuple):
-    """The newest recorded version of silver (``followed``), and the newest recorded version that silver still holds (``kept``, or
+    """The newest recorded version of a table (``followed``), and the newest recorded version that it still holds (``kept``, or
     -1).
     """
 
@@ -158,47 +175,74 @@ class LostVersions(NamedTuple):
     kept: int
 
 
-def lost_versions(lake: Lake, source: str) -> LostVersions | None:
+def lost_versions(lake: Lake, source: str, path: str | None = None) -> LostVersions | None:
     """The recorded versions of silver that it no longer holds; None if it holds all of them.
 
     The versions are checked from the newest one down: if silver holds a version, it holds all earlier ones.
+
+    :param path: of a further table that is derived with silver, instead of silver.
     """
-    silver = table_io.open_table(locations.silver(lake, source), lake.storage_options)
-    lineage = lost_commits.lineage(silver)
-    seen = {
-        entry.silver_version: entry.silver_commit
-        for entry in log(lake).read({"source": [source]})
-        if (entry.silver_lineage or "") == lineage
-    }
+    table = table_io.open_table(path or locations.silver(lake, source), lake.storage_options)
+    lineage, name = lost_commits.lineage(table), None if path is None else locations.name_of(path)
+    of_source = {"source": [source]}
+
+    def recorded() -> dict[int, str | None]:
+        entries = (entry.of_table(name) for entry in log(lake).read(of_source))
+        return {version: commit for version, commit, of_entry in entries if of_entry == lineage}
+
+    seen = log(lake).derived(f"versions of {name}", recorded, of_source, also=lineage)
     followed, kept = max(seen, default=-1), -1
     for version in sorted(seen, reverse=True):
-        if not lost_commits.are_lost(silver, version, seen[version]):
+        if not lost_commits.are_lost(table, version, seen[version]):
             kept = version
             break
     return None if followed == kept else LostVersions(followed, kept)
 
 
-def _applied_days(lake: Lake, source: str, lost: LostVersions | None) -> dict[str, list[frozenset[date]]]:
-    """Per input id the event days for which silver contains the input, commit by commit.
+class _Held(NamedTuple):
+    """Which commits a silver table holds; ``name`` is None for the main table."""
 
-    :param lost: from :func:`lost_versions`.
+    name: str | None
+    lineage: str
+    lost: LostVersions | None
+
+    def holds(self, entry: AppliedInputs) -> bool:
+        version, _, lineage = entry.of_table(self.name)
+        if lineage == self.lineage:
+            return self.lost is None or version <= self.lost.kept
+        return lost_commits.is_kept(self.lineage, lineage, version)
+
+
+def _held_silver(lake: Lake, source: str) -> tuple[_Held, ...]:
+    """The state of each silver table of a source: inputs are applied if all of them hold their commits.
+
+    The table of newest rows counts if the newest entry names it: else the source is no longer under ``append``.
     """
-    of_source = {"source": [source]}
-    silver = table_io.open_table(locations.silver(lake, source), lake.storage_options)
-    lineage = lost_commits.lineage(silver)
+    newest = max(log(lake).read({"source": [source]}), key=lambda entry: (entry.recorded_at, entry.silver_version), default=None)
+    paths: list[str | None] = [None]
+    if newest is not None and locations.name_of(locations.silver_newest(lake, source)) in newest.followed:
+        paths.append(locations.silver_newest(lake, source))
+    return tuple(
+        _Held(
+            path and locations.name_of(path),
+            lost_commits.lineage(table_io.open_table(path or locations.silver(lake, source), lake.storage_options)),
+            lost_versions(lake, source, path),
+        )
+        for path in paths
+    )
 
-    def is_held(commit: AppliedInputs) -> bool:
-        own = commit.silver_lineage or ""
-        if own == lineage:
-            return lost is None or commit.silver_version <= lost.kept
-        return lost_commits.is_kept(lineage, own, commit.silver_version)
+
+def _applied_days(lake: Lake, source: str, held: tuple[_Held, ...]) -> dict[str, list[frozenset[date]]]:
+    """Per input id the event days for which silver contains the input, commit by commit."""
+    of_source = {"source": [source]}
 
     def read() -> dict[str, list[frozenset[date]]]:
         applied: dict[str, list[frozenset[date]]] = defaultdict(list)
-        for commit in filter(is_held, log(lake).read(of_source)):
-            days = frozenset(commit.days)  # shared: a run about many files is about many days
-            for input_id in commit.ingestion_ids:
-                applied[input_id].append(days)
+        for commit in log(lake).read(of_source):
+            if all(table.holds(commit) for table in held):
+                days = frozenset(commit.days)  # shared: a run about many files is about many days
+                for input_id in commit.ingestion_ids:
+                    applied[input_id].append(days)
         return dict(applied)
 
-    return log(lake).derived("applied days", read, of_source, also=(lineage, lost))
+    return log(lake).derived("applied days", read, of_source, also=held)

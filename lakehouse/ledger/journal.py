@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from lakehouse import locations
 from lakehouse.delta import lost_commits, partition_writer, row_writer, table_io
 from lakehouse.errors import LakehouseError
 
@@ -57,7 +58,7 @@ class Journaled(NamedTuple):
     @property
     def name(self) -> str:
         """Layer and name."""
-        return "/".join(self.path.rstrip("/").split("/")[-2:])
+        return locations.name_of(self.path)
 
 
 def note(log: Journaled, rows: Sequence[Mapping[str, Any]], app_id: str | None, app_version: int) -> None:

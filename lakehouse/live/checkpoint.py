@@ -1,5 +1,8 @@
 """The checkpoint of a metric's stream: its place, whether it fits the contract and the live numbers, and its offsets of a batch.
 
+Spark knows the commits of Bronze by number only. A Bronze that has lost commits gives their numbers to other commits, which the
+stream would take for read: the id of the newest commit that was read is therefore stored beside Spark's files.
+
 A checkpoint belongs to one definition of the query. Spark itself refuses some changes of a query, and silently mixes up others (a
 window of another size), so the definition is part of the path.
 """
@@ -16,11 +19,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
+from lakehouse.delta import lost_commits, table_io
 from lakehouse.delta.columns import silver_columns
 from lakehouse.errors import LakehouseError
 from lakehouse.live import batches
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deltalake import DeltaTable
+
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
@@ -81,6 +89,24 @@ class LiveQuery:
         watermark = datetime.fromtimestamp(milliseconds / 1000, timezone.utc) if milliseconds else None
         return BatchOffsets(watermark, BronzeOffset(until["reservoirVersion"], until["index"]))
 
+    @property
+    def _newest_read(self) -> Path:
+        return self.folder / "newest_read.json"
+
+    def newest_read(self) -> tuple[int, str]:
+        """Version and id of the newest commit of Bronze that a finished batch has read; -1 if none is recorded."""
+        try:
+            stored = json.loads(self._newest_read.read_text("utf-8"))
+        except FileNotFoundError:
+            return -1, ""
+        return stored["version"], stored["commit"]
+
+    def record_read(self, until: BronzeOffset, bronze: DeltaTable) -> None:
+        """Record that a batch has read Bronze up to a place."""
+        version = until.version - (until.index < 0)
+        if version >= 0:
+            _write(self._newest_read, {"version": version, "commit": lost_commits.commit_id(bronze, version)})
+
     def before(self, batch: int) -> BatchOffsets:
         """The offsets of the previous batch."""
         return self.offsets(batch - 1) if batch else BatchOffsets(None, BronzeOffset(self.starts_at))
@@ -127,11 +153,11 @@ def opened(lake: Lake, metric: MetricContract, contract: SourceContract, starts_
     """The checkpoint to continue, or a new one if the metric has never been live.
 
     :param starts_at: the version of Bronze with which a new checkpoint begins.
-    :raises LiveCheckpointError: if the live numbers come from a checkpoint that is gone, damaged, or of another definition.
+    :raises LiveCheckpointError: if the live numbers come from a checkpoint that is gone, damaged, or of another definition, or if
+        Bronze has lost commits that were read.
     """
     folder, newest = folder_of(lake, metric, contract), batches.newest(lake, metric.name)
-    query = _read(folder)
-    again = f"run 'lakehouse live rebuild {metric.name}', which computes the live numbers from Bronze again"
+    query, again = _read(folder), _way_out(metric)
     if query is None and newest is not None:
         others = [path for path in folder.parent.iterdir() if path.is_dir()] if folder.parent.is_dir() else []
         if others:
@@ -144,17 +170,41 @@ def opened(lake: Lake, metric: MetricContract, contract: SourceContract, starts_
     if newest is not None and newest.query == query.query and not (query.of_spark / "offsets" / f"{newest.batch}").is_file():
         msg = f"live/{metric.name}: the checkpoint {folder} is damaged: batch {newest.batch} is missing; {again}"
         raise LiveCheckpointError(msg)
+    require_commits_read(lake, metric, contract, query)
     return query
+
+
+def require_commits_read(lake: Lake, metric: MetricContract, contract: SourceContract, query: LiveQuery) -> None:
+    """Check that Bronze still holds the commits that were read: rows of others under their numbers would not be read.
+
+    :raises LiveCheckpointError: if it does not.
+    """
+    version, commit = query.newest_read()
+    bronze = table_io.open_table(locations.bronze(lake, contract.dataset), lake.storage_options)
+    if lost_commits.are_lost(bronze, version, commit):
+        msg = (
+            f"live/{metric.name}: bronze/{contract.dataset} does not hold commit {version} any more, which the stream has read: "
+            f"it was restored from a copy, or its log was damaged; {_way_out(metric)}"
+        )
+        raise LiveCheckpointError(msg)
+
+
+def _way_out(metric: MetricContract) -> str:
+    return f"run 'lakehouse live rebuild {metric.name}', which computes the live numbers from Bronze again"
 
 
 def created(folder: Path, starts_at: int) -> LiveQuery:
     """A new checkpoint in a folder that has none."""
     query = LiveQuery(folder, uuid.uuid4().hex[:16], starts_at)
     folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / "query.json.tmp"
-    draft.write_text(json.dumps({"query": query.query, "starts_at": starts_at}), "utf-8")
-    draft.replace(folder / "query.json")
+    _write(folder / "query.json", {"query": query.query, "starts_at": starts_at})
     return query
+
+
+def _write(file: Path, content: Mapping[str, Any]) -> None:
+    draft = file.with_name(f"{file.name}.tmp")
+    draft.write_text(json.dumps(content), "utf-8")
+    draft.replace(file)
 
 
 def remove(lake: Lake, metric: MetricContract) -> None:

@@ -21,7 +21,7 @@ from lakehouse.delta import table_io
 from lakehouse.delta.columns import silver_columns
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.rows_read import windows
-from lakehouse.live import batches, table
+from lakehouse.live import batches, checkpoint, table
 from lakehouse.live.batches import LiveBatch
 from lakehouse.spark import dataframes
 from lakehouse.spark.session import in_zone
@@ -156,6 +156,7 @@ def _terms(metric: MetricContract) -> SpeedLayer:
 
 def _write(lake: Lake, metric: MetricContract, contract: SourceContract, query: LiveQuery, numbers: pa.Table, batch: int) -> None:
     """Record the rows that a batch has read, then write its numbers; each once, however often the batch is repeated."""
+    checkpoint.require_commits_read(lake, metric, contract, query)
     of_batch, before, now = query.offsets(batch), query.before(batch), lake.now()
     bronze = table_io.open_table(locations.bronze(lake, contract.dataset), lake.storage_options)
     lines = [] if bronze is None else batches.lines_between(bronze, before.until, of_batch.until)
@@ -165,6 +166,8 @@ def _write(lake: Lake, metric: MetricContract, contract: SourceContract, query: 
     batches.record(lake, read)
     about = {"updated_at": now, "batch": batch, "watermark": of_batch.watermark, "query": query.query}
     table.write(lake, metric, query.query, batch, _with_columns(numbers, about))
+    if bronze is not None:
+        query.record_read(of_batch.until, bronze)
 
 
 def _with_columns(numbers: pa.Table, about: Mapping[str, Any]) -> pa.Table:

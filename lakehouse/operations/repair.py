@@ -15,6 +15,7 @@ from lakehouse.bronze.ingest import Ingest
 from lakehouse.calendar.periods import Kind
 from lakehouse.delta import table_io
 from lakehouse.delta.delta_rs_internals import file_system
+from lakehouse.dispositions import account_tables
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.reproduction import repair as gold_repair
 from lakehouse.operations.maintenance.damaged_tables import DERIVED, KEYS, find
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import Catalog
+    from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
     from lakehouse.lake_tables import LakeTable
 
@@ -38,11 +40,14 @@ def repair(lake: Lake, catalog: Catalog, session: Callable[[], SparkSession], ru
 
     A table that cannot be repaired does not stop others.
     """
-    derived = {entry.table.name for entry in find(lake, catalog) if entry.is_derived and _forget(lake, entry.table)}
+    forgotten = [one.table for one in find(lake, catalog) if one.files and one.is_derived and _forget(lake, one.table)]
+    derived = {table.name for table in forgotten}
     for name, contract in catalog.sources.items():
         yield from _said(f"bronze/{name}", partial(bronze_repair.repair, lake, contract, run_id))
         if f"{name}{KEYS}" in derived:
             yield from _said(f"ops/{name}{KEYS}", partial(_derive_claims, Ingest(lake, contract, session, run_id)))
+        is_forgotten = any(table.account_of == name for table in forgotten)
+        yield from _said(f"silver/{name}_quarantine", partial(_derive_account, lake, contract, is_forgotten=is_forgotten))
         yield from _said(f"silver/{name}", partial(silver_repair.repair, lake, contract, session, run_id))
     numbers = [table.series for table in lake_tables.tables(catalog) if table.series is not None]
     for series in sorted(numbers, key=lambda series: (series.metric.is_derived, series.kind is not Kind.DAY)):
@@ -66,6 +71,11 @@ def _said(table: str, work: Callable[[], Sequence[object]]) -> Iterator[tuple[st
 def _derive_claims(ingest: Ingest) -> list[str]:
     ingest.days([])  # which restores the rows missing from the key log
     return ["all claims"]
+
+
+def _derive_account(lake: Lake, contract: SourceContract, *, is_forgotten: bool) -> list[str]:
+    restored = account_tables.restore(lake, contract, anyway=is_forgotten)
+    return [f"all rows, and those of ops/{contract.dataset}_dispositions"] if restored else []
 
 
 def _forget(lake: Lake, table: LakeTable) -> bool:

@@ -95,8 +95,7 @@ def entries(
     where: dict[str, Collection[Any]] = {column: [value] for column, value in values.items() if value is not None}
     if selected.rows is not None:
         where["ingestion_id"] = {row[0] for row in selected.rows}
-    path = locations.quarantine(lake, contract.dataset)
-    table = table_io.read(path, columns, where, lake.storage_options)
+    table = account_tables.quarantined(lake, contract, columns, where)
     rows = [] if table is None else table.to_pylist()
     if selected.rows is not None:
         row_ids = set(selected.rows)

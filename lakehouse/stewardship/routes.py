@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse import locations
 from lakehouse.delta import table_io
-from lakehouse.dispositions.account_tables import is_overdue
+from lakehouse.dispositions import account_tables
 from lakehouse.ledger.ids import format_row_id, parse_row_id, row_id_of
 from lakehouse.serving.api import quality_models
 from lakehouse.serving.api.models import schema_name
@@ -89,6 +89,7 @@ def reading(cache: PublishedCache) -> APIRouter:
 
 def listed(cache: PublishedCache, source: str, status: StatusFilter) -> list[dict[str, Any]]:
     """The rows of a source's quarantine with a given status, for the API and the pages."""
+    account_tables.restore(cache.lake, cache.source(source))  # else its version may be one that was listed with other rows
     version = table_io.version(locations.quarantine(cache.lake, source), cache.lake.storage_options)
     return _listed(cache, source, status.status, version)
 
@@ -134,7 +135,7 @@ def _as_json(source: str, entry: dict[str, Any], now: datetime) -> dict[str, Any
         "source": source,
         **{name: entry[name] for name in ("record_key", "event_date", "arrival_date", "source_file", "line_number")},
         **{name: entry[f"quarantine_{name}"] for name in _COLUMNS},
-        "overdue": is_overdue(entry, now),
+        "overdue": account_tables.is_overdue(entry, now),
     }
 
 

@@ -195,6 +195,25 @@ def _written(tables: Tables, expected: Rows, existing: Any, redacted: Any) -> di
     return entries
 
 
+@law(100, in_each_run=4)
+@given(claim_histories(), st.integers(0, 2))
+def test_tables_that_are_derived_again_are_those_of_the_rows(tmp_path_factory, history: ClaimHistory, malformed: int) -> None:
+    tables = Tables(lake_in(tmp_path_factory.mktemp("lake")), history, malformed)
+    lake, source = tables.lake, tables.contract
+    if history.decided:
+        tables.decide(*history.decided.values())
+    assert account_tables.restore(lake, source, anyway=True)
+    expected = tables.account()
+    disposed = table_io.read(locations.dispositions(lake, SOURCE))
+    assert disposed is not None
+    assert by_id(disposed.to_pylist()) == by_id([{name: row[name] for name in disposed.column_names} for row in expected])
+    table = table_io.read(locations.quarantine(lake, SOURCE))
+    entries = {row_id_of(row): row for row in table.to_pylist()} if table is not None else {}
+    waited = {"quarantine_reason": "shrunken_partition", "quarantine_detail": "its delivery would have shrunk a day or the table"}
+    held = {row_id: waited for row_id, one in tables.decided.items() if one.about_file}
+    assert entries == row_by_row.quarantine(expected, tables.bronze, tables.decided, held, {}, source.lateness.review_within)
+
+
 @dataclass(frozen=True)
 class EarlierTime:
     """What is known at a time: which files had come again, which rows were judged again, whether that is an input."""

@@ -107,6 +107,38 @@ def test_a_checkpoint_that_is_gone_or_of_another_definition_is_said_and_made_aga
         sample.stream()
 
 
+def test_a_stream_does_not_go_on_behind_commits_that_bronze_has_lost(lake: Lake, spark: Any) -> None:
+    """The next file takes the number of a commit that was read: Spark would take its rows for read."""
+    sample = LiveLake(lake, spark, metrics=[metric(TUMBLING, **LIVE)])
+
+    def deliver(*events: Event) -> None:
+        sample.land_events(*events)
+        sample.update("orders")
+
+    def totals() -> list[int]:
+        return [total for total, _ in sample.live_numbers().values()]
+
+    deliver(Event("a", 1, 5))
+    sample.stream()
+    deliver(Event("b", 2, 7))
+    sample.stream()
+    sample.stream()
+    assert totals() == [12]
+    for entry in sorted(Path(locations.bronze(lake, "orders")).glob("_delta_log/*.json"))[-2:]:
+        entry.unlink()
+    deliver(Event("c", 3, 11))  # the lost rows come in one commit, and this file gets the number of the other
+    with pytest.raises(
+        LiveCheckpointError,
+        match=r"bronze/orders does not hold commit \d+ any more, which the stream has read.*'lakehouse live rebuild hourly'",
+    ):
+        sample.stream()
+    run.rebuild(sample.session, lake, sample.hourly, sample.sources["orders"])
+    assert totals() == [23]
+    deliver(Event("d", 4, 13))
+    sample.stream()
+    assert totals() == [36]
+
+
 def test_the_numbers_are_in_the_windows_of_the_books_and_say_when_these_end(lake: Lake, spark: Any) -> None:
     """On the day on which the clock goes back, and across midnight."""
     sample = LiveLake(lake, spark, metrics=[metric(TUMBLING, **LIVE), metric(SLIDING, **LIVE)])

@@ -18,7 +18,7 @@ from lakehouse.calendar.days import end_of_day
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import source_days
 from lakehouse.delta import table_io
-from lakehouse.dispositions import unread
+from lakehouse.dispositions import account_tables, unread
 from lakehouse.gold.derived import following as derived_following
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import candidates
@@ -203,6 +203,7 @@ def read_source(lake: Lake, contract: SourceContract, days: Collection[date] | N
 
     :param days: the event days whose reviews and unread rows are counted; default: all.
     """
+    account_tables.restore(lake, contract)
     return SourceState(
         contract,
         event_watermark.of_source(lake, contract),

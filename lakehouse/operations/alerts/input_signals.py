@@ -20,6 +20,7 @@ from lakehouse.calendar.days import arrived_at, end_of_day
 from lakehouse.contracts.alerts import Rhythm
 from lakehouse.contracts.source_rules import PerKeyWatermark, ProcessingTimeWatermark
 from lakehouse.delta import table_io
+from lakehouse.dispositions import account_tables
 from lakehouse.dispositions.unread import of_source as unread_rows_of_source
 from lakehouse.lateness import event_watermark, missing_inputs, recommendation
 from lakehouse.lateness.event_watermark import BEGINNING
@@ -125,10 +126,9 @@ def _silence(contract: SourceContract) -> Rhythm | None:
 
 
 def _reviews(lake: Lake, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
-    path = locations.quarantine(lake, contract.dataset)
     columns = ["arrival_date", "quarantine_reason", "quarantine_since", "quarantine_review_by"]
     where = {"quarantine_status": [QuarantineStatus.OPEN.value]}
-    waiting, now = table_io.read(path, columns, where, lake.storage_options), lake.now()
+    waiting, now = account_tables.quarantined(lake, contract, columns, where), lake.now()
     if waiting is not None:
         for day, rows in sorted(table_io.split(waiting, "arrival_date").items()):
             since, review_by = (

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from lakehouse import locations
 from lakehouse.bronze import checks as bronze_checks
 from lakehouse.contracts.series import days_reached
-from lakehouse.delta import table_io
-from lakehouse.dispositions import claims
+from lakehouse.dispositions import account_tables, claims
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.publication import candidates
@@ -171,7 +169,7 @@ def _check_quarantine(lake: Lake, contract: SourceContract, plan: BackfillPlan, 
     ingested = ingestions.ingested(ingestions.all_of(lake, plan.source))
     rows_before = sum(entry.rows for ingestion_id, entry in ingested.items() if ingestion_id not in rows)
     where = {"quarantine_status": [QuarantineStatus.OPEN.value]}
-    quarantine = table_io.read(locations.quarantine(lake, contract.dataset), ["ingestion_id"], where, lake.storage_options)
+    quarantine = account_tables.quarantined(lake, contract, ["ingestion_id"], where)
     waiting = Counter([] if quarantine is None else pc.fill_null(quarantine["ingestion_id"], "").to_pylist())
     new = sum(count for ingestion_id, count in waiting.items() if ingestion_id in rows)
     if spikes(sum(rows.values()), new, rows_before, waiting.total() - new):

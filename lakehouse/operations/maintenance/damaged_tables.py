@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lakehouse import lake_tables
 from lakehouse.delta import damaged_files, table_io
 from lakehouse.gold.publication import lost_numbers
+from lakehouse.ledger import applied_inputs
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
@@ -27,9 +28,10 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class DamagedTable:
-    """A table and its damaged files; without files, a table of published numbers that has lost versions, or is gone.
+    """A table and its damaged files; without files, a table of published numbers that has lost versions, or is gone, or a table
+    of an account that has lost commits.
 
-    :param lost: the versions that it has lost; none if the whole table is gone.
+    :param lost: the versions of numbers that it has lost; none if the whole table is gone.
     """
 
     table: LakeTable
@@ -39,6 +41,8 @@ class DamagedTable:
     def __str__(self) -> str:
         if self.lost:
             return f"{self.table} has lost published numbers: {join_limited(self.lost, _SHOWN, ' versions')}. {self.way_out}"
+        if not self.files and self.table.account_of is not None:
+            return f"{self.table} has lost commits. {self.way_out}"
         if not self.files:
             return f"{self.table}: the table is gone. {self.way_out}"
         first, more = self.files[0], len(self.files) - 1
@@ -62,7 +66,8 @@ class DamagedTable:
     @property
     def is_derived(self) -> bool:
         """Whether the whole table can be derived from others."""
-        return self.table.layer == "ops" and (self.table.name in DERIVED or self.table.name.endswith(KEYS))
+        is_shared = self.table.layer == "ops" and (self.table.name in DERIVED or self.table.name.endswith(KEYS))
+        return is_shared or self.table.account_of is not None
 
     @property
     def _source(self) -> bool:
@@ -83,4 +88,6 @@ def find(lake: Lake, catalog: Catalog) -> list[DamagedTable]:
             is_gone = table_io.open_table(table.path(lake), lake.storage_options) is None
             names = () if is_gone else sorted(name for of_period in lost.values() for name in of_period)
             damaged.append(DamagedTable(table, files, names))
+        elif table.account_of is not None and applied_inputs.lost_versions(lake, table.account_of, table.path(lake)):
+            damaged.append(DamagedTable(table, files))
     return damaged
