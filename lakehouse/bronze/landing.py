@@ -10,7 +10,7 @@ import os
 import re
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
 from fnmatch import translate
 from itertools import islice
@@ -64,7 +64,7 @@ class LandingFile:
     @property
     def state(self) -> str:
         """A text that changes when the file is written to, as far as the listing shows."""
-        return f"{self.size} bytes of {self.modified.isoformat() if self.modified else 'an unknown time'}"
+        return _state(self.size, self.modified)
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,25 @@ class Listing:
     """The content of landing at one moment.
 
     ``files`` are the files with records, by arrival day and name; ``completion_markers`` are, per arrival day, the files that
-    mark it as complete, or its manifests; ``complaints`` name each file whose day is not a partition.
+    mark it as complete, or its manifests; ``complaints`` name each file whose day is not a partition. ``unmatched`` are the files
+    that match no pattern of the source, each with its state, without those whose names, or folders, begin with ``.`` or ``_``.
     """
 
     files: list[LandingFile]
     completion_markers: dict[date, list[LandingFile]]
     complaints: list[str]
+    unmatched: dict[str, str] = field(default_factory=dict)
+
+    def unmatched_complaints(self, lake: Lake, contract: SourceContract, sources: Collection[SourceContract]) -> dict[str, str]:
+        """A complaint for each file that matches no pattern.
+
+        :param sources: the sources of the deployment, which share a landing folder if the settings name one.
+        """
+        shared = [one for one in sources if lake.settings.landing and one.dataset != contract.dataset and not one.source.kafka]
+        patterns = [_pattern(pattern) for one in shared for pattern in _patterns(one)]
+        names = [name for name in self.unmatched if not any(pattern.fullmatch(name) for pattern in patterns)]
+        wanted = contract.source.landing
+        return {name: f"{name}: its name does not match {wanted}; rename it, or correct source.landing" for name in names}
 
 
 @dataclass(frozen=True)
@@ -96,6 +109,10 @@ class Fingerprint:
     def ingestion_id(self) -> str:
         """The id of the content in the tables."""
         return ids.of_content(self.content_hash)
+
+
+def _state(size: int | None, modified: datetime | None) -> str:
+    return f"{size} bytes of {modified.isoformat() if modified else 'an unknown time'}"
 
 
 def landing_files(lake: Lake, contract: SourceContract) -> tuple[list[LandingFile], list[str]]:
@@ -142,20 +159,17 @@ def listing(lake: Lake, contract: SourceContract, infos: Iterable[fs.FileInfo] |
     files: list[LandingFile] = []
     completion_markers: dict[date, list[LandingFile]] = defaultdict(list)
     complaints: list[str] = []
+    unmatched: dict[str, str] = {}
     for info in list_landing(lake, contract) if infos is None else infos:
         name = info.path.removeprefix(root).lstrip("/")
-        if info.type is fs.FileType.Unknown and (info.path.endswith("/") or name == ""):
-            if any(_may_contain(one, name) for one in _patterns(contract)):
-                complaints.append(f"{name or root}: the folder cannot be read, nor the files in it; let this user read it")
-            continue
-        if not info.is_file and info.type is not fs.FileType.Unknown:
-            continue
         marks = marker_pattern.fullmatch(name) if marker_pattern else None
-        match = marks or pattern.fullmatch(name)
-        if not match or (not marks and name.rpartition("/")[2].startswith(("_", "."))):
-            continue
+        match = marks or (pattern.fullmatch(name) if _is_meant(name.rpartition("/")[2]) else None)
         if not info.is_file:
-            complaints.append(f"{name}: its name is no UTF-8, or it cannot be read; rename the file, or let this user read it")
+            complaints += _unreadable(contract, info, name or root, matches=bool(match))
+            continue
+        if not match:
+            if all(map(_is_meant, name.split("/"))):
+                unmatched[name] = _state(info.size, _microseconds(info.mtime))
             continue
         day = _arrival_day(contract, match["day"])
         if isinstance(day, str):
@@ -166,7 +180,23 @@ def listing(lake: Lake, contract: SourceContract, infos: Iterable[fs.FileInfo] |
     for markers in completion_markers.values():
         markers.sort(key=lambda file: file.name)
     files.sort(key=lambda file: (file.arrival_date, file.name))
-    return Listing(files, dict(sorted(completion_markers.items())), sorted(complaints))
+    return Listing(files, dict(sorted(completion_markers.items())), sorted(complaints), unmatched)
+
+
+def _is_meant(name: str) -> bool:
+    """Whether the name of a file or folder does not say that others pass it over."""
+    return not name.startswith(("_", "."))
+
+
+def _unreadable(contract: SourceContract, info: fs.FileInfo, name: str, *, matches: bool) -> list[str]:
+    """The complaint about a folder that cannot be read, or a file whose name no table can hold, if it may be of the source."""
+    if info.type is not fs.FileType.Unknown:
+        return []
+    if not info.path.endswith("/"):
+        text = f"{name}: its name is no UTF-8, or it cannot be read; rename the file, or let this user read it"
+        return [text] if matches else []
+    may_contain = info.path == f"{name}/" or any(_may_contain(pattern, name) for pattern in _patterns(contract))
+    return [f"{name}: the folder cannot be read, nor the files in it; let this user read it"] if may_contain else []
 
 
 def _arrival_day(contract: SourceContract, text: str) -> date | str:
@@ -363,7 +393,7 @@ def _patterns(contract: SourceContract) -> Sequence[str]:
 def _may_contain(pattern: str, folder: str) -> bool:
     """Whether a file in a folder may match a pattern: the text before the first wildcard is compared, digits with any digit."""
     begin = _WILDCARD.split(pattern.replace("{arrival_date}", "9999-99-99"), maxsplit=1)[0]
-    return not folder or all(wanted == char or (wanted == "9" and char.isdigit()) for wanted, char in zip(begin, folder))
+    return all(wanted == char or (wanted == "9" and char.isdigit()) for wanted, char in zip(begin, folder))
 
 
 def _microseconds(modified: datetime | None) -> datetime | None:

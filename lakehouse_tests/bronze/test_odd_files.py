@@ -145,7 +145,7 @@ def test_a_file_that_cannot_be_read_is_left_with_a_remark(sample: SampleLake, mo
     report = sample.ingest(DAY)
     assert [entry.source_file for entry in report.ingested] == ["arrival_date=2024-02-01.csv"]
     assert report.waiting == ["arrival_date=2024-02-01.other.csv is left: it cannot be read (Permission denied)"]
-    assert pending_files.unfinished(sample.lake, sample.contract, DAY) == UnfinishedFiles(
+    assert pending_files.unfinished(sample.lake, sample.contract, DAY, [sample.contract]) == UnfinishedFiles(
         [], ["arrival_date=2024-02-01.other.csv: it cannot be read (Permission denied)"], []
     )
 
