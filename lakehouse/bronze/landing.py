@@ -223,16 +223,43 @@ def open_file(lake: Lake, contract: SourceContract, path: str, *, seekable: bool
 
 def fingerprint(lake: Lake, contract: SourceContract, file: LandingFile) -> Fingerprint:
     """Hash the file, and check it as a whole: for a broken gzip stream, for missing columns."""
-    digest, size = hashlib.sha256(), 0
-    with open_file(lake, contract, file.path) as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-            size += len(chunk)
+    content_hash, size = _hashed(lake, contract, file.path)
     try:
         _check_whole(lake, contract, file)
     except FileProblem as problem:
-        return Fingerprint(digest.hexdigest(), size, str(problem))
-    return Fingerprint(digest.hexdigest(), size, header=_header(lake, contract, file.path))
+        return Fingerprint(content_hash, size, str(problem))
+    return Fingerprint(content_hash, size, header=_header(lake, contract, file.path))
+
+
+def _hashed(lake: Lake, contract: SourceContract, path: str) -> tuple[str, int]:
+    """The hash of a file's bytes, and their number."""
+    digest, size = hashlib.sha256(), 0
+    with open_file(lake, contract, path) as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+    return digest.hexdigest(), size
+
+
+def has_content(lake: Lake, contract: SourceContract, file: LandingFile, ingestion_id: str) -> bool:
+    """Whether a file is still there in the state in which it was listed, and with the content of an ingestion."""
+    try:
+        require_unchanged(lake, contract, file)
+        return ids.of_content(_hashed(lake, contract, file.path)[0]) == ingestion_id
+    except (FileProblem, OSError):
+        return False
+
+
+def read_whole(lake: Lake, contract: SourceContract, file: LandingFile, ingestion_id: str) -> bytes:
+    """All bytes of a small file.
+
+    :raises FileProblem: if they are not the content of the ingestion: a replacement may have the same size and time.
+    """
+    with open_file(lake, contract, file.path) as stream:
+        content = stream.read()
+    if ids.of_content(hashlib.sha256(content).hexdigest()) != ingestion_id:
+        raise _written_to(file)
+    return content
 
 
 def require_unchanged(lake: Lake, contract: SourceContract, file: LandingFile) -> None:
@@ -243,8 +270,11 @@ def require_unchanged(lake: Lake, contract: SourceContract, file: LandingFile) -
     system, _ = _file_system(lake, contract)
     now = system.get_file_info(file.path)
     if not now.is_file or (now.size, _microseconds(now.mtime)) != (file.size, file.modified):
-        msg = f"{file.name} was written to while it was read: nothing of it is taken; run it again once it is complete"
-        raise FileProblem(msg)
+        raise _written_to(file)
+
+
+def _written_to(file: LandingFile) -> FileProblem:
+    return FileProblem(f"{file.name} was written to while it was read: nothing of it is taken; run it again once it is complete")
 
 
 def absent_names(lake: Lake, contract: SourceContract, names: Collection[str]) -> set[str]:
@@ -269,13 +299,10 @@ def header_in_landing(lake: Lake, contract: SourceContract, name: str, content_h
     :param name: its path below the landing folder.
     """
     system, root = _file_system(lake, contract)
-    path, digest = f"{root}/{name}", hashlib.sha256()
+    path = f"{root}/{name}"
     if not system.get_file_info(path).is_file:
         return None
-    with open_file(lake, contract, path) as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-    return _header(lake, contract, path) if digest.hexdigest() == content_hash else None
+    return _header(lake, contract, path) if _hashed(lake, contract, path)[0] == content_hash else None
 
 
 def _header(lake: Lake, contract: SourceContract, path: str) -> str | None:

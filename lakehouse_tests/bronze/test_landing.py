@@ -62,15 +62,15 @@ def test_a_file_that_matches_no_pattern_is_named_unless_its_name_says_that_it_is
     unmatched = ["2024-01-05/a.CSV", "2024-01-05/a.csv.zip", "20240105/a.csv", "notes.txt"]
     other = contract(dataset="others", source={"landing": "notes*{arrival_date}*", "start_date": "2024-01-01"})
     of_other = "notes/2024-01-05"
-    own = lake.with_settings(landing=None)
-    for one, expected in ((lake, unmatched), (own, [*unmatched, of_other])):
+    alone = lake.with_settings(landing=None)
+    for listed, expected in ((lake, unmatched), (alone, [*unmatched, of_other])):
         for name in (*meant, *passed_over, *unmatched, of_other):
-            path = Path(one.landing_of("events"), name)
+            path = Path(listed.landing_of("events"), name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(name)
-        complaints = landing.listing(one, source).unmatched_complaints(one, source, [source, other])
+        complaints = landing.listing(listed, source).unmatched_complaints(listed, source, [source, other])
         assert sorted(complaints) == sorted(expected), "the sources share the folder that the settings name, and no other"
-    of_days = landing.listing_of_days(own, source, [DAYS[0]])
+    of_days = landing.listing_of_days(alone, source, [DAYS[0]])
     assert sorted(of_days.unmatched) == ["2024-01-05/a.CSV", "2024-01-05/a.csv.zip"]
 
 
