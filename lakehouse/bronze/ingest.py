@@ -181,10 +181,24 @@ class Ingest:
     def days(self, days: Collection[date], only: Mapping[str, str] | None = None) -> dict[date, DayReport]:
         """Ingest the files of arrival days that are in landing, ready and not in Bronze yet.
 
+        A file that is replaced or removed while it is read is left, and the others are ingested without it.
+
         :param only: the files that may be ingested, each with its state in landing; by default all files of the days.
         """
         self._restore_lost_rows()
         self._release_gone_files()
+        return self._without(frozenset(), days, only)
+
+    def _without(self, changed: frozenset[str], days: Collection[date], only: Mapping[str, str] | None) -> dict[date, DayReport]:
+        """Ingest the files of arrival days, except those that changed while they were read."""
+        try:
+            return self._attempt(changed, days, only)
+        except bronze_table.ChangedFilesError as problem:
+            if problem.names <= changed:
+                raise
+            return self._without(changed | problem.names, days, only)
+
+    def _attempt(self, changed: Collection[str], days: Collection[date], only: Mapping[str, str] | None) -> dict[date, DayReport]:
         entries = ingestions.all_of(self._lake, self._source)
         listing = bronze_landing.listing_of_days(self._lake, self._contract, days)
         unseen = replace(listing, files=pending_files.unseen_files(listing.files, entries))
@@ -194,7 +208,7 @@ class Ingest:
         new: list[Ingestion] = []
         files: dict[str, LandingFile] = {}
         for day, report in reports.items():
-            ready = self._ready(day, only, unseen, entries, report)
+            ready = self._ready(day, only, changed, unseen, entries, report)
             runs = run_deliveries.of_day(self._lake, self._contract, day)
             for file, fingerprint, problem in self._readable(day, ready, report):
                 entry = self._entry(file, fingerprint, self._delivery_of(file, ready, runs))
@@ -252,13 +266,24 @@ class Ingest:
         account_tables.restore(lake, contract)
 
     def _ready(
-        self, day: date, only: Mapping[str, str] | None, listing: Listing, entries: Collection[Ingestion], report: DayReport
+        self,
+        day: date,
+        only: Mapping[str, str] | None,
+        changed: Collection[str],
+        listing: Listing,
+        entries: Collection[Ingestion],
+        report: DayReport,
     ) -> Readiness:
         """The day's files that may be ingested; the report records why others may not.
 
         :param listing: the listing with the files that were not ingested before.
         """
-        unseen = [file for file in listing.files if file.arrival_date == day]
+        unseen = [file for file in listing.files if file.arrival_date == day and file.name not in changed]
+        report.waiting.extend(
+            f"{file.name} is left: it was replaced or removed while it was read"
+            for file in listing.files
+            if file.arrival_date == day and file.name in changed
+        )
         files = [file for file in unseen if only is None or only.get(file.name) == file.state]
         report.waiting.extend(f"{file.name} is left until it is stable" for file in unseen if file not in files)
         markers = listing.completion_markers.get(day, [])

@@ -10,7 +10,7 @@ import os
 import re
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
 from fnmatch import translate
 from itertools import islice
@@ -67,7 +67,7 @@ class LandingFile:
     @property
     def state(self) -> str:
         """A text that changes when the file is written to, as far as the listing shows."""
-        return f"{self.size} bytes of {self.modified.isoformat() if self.modified else 'an unknown time'}"
+        return _state(self.size, self.modified)
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,25 @@ class Listing:
     """The content of landing at one moment.
 
     ``files`` are the files with records, by arrival day and name; ``completion_markers`` are, per arrival day, the files that
-    mark it as complete, or its manifests; ``complaints`` name each file whose day is not a partition.
+    mark it as complete, or its manifests; ``complaints`` name each file whose day is not a partition. ``unmatched`` are the files
+    that match no pattern of the source, each with its state, without those whose names, or folders, begin with ``.`` or ``_``.
     """
 
     files: list[LandingFile]
     completion_markers: dict[date, list[LandingFile]]
     complaints: list[str]
+    unmatched: dict[str, str] = field(default_factory=dict)
+
+    def unmatched_complaints(self, lake: Lake, contract: SourceContract, sources: Collection[SourceContract]) -> dict[str, str]:
+        """A complaint for each file that matches no pattern.
+
+        :param sources: the sources of the deployment, which share a landing folder if the settings name one.
+        """
+        shared = [one for one in sources if lake.settings.landing and one.dataset != contract.dataset and not one.source.kafka]
+        patterns = [_pattern(pattern) for one in shared for pattern in _patterns(one)]
+        names = [name for name in self.unmatched if not any(pattern.fullmatch(name) for pattern in patterns)]
+        wanted = contract.source.landing
+        return {name: f"{name}: its name does not match {wanted}; rename it, or correct source.landing" for name in names}
 
 
 @dataclass(frozen=True)
@@ -99,6 +112,10 @@ class Fingerprint:
     def ingestion_id(self) -> str:
         """The id of the content in the tables."""
         return ids.of_content(self.content_hash)
+
+
+def _state(size: int | None, modified: datetime | None) -> str:
+    return f"{size} bytes of {modified.isoformat() if modified else 'an unknown time'}"
 
 
 def landing_files(lake: Lake, contract: SourceContract) -> tuple[list[LandingFile], list[str]]:
@@ -145,20 +162,17 @@ def listing(lake: Lake, contract: SourceContract, infos: Iterable[fs.FileInfo] |
     files: list[LandingFile] = []
     completion_markers: dict[date, list[LandingFile]] = defaultdict(list)
     complaints: list[str] = []
+    unmatched: dict[str, str] = {}
     for info in list_landing(lake, contract) if infos is None else infos:
         name = info.path.removeprefix(root).lstrip("/")
-        if info.type is fs.FileType.Unknown and (info.path.endswith("/") or name == ""):
-            if any(_may_contain(one, name) for one in _patterns(contract)):
-                complaints.append(f"{name or root}: the folder cannot be read, nor the files in it; let this user read it")
-            continue
-        if not info.is_file and info.type is not fs.FileType.Unknown:
-            continue
         marks = marker_pattern.fullmatch(name) if marker_pattern else None
-        match = marks or pattern.fullmatch(name)
-        if not match or (not marks and name.rpartition("/")[2].startswith(("_", "."))):
-            continue
+        match = marks or (pattern.fullmatch(name) if _is_meant(name.rpartition("/")[2]) else None)
         if not info.is_file:
-            complaints.append(f"{name}: its name is no UTF-8, or it cannot be read; rename the file, or let this user read it")
+            complaints += _unreadable(contract, info, name or root, matches=bool(match))
+            continue
+        if not match:
+            if all(map(_is_meant, name.split("/"))):
+                unmatched[name] = _state(info.size, _microseconds(info.mtime))
             continue
         day = _arrival_day(contract, match["day"])
         if isinstance(day, str):
@@ -169,7 +183,23 @@ def listing(lake: Lake, contract: SourceContract, infos: Iterable[fs.FileInfo] |
     for markers in completion_markers.values():
         markers.sort(key=lambda file: file.name)
     files.sort(key=lambda file: (file.arrival_date, file.name))
-    return Listing(files, dict(sorted(completion_markers.items())), sorted(complaints))
+    return Listing(files, dict(sorted(completion_markers.items())), sorted(complaints), unmatched)
+
+
+def _is_meant(name: str) -> bool:
+    """Whether the name of a file or folder does not say that others pass it over."""
+    return not name.startswith(("_", "."))
+
+
+def _unreadable(contract: SourceContract, info: fs.FileInfo, name: str, *, matches: bool) -> list[str]:
+    """The complaint about a folder that cannot be read, or a file whose name no table can hold, if it may be of the source."""
+    if info.type is not fs.FileType.Unknown:
+        return []
+    if not info.path.endswith("/"):
+        text = f"{name}: its name is no UTF-8, or it cannot be read; rename the file, or let this user read it"
+        return [text] if matches else []
+    may_contain = info.path == f"{name}/" or any(_may_contain(pattern, name) for pattern in _patterns(contract))
+    return [f"{name}: the folder cannot be read, nor the files in it; let this user read it"] if may_contain else []
 
 
 def _arrival_day(contract: SourceContract, text: str) -> date | str:
@@ -196,16 +226,43 @@ def open_file(lake: Lake, contract: SourceContract, path: str, *, seekable: bool
 
 def fingerprint(lake: Lake, contract: SourceContract, file: LandingFile) -> Fingerprint:
     """Hash the file, and check it as a whole: for a broken gzip stream, for missing columns."""
-    digest, size = hashlib.sha256(), 0
-    with open_file(lake, contract, file.path) as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-            size += len(chunk)
+    content_hash, size = _hashed(lake, contract, file.path)
     try:
         _check_whole(lake, contract, file)
     except FileProblem as problem:
-        return Fingerprint(digest.hexdigest(), size, str(problem))
-    return Fingerprint(digest.hexdigest(), size, header=_header(lake, contract, file.path))
+        return Fingerprint(content_hash, size, str(problem))
+    return Fingerprint(content_hash, size, header=_header(lake, contract, file.path))
+
+
+def _hashed(lake: Lake, contract: SourceContract, path: str) -> tuple[str, int]:
+    """The hash of a file's bytes, and their number."""
+    digest, size = hashlib.sha256(), 0
+    with open_file(lake, contract, path) as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+    return digest.hexdigest(), size
+
+
+def has_content(lake: Lake, contract: SourceContract, file: LandingFile, ingestion_id: str) -> bool:
+    """Whether a file is still there in the state in which it was listed, and with the content of an ingestion."""
+    try:
+        require_unchanged(lake, contract, file)
+        return ids.of_content(_hashed(lake, contract, file.path)[0]) == ingestion_id
+    except (FileProblem, OSError):
+        return False
+
+
+def read_whole(lake: Lake, contract: SourceContract, file: LandingFile, ingestion_id: str) -> bytes:
+    """All bytes of a small file.
+
+    :raises FileProblem: if they are not the content of the ingestion: a replacement may have the same size and time.
+    """
+    with open_file(lake, contract, file.path) as stream:
+        content = stream.read()
+    if ids.of_content(hashlib.sha256(content).hexdigest()) != ingestion_id:
+        raise _written_to(file)
+    return content
 
 
 def require_unchanged(lake: Lake, contract: SourceContract, file: LandingFile) -> None:
@@ -216,8 +273,11 @@ def require_unchanged(lake: Lake, contract: SourceContract, file: LandingFile) -
     system, _ = _file_system(lake, contract)
     now = system.get_file_info(file.path)
     if not now.is_file or (now.size, _microseconds(now.mtime)) != (file.size, file.modified):
-        msg = f"{file.name} was written to while it was read: nothing of it is taken; run it again once it is complete"
-        raise FileProblem(msg)
+        raise _written_to(file)
+
+
+def _written_to(file: LandingFile) -> FileProblem:
+    return FileProblem(f"{file.name} was written to while it was read: nothing of it is taken; run it again once it is complete")
 
 
 def absent_names(lake: Lake, contract: SourceContract, names: Collection[str]) -> set[str]:
@@ -242,13 +302,10 @@ def header_in_landing(lake: Lake, contract: SourceContract, name: str, content_h
     :param name: its path below the landing folder.
     """
     system, root = _file_system(lake, contract)
-    path, digest = f"{root}/{name}", hashlib.sha256()
+    path = f"{root}/{name}"
     if not system.get_file_info(path).is_file:
         return None
-    with open_file(lake, contract, path) as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-    return _header(lake, contract, path) if digest.hexdigest() == content_hash else None
+    return _header(lake, contract, path) if _hashed(lake, contract, path)[0] == content_hash else None
 
 
 def _header(lake: Lake, contract: SourceContract, path: str) -> str | None:
@@ -372,7 +429,7 @@ def _patterns(contract: SourceContract) -> Sequence[str]:
 def _may_contain(pattern: str, folder: str) -> bool:
     """Whether a file in a folder may match a pattern: the text before the first wildcard is compared, digits with any digit."""
     begin = _WILDCARD.split(pattern.replace("{arrival_date}", "9999-99-99"), maxsplit=1)[0]
-    return not folder or all(wanted == char or (wanted == "9" and char.isdigit()) for wanted, char in zip(begin, folder))
+    return all(wanted == char or (wanted == "9" and char.isdigit()) for wanted, char in zip(begin, folder))
 
 
 def _microseconds(modified: datetime | None) -> datetime | None:

@@ -99,10 +99,16 @@ def unseen_files(files: Iterable[LandingFile], entries: Iterable[Ingestion]) -> 
 
 
 def scan_landing(
-    lake: Lake, contract: SourceContract, listing: Listing, observations: Observations, now: datetime
+    lake: Lake,
+    contract: SourceContract,
+    listing: Listing,
+    observations: Observations,
+    now: datetime,
+    sources: Collection[SourceContract],
 ) -> LandingScan:
     """Judge the files in landing.
 
+    :param sources: the sources of the deployment, whose files may be in the same folder.
     :param observations: the observations of earlier scans.
     :param now: the time of this scan, by the same clock as in earlier scans.
     """
@@ -114,11 +120,14 @@ def scan_landing(
         if by_manifest or file.identity not in held:
             pending[file.arrival_date].append(file)
     watched = [file for day, files in pending.items() for file in (*files, *listing.completion_markers.get(day, ()))]
-    observations = observations.record([(file.name, file.state) for file in watched], now)
+    unmatched = listing.unmatched_complaints(lake, contract, sources)
+    states = [(name, listing.unmatched[name]) for name in unmatched]
+    observations = observations.record([*((file.name, file.state) for file in watched), *states], now)
     patience = timedelta(seconds=lake.settings.settle_seconds)
     stable = {file for file in watched if observations.is_stable(file.name, file.state, now, patience)}
+    unstable = [name for name, state in states if not observations.is_stable(name, state, now, patience)]
     requests: dict[date, IngestRequest] = {}
-    remarks = list(listing.complaints)
+    remarks = [*listing.complaints, *(text for name, text in unmatched.items() if name not in unstable)]
     unfinished: dict[date, str] = {}
     for day, files in sorted(pending.items()):
         markers = [file for file in listing.completion_markers.get(day, ()) if file in stable]
@@ -133,7 +142,8 @@ def scan_landing(
     for entry in gone_files(lake, contract):  # any run of the source records it
         cause = f"{contract.dataset}:{entry.arrival_date}:gone:{entry.source_file}:{entry.recorded_at.isoformat()}"
         requests.setdefault(entry.arrival_date, IngestRequest(cause, {}, known=False))
-    return LandingScan(requests, observations, [file.name for file in watched if file not in stable], remarks, unfinished)
+    unsettled = [*(file.name for file in watched if file not in stable), *unstable]
+    return LandingScan(requests, observations, unsettled, remarks, unfinished)
 
 
 def gone_files(lake: Lake, contract: SourceContract) -> list[Ingestion]:
@@ -143,15 +153,19 @@ def gone_files(lake: Lake, contract: SourceContract) -> list[Ingestion]:
     return [entry for entry in held if entry.source_file in absent]
 
 
-def unfinished(lake: Lake, contract: SourceContract, day: date) -> UnfinishedFiles:
-    """The files of an arrival day that are not ingested, after a run of Bronze for it."""
+def unfinished(lake: Lake, contract: SourceContract, day: date, sources: Collection[SourceContract]) -> UnfinishedFiles:
+    """The files of an arrival day that are not ingested, after a run of Bronze for it.
+
+    :param sources: as in :func:`scan_landing`.
+    """
     entries, listing = ingestions.all_of(lake, contract.dataset), bronze_landing.listing_of_days(lake, contract, [day])
     held = [entry for entry in ingestions.still_held(entries) if entry.arrival_date == day]
     known = {entry.identity for entry in held}
     files = [file for file in unseen_files(listing.files, entries) if file.arrival_date == day]
     ready = check_readiness(lake, contract, day, files, listing.completion_markers.get(day, []), entries)
     left = [_why_left(lake, contract, file) for file in ready.files if file.identity not in known]
-    return UnfinishedFiles([*(entry.message or entry.source_file for entry in held), *ready.waiting], left, listing.complaints)
+    left_out = [*listing.complaints, *listing.unmatched_complaints(lake, contract, sources).values()]
+    return UnfinishedFiles([*(entry.message or entry.source_file for entry in held), *ready.waiting], left, left_out)
 
 
 def _why_left(lake: Lake, contract: SourceContract, file: LandingFile) -> str:

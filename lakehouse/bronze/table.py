@@ -7,21 +7,24 @@ append-only for every writer. A file is read in ``reader``; the steps before and
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import contextmanager
+from io import BytesIO
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.bronze.landing import LandingFile, require_unchanged
-from lakehouse.bronze.reader import delivery_parts, delivery_rows
+from lakehouse.bronze.landing import LandingFile, has_content, read_whole, require_unchanged
+from lakehouse.bronze.reader import delivery_parts, delivery_rows, rows_by_columns
 from lakehouse.delta import partition_writer, table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns, ddl
+from lakehouse.errors import LakehouseError
 from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark.session import sized_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
@@ -59,6 +62,7 @@ def append(
     This makes it safe to repeat a run that was stopped after its commit. Of two concurrent writers one conflicts, and determines
     again which deliveries are missing.
 
+    :raises ChangedFilesError: naming the files that were replaced or removed since they were hashed; nothing was appended.
     :raises FileProblem: when a file as a whole cannot be read.
     """
     source, path = contract.dataset, locations.bronze(lake, contract.dataset)
@@ -69,13 +73,39 @@ def append(
         return
     named = [{"source_file": one.path, "ingestion_id": one.ingestion_id} for one, _ in missing]
     why = {"run_id": run_id, **(named[0] if len(named) == 1 else {"deliveries": named})}
-    rows = _few_rows(lake, contract, missing)
-    if rows is None:
-        with sized_for(session(), lake, many=True):
-            frame = _frame(session(), lake, contract, missing)
-            spark_commits.append_alone(frame, lake, path, f"bronze:{source}", version, why)
-    elif len(rows):
-        spark_commits.append_rows_alone([rows], lake, path, f"bronze:{source}", version, why)
+    with _changes_named(lake, contract, missing):
+        rows = _few_rows(lake, contract, missing)
+        if rows is None:
+            with sized_for(session(), lake, many=True):
+                frame = _frame(session(), lake, contract, missing)
+                spark_commits.append_alone(frame, lake, path, f"bronze:{source}", version, why)
+        elif len(rows):
+            spark_commits.append_rows_alone([rows], lake, path, f"bronze:{source}", version, why)
+
+
+class ChangedFilesError(LakehouseError):
+    """Files that were replaced or removed between their hash and the reading of their rows.
+
+    :param names: the names of the files.
+    """
+
+    def __init__(self, names: Collection[str]) -> None:
+        super().__init__(f"{', '.join(sorted(names))}: replaced or removed while they were read; run it again")
+        self.names = frozenset(names)
+
+
+@contextmanager
+def _changes_named(lake: Lake, contract: SourceContract, deliveries: Deliveries) -> Iterator[None]:
+    """Name the files that have changed, whichever error they have led to, here or in a task of Spark."""
+    try:
+        yield
+    except spark_commits.CONFLICTS:
+        raise
+    except Exception:
+        changed = {file.name for delivery, file in deliveries if not has_content(lake, contract, file, delivery.ingestion_id)}
+        if changed:
+            raise ChangedFilesError(changed) from None
+        raise
 
 
 def _few_rows(lake: Lake, contract: SourceContract, deliveries: Deliveries) -> pa.Table | None:
@@ -85,12 +115,12 @@ def _few_rows(lake: Lake, contract: SourceContract, deliveries: Deliveries) -> p
     batches: list[pa.RecordBatch] = []
     rows = size = 0
     for delivery, file in deliveries:
-        for batch in delivery_rows(lake, contract, delivery, file.path):
+        content = BytesIO(read_whole(lake, contract, file, delivery.ingestion_id))
+        for batch in rows_by_columns(contract, delivery, content):
             batches.append(batch)
             rows, size = rows + len(batch), size + batch.nbytes
             if rows > lake.settings.local_rows or size > _HELD_BYTES:
                 return None
-        require_unchanged(lake, contract, file)
     return pa.Table.from_batches(batches, schema=arrow_schema(bronze_columns(contract)))
 
 

@@ -52,7 +52,9 @@ def definitions_of(lake: Lake, catalog: Catalog) -> dg.Definitions:
             all_checks += assets_checks.source_checks(lake, contract, bronze, silver)
             kafka = contract.source.kafka
             all_sensors += [
-                stream_sensor.stream_sensor(lake, contract, kafka) if kafka else landing_sensor.landing_sensor(lake, contract),
+                stream_sensor.stream_sensor(lake, contract, kafka)
+                if kafka
+                else landing_sensor.landing_sensor(lake, contract, catalog.sources.values()),
                 landing_sensor.reconciling_sensor(lake, contract),
             ]
             all_sensors.append(follow_sensors.steward_sensor(lake, contract))

@@ -149,7 +149,7 @@ def follow_files(
     while not stop.is_requested:
         begun = time.monotonic()
         listed = landing.listing(lake, contract)
-        scan = pending_files.scan_landing(reading, contract, listed, observations, datetime.now(timezone.utc))
+        scan = pending_files.scan_landing(reading, contract, listed, observations, datetime.now(timezone.utc), [contract])
         observations = scan.observations
         requests = {day: request for day, request in scan.requests.items() if not request.known or request.cause not in tried}
         tried |= {request.cause for request in requests.values()}

@@ -62,6 +62,26 @@ def test_only_folders_of_the_days_are_listed(
     assert listed == [str(root) if folders is None else f"{root}/{folder}" for folder in folders or [""]]
 
 
+def test_a_file_that_matches_no_pattern_is_named_unless_its_name_says_that_it_is_not_meant(lake: Lake) -> None:
+    complete = {"complete_when": {"marker": "{arrival_date}/done"}}
+    source = contract(source={"landing": "{arrival_date}/*.csv", "start_date": "2024-01-01"} | complete)
+    meant = ["2024-01-05/a.csv", "2024-01-05/done"]
+    passed_over = ["2024-01-05/_SUCCESS", "2024-01-05/.a.csv.part", "_temporary/2024-01-05/a.csv", ".trash/x"]
+    unmatched = ["2024-01-05/a.CSV", "2024-01-05/a.csv.zip", "20240105/a.csv", "notes.txt"]
+    other = contract(dataset="others", source={"landing": "notes*{arrival_date}*", "start_date": "2024-01-01"})
+    of_other = "notes/2024-01-05"
+    alone = lake.with_settings(landing=None)
+    for listed, expected in ((lake, unmatched), (alone, [*unmatched, of_other])):
+        for name in (*meant, *passed_over, *unmatched, of_other):
+            path = Path(listed.landing_of("events"), name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(name)
+        complaints = landing.listing(listed, source).unmatched_complaints(listed, source, [source, other])
+        assert sorted(complaints) == sorted(expected), "the sources share the folder that the settings name, and no other"
+    of_days = landing.listing_of_days(alone, source, [DAYS[0]])
+    assert sorted(of_days.unmatched) == ["2024-01-05/a.CSV", "2024-01-05/a.csv.zip"]
+
+
 def test_many_days_are_listed_at_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = []
     monkeypatch.setattr(landing, "_list", lambda _, path: listed.append(path) or [])

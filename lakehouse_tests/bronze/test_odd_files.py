@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.bronze import landing, pending_files
-from lakehouse.bronze.file_formats import FileProblem
+from lakehouse.bronze import landing, pending_files, table
 from lakehouse.bronze.pending_files import UnfinishedFiles
 from lakehouse.ledger import ingestions
 from lakehouse_tests.support.lake import SampleLake, contract, csv_file
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from lakehouse.lake import Lake
 
 DAY = date(2024, 2, 1)
@@ -145,25 +146,59 @@ def test_a_file_that_cannot_be_read_is_left_with_a_remark(sample: SampleLake, mo
     report = sample.ingest(DAY)
     assert [entry.source_file for entry in report.ingested] == ["arrival_date=2024-02-01.csv"]
     assert report.waiting == ["arrival_date=2024-02-01.other.csv is left: it cannot be read (Permission denied)"]
-    assert pending_files.unfinished(sample.lake, sample.contract, DAY) == UnfinishedFiles(
+    assert pending_files.unfinished(sample.lake, sample.contract, DAY, [sample.contract]) == UnfinishedFiles(
         [], ["arrival_date=2024-02-01.other.csv: it cannot be read (Permission denied)"], []
     )
 
 
-def test_a_file_that_is_replaced_behind_its_hash_is_not_taken(sample: SampleLake, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("how", ["replaced", "replaced under the old size and time", "removed"])
+def test_a_file_that_changes_behind_its_hash_is_left_and_the_others_are_taken(
+    sample: SampleLake, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    sample.deliver(DAY, ROWS.replace(b"a,", b"b,"), ".other.csv")
+    sample.deliver(DAY, ROWS, ".same.csv")  # of the content that is gone before it was read from the first file
     hashed = landing.fingerprint
 
-    def then_replaced(lake: Lake, source: object, file: landing.LandingFile) -> landing.Fingerprint:
+    def then_changed(lake: Lake, source: object, file: landing.LandingFile) -> landing.Fingerprint:
         found = hashed(lake, source, file)  # type: ignore[arg-type]
-        Path(file.path).write_bytes(ROWS.replace(b"a,1", b"a,7"))
+        path = Path(file.path)
+        if path.name == "arrival_date=2024-02-01.csv" and path.read_bytes() == ROWS:
+            before = path.stat()
+            path.write_bytes(ROWS.replace(b"a,1", b"a,7"))
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + (10**9 if how == "replaced" else 0)))
+            if how == "removed":
+                path.unlink()
         return found
 
-    monkeypatch.setattr(landing, "fingerprint", then_replaced)
-    with pytest.raises(
-        FileProblem, match=r"arrival_date=2024-02-01.csv was written to while it was read: nothing of it is taken"
-    ):
-        sample.ingest(DAY)
-    assert sample.bronze() == []
+    monkeypatch.setattr(landing, "fingerprint", then_changed)
+    report = sample.ingest(DAY)
+    assert [entry.source_file for entry in report.ingested] == [f"arrival_date=2024-02-01.{one}.csv" for one in ("other", "same")]
+    left = [] if how == "removed" else ["arrival_date=2024-02-01.csv is left: it was replaced or removed while it was read"]
+    assert report.waiting == left
+    assert sorted(row["amount"] for row in sample.bronze("amount")) == [1, 1]
     monkeypatch.undo()
-    assert len(sample.ingest(DAY).ingested) == 1
-    assert [row["amount"] for row in sample.bronze("amount")] == [7]
+    assert len(sample.ingest(DAY).ingested) == (how != "removed")
+    assert sorted(row["amount"] for row in sample.bronze("amount")) == ([1, 1] if how == "removed" else [1, 1, 7])
+
+
+@pytest.mark.merge
+@pytest.mark.spark
+def test_a_file_that_changes_while_spark_reads_it_is_left_and_the_others_are_taken(
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.settings.local_rows = 0  # every file is large
+    sample = SampleLake(lake, contract(), spark)
+    replaced = sample.deliver(DAY, ROWS)
+    sample.deliver(DAY, ROWS.replace(b"a,", b"b,"), ".other.csv")
+    tasks = table._tasks
+
+    def then_replaced(*arguments: object) -> object:
+        if replaced.read_bytes() == ROWS:
+            replaced.write_bytes(ROWS.replace(b"a,1", b"a,77"))
+        return tasks(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(table, "_tasks", then_replaced)
+    report = sample.ingest(DAY)
+    assert [entry.source_file for entry in report.ingested] == ["arrival_date=2024-02-01.other.csv"]
+    assert report.waiting == ["arrival_date=2024-02-01.csv is left: it was replaced or removed while it was read"]
+    assert [row["amount"] for row in sample.bronze("amount")] == [1]

@@ -118,6 +118,18 @@ def test_a_replay_names_the_folders_that_it_cannot_read(folder: Path) -> None:
     assert f"left out: {DAY}/: the folder cannot be read, nor the files in it; let this user read it" in err
 
 
+def test_a_replay_names_the_files_that_match_no_pattern(folder: Path) -> None:
+    deliver(folder, f"{DAY}/a.csv")
+    deliver(folder, f"{DAY}/_SUCCESS")
+    assert replay(folder)[0] == 0
+    deliver(folder, "20241106/a.csv")
+    code, _, err = replay(folder)
+    assert code == 1
+    wanted = "left out: 20241106/a.csv: its name does not match {arrival_date}/*.csv; rename it, or correct source.landing"
+    assert wanted in err
+    assert "_SUCCESS" not in err
+
+
 def test_a_replay_that_leaves_a_file_out_ends_with_1(folder: Path) -> None:
     deliver(folder, "2024-10-05/early.csv")
     for code, _, err in (replay(folder), replay(folder, "--from", DAY)):

@@ -36,7 +36,7 @@ from lakehouse.orchestration.common.run_requests import (
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import date
 
     from lakehouse.contracts import SourceContract
@@ -50,7 +50,7 @@ LANDS_TAG = "lakehouse/lands"
 RECONCILES_TAG = "lakehouse/reconciles"
 
 
-def landing_sensor(lake: Lake, contract: SourceContract) -> dg.SensorDefinition:
+def landing_sensor(lake: Lake, contract: SourceContract, sources: Collection[SourceContract]) -> dg.SensorDefinition:
     """Runs bronze for each arrival day with a new or changed file that is stable and may be ingested."""
     source = contract.dataset
     key = dg.AssetKey(["bronze", source])
@@ -72,7 +72,9 @@ def landing_sensor(lake: Lake, contract: SourceContract) -> dg.SensorDefinition:
         if before.idle_state == state:
             yield dg.SkipReason(before.skip_reason)
             return
-        scan = pending_files.scan_landing(reading, contract, bronze_landing.listing(lake, contract, infos), before.seen, now)
+        scan = pending_files.scan_landing(
+            reading, contract, bronze_landing.listing(lake, contract, infos), before.seen, now, sources
+        )
         missing_inputs.record(reading, source, "unfinished_day", scan.unfinished)
         reasons = list(scan.remarks)
         if scan.unsettled:

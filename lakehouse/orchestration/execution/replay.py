@@ -83,9 +83,10 @@ class Replay:
         return self._layers.failed_checks.values()
 
     def arrival_days(self, first: date | None = None, last: date | None = None) -> tuple[list[date], list[str]]:
-        """The arrival days with files, in order, and complaints about files whose day is not a partition."""
-        files, complaints = bronze_landing.landing_files(self._lake, self._contract)
-        days = {file.arrival_date for file in files}
+        """The arrival days with files, in order, and complaints about files that belong to none."""
+        listing = bronze_landing.listing(self._lake, self._contract)
+        unmatched = listing.unmatched_complaints(self._lake, self._contract, self._catalog.sources.values())
+        days, complaints = {file.arrival_date for file in listing.files}, [*listing.complaints, *unmatched.values()]
         wanted = [day for day in sorted(days) if (first is None or day >= first) and (last is None or day <= last)]
         return wanted, complaints
 
@@ -118,7 +119,7 @@ class Replay:
         unfinished = UnfinishedFiles()
         if self._has_unseen_files(day):
             self._layers.run(dg.AssetKey(["bronze", self._source]), [day])
-            unfinished = pending_files.unfinished(self._lake, self._contract, day)
+            unfinished = pending_files.unfinished(self._lake, self._contract, day, self._catalog.sources.values())
         after = catch_up(self._lake, self._catalog, self._source, self._layers)
         return replace(
             self._recorded(day, unfinished),

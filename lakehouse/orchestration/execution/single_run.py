@@ -100,7 +100,8 @@ def ingest(lake: Lake, catalog: Catalog, source: str, day: date, files: Sequence
     new = [entry for entry in entries if entry.status == "ingested" and entry.ingestion_id not in before]
     again = [entry for entry in entries if entry.counts_again and entry.input_id not in before]
     ids = [entry.ingestion_id for entry in new]
-    unfinished, landing = pending_files.unfinished(lake, catalog.sources[source], day), lake.landing_of(source)
+    unfinished = pending_files.unfinished(lake, catalog.sources[source], day, catalog.sources.values())
+    landing = lake.landing_of(source)
     names = {f"{file}".removeprefix(f"{landing}/") for file in files}
     recorded = {entry.source_file for entry in entries if entry.is_in_bronze} & names
     held_names = {entry.source_file for entry in ingestions.still_held(entries)} & names

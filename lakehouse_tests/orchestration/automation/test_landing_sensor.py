@@ -308,6 +308,14 @@ def test_a_manifest_that_cannot_be_read_is_reported(promised: Landing) -> None:
     assert promised.run().waiting[0].startswith(f"{MANIFEST}: not JSON")
 
 
+def test_a_settled_file_that_matches_no_pattern_is_complained_about(landing: Landing) -> None:
+    landing.put(f"sales-{DAY}.csv.zip", "PK")
+    assert "not stable yet: sales-2024-11-05.csv.zip" in landing.skip_message()
+    landing.settle()
+    assert "sales-2024-11-05.csv.zip: its name does not match " in landing.skip_message()
+    assert "its name does not match" in landing.skip_message(), "until it is renamed or taken away"
+
+
 def test_a_file_outside_the_calendar_is_complained_about_at_every_tick(landing: Landing) -> None:
     landing.put("arrival_date=2024-02-30.csv")
     said = "arrival_date=2024-02-30.csv: 2024-02-30 is no day of the calendar; rename the file"
