@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from lakehouse.bronze.column_values import Converted, change_keys, convert, everywhere, record_keys, synthetic_keys
 from lakehouse.bronze.csv_columns import flags
 from lakehouse.bronze.row_parser import NEVER_CHANGED, RowParser
+from lakehouse.bronze.type_conversion import SHORTENED_KEY
 from lakehouse.delta.columns import MOMENT, arrow_schema, bronze_columns, business_days, starts_of_days
 
 if TYPE_CHECKING:
@@ -136,7 +137,15 @@ class RowBuilder:
         if not column:
             return pa.nulls(columns.count, pa.string())
         kind = next(field.type for field in self._contract.model.fields if field.name == self._contract.primary_key[0])
-        return record_keys([columns.typed(column, kind)]).values
+        values = columns.typed(column, kind)
+        self._require_whole(columns, values)
+        return record_keys([values]).values
+
+    @staticmethod
+    def _require_whole(columns: _Columns, keys: pa.Array) -> None:
+        """Leave records to the exact parser whose key a spreadsheet may have shortened."""
+        if pa.types.is_string(keys.type):
+            columns.require(pc.fill_null(pc.invert(pc.match_substring_regex(keys, SHORTENED_KEY)), fill_value=True))
 
     def _fields(self, columns: _Columns, whole: pa.BooleanArray) -> dict[str, pa.Array]:
         """:param whole: whether every required field must have a value; a delete and a partial correction need only their key."""
@@ -145,6 +154,7 @@ class RowBuilder:
             values = columns.typed(spec.in_file, spec.type)
             if spec.name in self._contract.primary_key:
                 columns.require(pc.is_valid(values))
+                self._require_whole(columns, values)
             elif spec.required:
                 columns.require(pc.or_(pc.is_valid(values), pc.invert(whole)))
             default = self._constant.get(spec.name)  # of a field source_system

@@ -25,6 +25,7 @@ from lakehouse.bronze.type_conversion import (
     to_boolean,
     to_date,
     to_integer,
+    to_key_text,
     to_text,
     typed_text,
 )
@@ -66,7 +67,10 @@ class RowParser:
         self._nulls = contract.source.nulls
         self._null_numbers = null_numbers(self._nulls)
         self._texts = contract.text_columns
-        self._fields = [(spec, converter(spec.type, *naive)) for spec in contract.model.fields]
+        texts = {spec.name for spec in contract.model.fields if spec.type == "string"}.intersection(contract.primary_key)
+        self._fields = [
+            (spec, to_key_text if spec.name in texts else converter(spec.type, *naive)) for spec in contract.model.fields
+        ]
         self._explained = [(spec, self._as_in_envelope(convert, spec.type)) for spec, convert in self._fields]
         self._marker: tuple[str, Callable[[Any], Any], str] | None = None
         if contract.marker is not None and contract.marker_field is not None:
