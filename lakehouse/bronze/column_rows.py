@@ -180,15 +180,18 @@ class RowBuilder:
     def _clocks_of_change(self, columns: _Columns, whole: pa.BooleanArray) -> dict[str, pa.Array]:
         """:param whole: whether a change has content; other changes have no end of their own."""
         clocks = self._clocks(columns, everywhere(columns.count))
-        ends_at = pc.if_else(whole, self._moments(columns, self._contract.dimension.valid_to), None)
+        of_dimension = self._contract.dimension
+        ends_at = self._moments(columns, of_dimension.valid_to, after=of_dimension.valid_to_is_last_day)
+        ends_at = pc.if_else(whole, ends_at, None)
         columns.require(pc.fill_null(pc.greater(ends_at, clocks["event_ts"]), fill_value=True))
         return clocks | {"ends_at": ends_at}
 
-    def _moments(self, columns: _Columns, column: str | None) -> pa.TimestampArray:
-        """The times of a column; for a day, its start."""
+    def _moments(self, columns: _Columns, column: str | None, *, after: bool = False) -> pa.TimestampArray:
+        """The times of a column; for a day, its start, or the start of the day after it."""
         moments, days = columns.converted(column, "timestamp"), columns.converted(column, "date")
         columns.require(pc.or_(moments.certain, days.certain))
-        return pc.coalesce(moments.values, starts_of_days(days.values, self._zone))
+        starts = pc.add(days.values.cast(pa.int32()), pa.scalar(1, pa.int32())).cast(pa.date32()) if after else days.values
+        return pc.coalesce(moments.values, starts_of_days(starts, self._zone))
 
     def _event(self, columns: _Columns) -> tuple[pa.Array, pa.Array, pa.Array]:
         """Event time (null if the value is only a day), event day, and the earliest possible time of the event."""

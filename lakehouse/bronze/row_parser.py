@@ -302,11 +302,20 @@ class RowParser:
         value = present.get(column) if column and whole else None
         if value is None:
             return clocks | {"ends_at": None}
-        ends_at = self._moment_or_start(column, value)
+        ends_at = self._end_of_change(column, value)
+        if ends_at is None:
+            return clocks | {"ends_at": None}
         if ends_at <= clocks["event_ts"]:
             msg = f"{column}: {value} does not lie after the change begins, at {clocks['event_ts']:%Y-%m-%d %H:%M:%S}Z"
             raise Malformed(msg)
         return clocks | {"ends_at": ends_at}
+
+    def _end_of_change(self, column: str | None, value: Any) -> datetime | None:
+        """A time, or the start of a day; of the next day if it belongs to the change: after the last of the calendar, None."""
+        if self._contract.dimension.valid_to_is_last_day and (column in self._days or is_date_only(value)):
+            last = _converted(column, to_date, value)
+            value = None if last == date.max else last + timedelta(days=1)
+        return None if value is None else self._moment_or_start(column, value)
 
     def _moment_or_start(self, column: str | None, value: Any) -> datetime:
         """A time; for a day, its start in the contract's zone."""
