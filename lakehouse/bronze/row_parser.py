@@ -150,13 +150,11 @@ class RowParser:
                 known["source_sequence"], known["source_order"] = encoded(parts)
         column = self._contract.clocks.arrival
         if column in present:
-            if not self._contract.by_sequence:
-                known["source_sequence"] = 0
             with suppress(Malformed):
                 arrival_ts = self._moment_or_start(column, present[column])
                 self._check_clock(column, present[column], arrival_ts)
                 if MINYEAR < arrival_ts.year < MAXYEAR:
-                    known["arrival_ts"] = arrival_ts
+                    known |= {"arrival_ts": arrival_ts} | ({} if self._contract.by_sequence else {"source_sequence": 0})
         return known
 
     def _typed(self, values: dict[str, Any], received_at: datetime) -> dict[str, Any]:
