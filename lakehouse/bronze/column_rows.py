@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from lakehouse.bronze.column_values import Converted, change_keys, convert, everywhere, record_keys, synthetic_keys
 from lakehouse.bronze.csv_columns import flags
 from lakehouse.bronze.row_parser import NEVER_CHANGED, RowParser
+from lakehouse.bronze.type_conversion import SHORTENED_KEY
 from lakehouse.delta.columns import MOMENT, arrow_schema, bronze_columns, business_days, starts_of_days
 
 if TYPE_CHECKING:
@@ -136,7 +137,15 @@ class RowBuilder:
         if not column:
             return pa.nulls(columns.count, pa.string())
         kind = next(field.type for field in self._contract.model.fields if field.name == self._contract.primary_key[0])
-        return record_keys([columns.typed(column, kind)]).values
+        values = columns.typed(column, kind)
+        self._require_whole(columns, values)
+        return record_keys([values]).values
+
+    @staticmethod
+    def _require_whole(columns: _Columns, keys: pa.Array) -> None:
+        """Leave records to the exact parser whose key a spreadsheet may have shortened."""
+        if pa.types.is_string(keys.type):
+            columns.require(pc.fill_null(pc.invert(pc.match_substring_regex(keys, SHORTENED_KEY)), fill_value=True))
 
     def _fields(self, columns: _Columns, whole: pa.BooleanArray) -> dict[str, pa.Array]:
         """:param whole: whether every required field must have a value; a delete and a partial correction need only their key."""
@@ -145,6 +154,7 @@ class RowBuilder:
             values = columns.typed(spec.in_file, spec.type)
             if spec.name in self._contract.primary_key:
                 columns.require(pc.is_valid(values))
+                self._require_whole(columns, values)
             elif spec.required:
                 columns.require(pc.or_(pc.is_valid(values), pc.invert(whole)))
             default = self._constant.get(spec.name)  # of a field source_system
@@ -170,15 +180,18 @@ class RowBuilder:
     def _clocks_of_change(self, columns: _Columns, whole: pa.BooleanArray) -> dict[str, pa.Array]:
         """:param whole: whether a change has content; other changes have no end of their own."""
         clocks = self._clocks(columns, everywhere(columns.count))
-        ends_at = pc.if_else(whole, self._moments(columns, self._contract.dimension.valid_to), None)
+        of_dimension = self._contract.dimension
+        ends_at = self._moments(columns, of_dimension.valid_to, after=of_dimension.valid_to_is_last_day)
+        ends_at = pc.if_else(whole, ends_at, None)
         columns.require(pc.fill_null(pc.greater(ends_at, clocks["event_ts"]), fill_value=True))
         return clocks | {"ends_at": ends_at}
 
-    def _moments(self, columns: _Columns, column: str | None) -> pa.TimestampArray:
-        """The times of a column; for a day, its start."""
+    def _moments(self, columns: _Columns, column: str | None, *, after: bool = False) -> pa.TimestampArray:
+        """The times of a column; for a day, its start, or the start of the day after it."""
         moments, days = columns.converted(column, "timestamp"), columns.converted(column, "date")
         columns.require(pc.or_(moments.certain, days.certain))
-        return pc.coalesce(moments.values, starts_of_days(days.values, self._zone))
+        starts = pc.add(days.values.cast(pa.int32()), pa.scalar(1, pa.int32())).cast(pa.date32()) if after else days.values
+        return pc.coalesce(moments.values, starts_of_days(starts, self._zone))
 
     def _event(self, columns: _Columns) -> tuple[pa.Array, pa.Array, pa.Array]:
         """Event time (null if the value is only a day), event day, and the earliest possible time of the event."""

@@ -25,6 +25,7 @@ from lakehouse.bronze.type_conversion import (
     to_boolean,
     to_date,
     to_integer,
+    to_key_text,
     to_text,
     typed_text,
 )
@@ -66,7 +67,10 @@ class RowParser:
         self._nulls = contract.source.nulls
         self._null_numbers = null_numbers(self._nulls)
         self._texts = contract.text_columns
-        self._fields = [(spec, converter(spec.type, *naive)) for spec in contract.model.fields]
+        texts = {spec.name for spec in contract.model.fields if spec.type == "string"}.intersection(contract.primary_key)
+        self._fields = [
+            (spec, to_key_text if spec.name in texts else converter(spec.type, *naive)) for spec in contract.model.fields
+        ]
         self._explained = [(spec, self._as_in_envelope(convert, spec.type)) for spec, convert in self._fields]
         self._marker: tuple[str, Callable[[Any], Any], str] | None = None
         if contract.marker is not None and contract.marker_field is not None:
@@ -146,13 +150,11 @@ class RowParser:
                 known["source_sequence"], known["source_order"] = encoded(parts)
         column = self._contract.clocks.arrival
         if column in present:
-            if not self._contract.by_sequence:
-                known["source_sequence"] = 0
             with suppress(Malformed):
                 arrival_ts = self._moment_or_start(column, present[column])
                 self._check_clock(column, present[column], arrival_ts)
                 if MINYEAR < arrival_ts.year < MAXYEAR:
-                    known["arrival_ts"] = arrival_ts
+                    known |= {"arrival_ts": arrival_ts} | ({} if self._contract.by_sequence else {"source_sequence": 0})
         return known
 
     def _typed(self, values: dict[str, Any], received_at: datetime) -> dict[str, Any]:
@@ -298,11 +300,20 @@ class RowParser:
         value = present.get(column) if column and whole else None
         if value is None:
             return clocks | {"ends_at": None}
-        ends_at = self._moment_or_start(column, value)
+        ends_at = self._end_of_change(column, value)
+        if ends_at is None:
+            return clocks | {"ends_at": None}
         if ends_at <= clocks["event_ts"]:
             msg = f"{column}: {value} does not lie after the change begins, at {clocks['event_ts']:%Y-%m-%d %H:%M:%S}Z"
             raise Malformed(msg)
         return clocks | {"ends_at": ends_at}
+
+    def _end_of_change(self, column: str | None, value: Any) -> datetime | None:
+        """A time, or the start of a day; of the next day if it belongs to the change: after the last of the calendar, None."""
+        if self._contract.dimension.valid_to_is_last_day and (column in self._days or is_date_only(value)):
+            last = _converted(column, to_date, value)
+            value = None if last == date.max else last + timedelta(days=1)
+        return None if value is None else self._moment_or_start(column, value)
 
     def _moment_or_start(self, column: str | None, value: Any) -> datetime:
         """A time; for a day, its start in the contract's zone."""

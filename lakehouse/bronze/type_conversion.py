@@ -172,6 +172,22 @@ def to_text(value: Any) -> str:
     return _number_text(value) if isinstance(value, (float, Decimal)) else typed_text(value)
 
 
+#: A whole number as a spreadsheet shows it: of more digits than a cell holds, or than its column is wide.
+SHORTENED_KEY = r"^ *[1-9](?:[.,][0-9]+)?E\+[0-9]{2,3} *$"
+_SHORTENED_KEY = re.compile(SHORTENED_KEY, re.ASCII)
+
+
+def to_key_text(value: Any) -> str:
+    """A file's value as the text of a key; see :func:`to_text`.
+
+    :raises ValueError: also for a number whose digits a spreadsheet has dropped: many keys would have the same text.
+    """
+    if isinstance(value, str) and _SHORTENED_KEY.fullmatch(value):
+        msg = f"{_shown(value)} is a key that a spreadsheet has shortened: digits are lost; have the file sent again as it was"
+        raise ValueError(msg)
+    return to_text(value)
+
+
 def typed_text(value: Any) -> str:
     """A typed value as text, of which record keys consist.
 

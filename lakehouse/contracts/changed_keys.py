@@ -110,6 +110,7 @@ OF_SOURCE: Mapping[str, KeyEffect] = _DESCRIPTIONS | {
     "order.sequence": KeyEffect.IDENTITY,
     "dimension.untracked": KeyEffect.CHOICE,
     "dimension.valid_to": KeyEffect.READING,
+    "dimension.valid_to_is_last_day": KeyEffect.READING,
     "dimension.buckets": _NOTHING,
     "lateness": _NOTHING,
     "freshness": _NOTHING,

@@ -186,6 +186,9 @@ class Dimension(Strict):
     valid_to: str | None = Field(
         None, description="Column (as in the file) with the time at which a change ends, unless another change begins earlier."
     )
+    valid_to_is_last_day: bool = Field(
+        False, description="Whether a day in 'valid_to' is the last day of a change; default: the first day without it."
+    )
     buckets: int = Field(16, ge=1, le=4096, description="Into how many partitions, by key, the intervals are divided.")
 
 
@@ -216,6 +219,8 @@ def _excluded_by_dimension(contract: SourceContract) -> Iterator[str]:
 
 
 def _wrong_fields(contract: SourceContract) -> Iterator[str]:
+    if contract.dimension.valid_to_is_last_day and not contract.dimension.valid_to:
+        yield "dimension.valid_to_is_last_day: is about the days in 'dimension.valid_to', which is missing; name the column"
     names = [field.name for field in contract.typed_fields]
     taken = sorted({*names} & {*COLUMNS})
     if taken:

@@ -35,6 +35,7 @@ _ADDED: tuple[tuple[str, str, Any], ...] = (
     ("materialization", "repeated_content", "counts"),
     ("materialization", "delivery", None),
     ("changes", "corrections", "whole"),
+    ("dimension", "valid_to_is_last_day", False),
 )
 
 
@@ -97,6 +98,7 @@ def _without_in_sections(contract: SourceContract | MetricContract) -> dict[str,
         without.setdefault("lateness", {})["by"] = {"values": {"__all__": {"tuning"}}}
     if getattr(contract, "kind", "event") == "event":
         without.setdefault("changes", {})["retract_words"] = True
+        without.pop("dimension", None)  # the whole section is left out
     of_source = without.setdefault("source", {})
     of_source |= {name: True for name in ("envelope", "kafka") if getattr(contract.source, name) is None}
     if kafka := getattr(contract.source, "kafka", None):

@@ -17,6 +17,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import numpy as np
+
 from lakehouse.streams.client import StreamProblem
 from lakehouse.streams.schema_registry import AVRO, SchemaRegistry
 
@@ -39,6 +41,8 @@ _ATTEMPTS, _PAUSE_SECONDS = 3, 0.5
 _UNKNOWN_SECONDS = 60.0
 #: A record of one field is encoded as the field is: so a schema of any kind, with names of other schemas, becomes a record.
 _WRAPPED, _VALUE = "lakehouse_value", "value"
+#: The logical type of floats that are read in their shortest form.
+_SHORTEST = "lakehouse-shortest"
 #: The exceptions that fastavro raises for a body that does not match its schema.
 _MISMATCHES = (EOFError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError, MemoryError)
 #: By registry and id: schemas do not change, and are requested once per process.
@@ -135,18 +139,36 @@ def reader_of(schema: RegisteredSchema, schema_id: int) -> Callable[[io.BytesIO]
 
     if schema.kind != AVRO:
         return f"schema {schema_id} is one of {schema.kind}, and source.kafka.values.format is avro"
-    LOGICAL_READERS.update({f"{kind}-decimal": _decimal for kind in ("bytes", "fixed")})  # fastavro's own rounds to the precision
+    # fastavro's own reader of decimals rounds to the precision, and it returns a float as the double that equals it.
+    LOGICAL_READERS.update({f"{kind}-decimal": _decimal for kind in ("bytes", "fixed")} | {f"float-{_SHORTEST}": _shortest})
     named: dict[str, Any] = {}
     try:
         for text in schema.references:
-            fastavro.parse_schema(json.loads(text), named_schemas=named)
-        field = {"name": _VALUE, "type": json.loads(schema.text)}
+            fastavro.parse_schema(_with_floats(json.loads(text)), named_schemas=named)
+        field = {"name": _VALUE, "type": _with_floats(json.loads(schema.text))}
         parsed = fastavro.parse_schema({"type": "record", "name": _WRAPPED, "fields": [field]}, named_schemas=named)
     except (fastavro.schema.SchemaParseException, *_MISMATCHES) as problem:
         return f"schema {schema_id} cannot be read ({type(problem).__name__}: {problem})"
     # Of a schema that contains itself, a body may be nested so deeply that the fast reader would end the process.
     read: Any = slow_reader.schemaless_reader if _contains_itself(parsed, named, (), set()) else fastavro.schemaless_reader
     return lambda body: read(body, parsed, None)[_VALUE]
+
+
+def _with_floats(schema: Any) -> Any:
+    """A schema whose floats are read by :func:`_shortest`."""
+    if isinstance(schema, list):
+        return [_with_floats(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return {"type": "float", "logicalType": _SHORTEST} if schema == "float" else schema
+    if schema.get("type") == "float":
+        return {**schema, "logicalType": _SHORTEST}
+    inner = {part: _with_floats(schema[part]) for part in ("type", "items", "values") if part in schema}
+    if isinstance(schema.get("fields"), list):
+        inner["fields"] = [
+            {**field, "type": _with_floats(field["type"])} if isinstance(field, dict) and "type" in field else field
+            for field in schema["fields"]
+        ]
+    return {**schema, **inner}
 
 
 def _contains_itself(schema: Any, named: Mapping[str, Any], within: tuple[str, ...], simple: set[str]) -> bool:
@@ -187,6 +209,11 @@ def _decimal(content: bytes, writer_schema: Mapping[str, Any] | None = None, __:
     """A decimal with all of its digits."""
     sign, digits, _ = Decimal(int.from_bytes(content, "big", signed=True)).as_tuple()
     return Decimal((sign, digits, -(writer_schema or {}).get("scale", 0)))
+
+
+def _shortest(number: float, _: object = None, __: object = None) -> float:
+    """The double that the writer of a 32-bit float shows: 19.99 instead of 19.989999771118164, as in a file of Parquet."""
+    return float(str(np.float32(number)))
 
 
 def _plain(value: object) -> str:

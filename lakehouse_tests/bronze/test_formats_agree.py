@@ -237,3 +237,30 @@ def test_blanks_around_a_word_for_null_do_not_count_in_clocks_and_operations() -
     for reader in (rows_by_columns, exact_rows):
         [row] = outcome(reader, padded(), content).to_pylist()
         assert (row["malformed_reason"], row["change_op"], row["arrival_ts"]) == (None, "insert", DELIVERY.received_at)
+
+
+@pytest.mark.parametrize("key", ["4.00638E+12", "4,00638E+12", "1E+15", " 4.01E+12 "])
+@pytest.mark.parametrize("column", ["id", "corrects"])
+def test_a_key_that_a_spreadsheet_has_shortened_is_malformed(key: str, column: str) -> None:
+    """Many keys of a file become one: all rows but one would be superseded."""
+    record = {"id": "1", "amount": "1", "event_time": "2024-01-02T12:00:00Z", "op": "correct", "corrects": "", column: key}
+    table = pa.table({name: pa.array([value]) for name, value in (record | {"arrived_at": ""}).items()})
+    pq.write_table(table, buffer := io.BytesIO())
+    cells = ",".join(f'"{value}"' for value in table.to_pylist()[0].values())
+    content = {
+        "csv": f"{','.join(table.column_names)}\n{cells}\n".encode(),
+        "json": json.dumps(table.to_pylist()[0]).encode(),
+        "parquet": buffer.getvalue(),
+    }
+    reason = f"{column}: {key!r} is a key that a spreadsheet has shortened: digits are lost; have the file sent again as it was"
+    for file_format, written in content.items():
+        for reader in (rows_by_columns, exact_rows):
+            rows = outcome(reader, padded(source={"format": file_format, "start_date": "2020-01-01"}), written)
+            assert rows["malformed_reason"].to_pylist() == [reason]
+
+
+@pytest.mark.parametrize("key", ["1e5", "4.00638E-12", "E+12", "12E+12", "SKU1E+12"])
+def test_other_texts_are_keys(key: str) -> None:
+    content = f"id,amount,event_time,arrived_at,op,corrects\n{key},1,2024-01-02T12:00:00Z,,,\n".encode()
+    for reader in (rows_by_columns, exact_rows):
+        assert outcome(reader, padded(), content)["record_key"].to_pylist() == [key]

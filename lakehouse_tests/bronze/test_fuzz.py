@@ -20,8 +20,8 @@ from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import some
 from lakehouse_tests.support.malformed_files import malformations
 from lakehouse_tests.support.malformed_files.expected import TYPED, misfits
-from lakehouse_tests.support.malformed_files.json_lines import RECEIVED
 from lakehouse_tests.support.malformed_files.pieces import CSV, JSON, KEYS, joined
+from lakehouse_tests.support.malformed_files.values import RECEIVED
 from lakehouse_tests.support.reference_model import Record, live_rows
 
 if TYPE_CHECKING:
@@ -177,6 +177,7 @@ def record_of(row: dict[str, Any], arrival_date: date) -> Record:
         amount=row["amount"],
         arrival=row["arrival_ts"],
         corrects=row["corrects_key"],
+        sequence=row["source_sequence"],
         file=row["ingestion_id"],
         line=row["line_number"],
         delivered=(arrival_date, row["source_file"]),

@@ -444,6 +444,21 @@ def test_a_change_of_a_day_begins_with_the_day_in_the_zone_of_the_contract() -> 
     assert made["ends_at"] == datetime(2024, 5, 9, 22, tzinfo=timezone.utc)
 
 
+def test_the_last_day_of_a_change_belongs_to_it_where_the_contract_says_so() -> None:
+    """As SAP writes the end of a validity; 9999-12-31 is no end."""
+    last = DIMENSION | {"dimension": {"valid_to": "until", "valid_to_is_last_day": True}}
+
+    def ends(until: str, **changes: Any) -> Any:
+        return good(VALUES | {"sold_at": "2024-05-09", "until": until}, **last, **changes)["ends_at"]
+
+    assert ends("2024-05-10") == datetime(2024, 5, 11, tzinfo=timezone.utc)
+    assert ends("2024-05-10", clocks=IN_BERLIN) == datetime(2024, 5, 10, 22, tzinfo=timezone.utc)
+    assert ends("2024-05-09") == datetime(2024, 5, 10, tzinfo=timezone.utc), "it is valid on one day"
+    assert ends("2024-05-10T12:00:00Z") == datetime(2024, 5, 10, 12, tzinfo=timezone.utc)
+    assert ends("9999-12-31") is None
+    assert "does not lie after the change begins" in reason(VALUES | {"sold_at": "2024-05-09", "until": "2024-05-08"}, **last)
+
+
 def test_a_delete_ends_a_key_and_a_retract_deletes_a_change() -> None:
     bare = {"id": "7", "sold_at": "2024-05-09T12:00:00Z", "until": "long ago"}
     ends, retracts = (good(bare | {"op": word}, **DIMENSION) for word in ("D", "Retract"))

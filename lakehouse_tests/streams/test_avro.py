@@ -10,11 +10,13 @@ from typing import Any
 from uuid import UUID
 
 import fastavro
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from lakehouse.bronze.parquet_rows import plain
 from lakehouse.contracts.inputs import RegisteredValues
 from lakehouse.lake import Lake
 from lakehouse.reparse import raw_records
@@ -23,6 +25,7 @@ from lakehouse.streams import avro
 from lakehouse.streams.avro import NOT_DECODED, AvroDecoder
 from lakehouse.streams.schema_registry import AVRO, RegisteredSchema
 from lakehouse_tests.support.kafka_lake import at, contract
+from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.message_columns import columns, rows
 from lakehouse_tests.support.schema_registry import RegistryServer, avro_message, framed
 
@@ -101,6 +104,31 @@ def value_of(registry: RegistryServer, schema: Any, value: Any) -> Any:
 )
 def test_values_arrive_exactly(registry: RegistryServer, schema: Any, value: Any, text: str | None) -> None:
     assert value_of(registry, schema, value) == (f"{value:f}" if isinstance(value, Decimal) else text or f"{value}")
+
+
+FLOATS = {
+    "type": "record",
+    "name": "Prices",
+    "fields": [
+        {"name": "plain", "type": "float", "default": 0.5},
+        {"name": "maybe", "type": ["null", "float"]},
+        {"name": "many", "type": {"type": "array", "items": {"type": "map", "values": {"type": "float"}}}},
+        {"name": "whole", "type": "double"},
+        {"name": "again", "type": ["null", "Prices"]},
+    ],
+}
+
+
+def test_a_float_is_the_number_that_its_writer_shows(registry: RegistryServer) -> None:
+    one = {"plain": 19.99, "maybe": 0.1, "many": [{"a": 1e-7}], "whole": 19.989999771118164, "again": None}
+    assert value_of(registry, FLOATS, one | {"again": one}) == one | {"again": one}
+    assert value_of(registry, "float", 0.1) == 0.1
+
+
+@law(100, in_each_run=30)
+@given(st.floats(width=32, allow_nan=False, allow_infinity=False))
+def test_a_float_is_the_number_that_a_file_of_parquet_has(number: float) -> None:
+    assert avro._shortest(number) == plain(pa.record_batch({"v": pa.array([number], pa.float32())}))["v"][0].as_py()
 
 
 @examples(max_examples=40)

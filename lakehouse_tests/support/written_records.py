@@ -96,7 +96,7 @@ def contracts(draw: st.DrawFn) -> dict[str, Any]:
     )
     of_kind: dict[str, Any] = {}
     if draw(st.booleans()):
-        of_kind = {"kind": "dimension", "dimension": draw(_maybe(valid_to="until"))}
+        of_kind = {"kind": "dimension", "dimension": draw(st.sampled_from(ENDS))}
         key: dict[str, Any] = {"primary_key": draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))}
         changes |= draw(_maybe(retract_words=["retract", "undo"]))
     elif draw(st.booleans()):
@@ -158,6 +158,8 @@ def files(source: SourceContract) -> st.SearchStrategy[bytes]:
     return st.one_of(written, written, st.tuples(written, st.integers(0, 2_000), st.sampled_from(DAMAGE)).map(_damaged))
 
 
+#: How a dimension's changes end.
+ENDS: list[dict[str, Any]] = [{}, {"valid_to": "until"}, {"valid_to": "until", "valid_to_is_last_day": True}]
 DAMAGE = [b'"', b"'", b"\n", b"\r", b"\xff", b"\x00", b",", b"\r\n", b"\\", b"\xef\xbb\xbf", b"}", b"\n\n", b'"a"', b"\xc3"]
 
 

@@ -231,9 +231,7 @@ def content_of(contract: SourceContract, values: Mapping[str, str | None]) -> by
     """The content of a file with the single record."""
     source, columns = contract.source, list(values)
     if source.format == "json":
-        return (
-            json.dumps({name: value for name, value in values.items() if value is not None}, ensure_ascii=False) + "\n"
-        ).encode()
+        return f"{json.dumps(values, ensure_ascii=False)}\n".encode()  # a file without a column of the contract is held
     if source.format == "parquet":
         return _parquet(values)
     empty = source.word_for_null

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.bronze.file_formats import read_records
+from lakehouse.bronze.json_columns import check_names
 from lakehouse.bronze.row_parser import RowParser
 from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.operations.corrections import correction_record
@@ -101,7 +102,14 @@ def test_who_and_why_are_in_the_record_where_the_source_has_columns_for_it() -> 
     }
     withdrawn = correction_record.values_of(events, replace(proposal, operation=Operation.WITHDRAW, values={}), NOON)
     assert (withdrawn["op"], withdrawn["fix"]) == ("delete", "0")
-    assert json.loads(correction_record.content_of(contract(source={"format": "json"}), {"id": "a", "x": None})) == {"id": "a"}
+
+
+def test_the_file_of_a_correction_in_json_has_each_column_and_is_not_held() -> None:
+    of = contract(source={"format": "json"})
+    values = dict.fromkeys([*of.columns_read, correction_record.ID_COLUMN]) | {"id": "a"}
+    content = correction_record.content_of(of, values)
+    assert json.loads(content) == values
+    check_names(enumerate(content.splitlines(), 1), of)
 
 
 def test_a_change_of_a_dimension_keeps_its_time_and_is_withdrawn_by_a_retraction() -> None:

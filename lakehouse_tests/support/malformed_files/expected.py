@@ -16,7 +16,7 @@ Row = dict[str, Any]
 #: The columns that a malformed row does not fill.
 TYPED = tuple(typed_row(1))
 #: What a malformed row may have, where it can be read.
-IDENTIFIED_BY = ("record_key", "event_date")
+IDENTIFIED_BY = ("record_key", "event_date", "corrects_key", "arrival_ts", "source_sequence")
 
 
 def misfits(pieces: Iterable[Piece], rows: Iterable[Row], file_format: Format) -> list[str]:

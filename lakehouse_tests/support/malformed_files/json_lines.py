@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from lakehouse_tests.support.malformed_files.csv_lines import BYTES, CONTROLS
 from lakehouse_tests.support.malformed_files.pieces import COLUMNS, CSV, JSON, NUMBERS, Piece, cells, inside, json_text, typed_row
+from lakehouse_tests.support.malformed_files.values import NEVER_CHANGED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lakehouse_tests.support.malformed_files.pieces import Malformation
 
-#: The arrival of records that carry none; the test delivers its files then.
-RECEIVED = datetime(2024, 3, 1, tzinfo=timezone.utc)
 NO_OBJECTS = {
     "null": b"null",
     "true": b"true",
@@ -130,7 +128,7 @@ def _values() -> Iterator[Malformation]:
         "id": None,
         "event_time": None,
         "amount": {"amount": None},
-        "arrived_at": {"arrival_ts": RECEIVED},
+        "arrived_at": NEVER_CHANGED,
         "op": {"change_op": "insert"},
         "corrects": {},
         "seq": {},
