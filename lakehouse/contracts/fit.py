@@ -240,6 +240,8 @@ def advice(
 
 
 _INTEGERS = ("int", "bigint")
+#: Literals of numbers; one with a suffix (0BD) is parsed as the cast of a text.
+_ZERO, _WHOLE = re.compile(r"(?:0+\.?0*|\.0+)(?:[eE]\d+)?"), re.compile(r"\d+\.?0*")
 _WITH_FRACTION = re.compile(r"double|float|decimal\(\d+, ?[1-9]\d*\)", re.IGNORECASE)
 #: Functions whose value is one of their arguments, or is added up from them.
 _NAMES_OF_PASSING = """
@@ -263,16 +265,16 @@ def _has_fraction(node: sql.Expr, kinds: Mapping[str, str]) -> bool:
     """
     of = partial(_has_fraction, kinds=kinds)
     name = node.name.lower() if isinstance(node, sql.Anonymous) else ""
-    if isinstance(node, (sql.Column, sql.Cast)):
+    if isinstance(node, (sql.Column, sql.Cast)) and not isinstance(node.this, sql.Literal):
         kind = node.to.sql() if isinstance(node, sql.Cast) else kinds.get(_column(node), "")
         return bool(_WITH_FRACTION.fullmatch(kind))
     if isinstance(node, sql.Literal):
-        return not node.is_string and not node.name.isdigit()
+        return not _WHOLE.fullmatch(node.name)
     if name in {"round", "bround"}:
         return len(node.expressions) > 1 and node.expressions[1].name != "0" and of(node.expressions[0])
     if isinstance(node, (sql.Case, sql.If)):
         return any(of(part) for part in node.iter_expressions() if part is not node.this)
-    passes = isinstance(node, _OPERATIONS) or name in _OF_ARGUMENTS
+    passes = isinstance(node, (*_OPERATIONS, sql.Cast)) or name in _OF_ARGUMENTS
     return isinstance(node, sql.Div) or name in _FRACTIONS or (passes and any(map(of, node.iter_expressions())))
 
 
@@ -336,7 +338,7 @@ def _sum_of(node: sql.Expr, additive: Collection[str] | None) -> sql.Expr | str 
     of = partial(_sum_of, additive=additive)
     if isinstance(node, (sql.Paren, sql.Neg, sql.Filter, sql.WithinGroup, sql.Cast)):
         return of(node.this)
-    if isinstance(node, sql.Null) or (isinstance(node, sql.Literal) and not node.is_string and not float(node.name)):
+    if isinstance(node, sql.Null) or (isinstance(node, sql.Literal) and _ZERO.fullmatch(node.name)):
         return "zero"
     if isinstance(node, sql.Column) and len(node.parts) > 1:
         return "sum" if additive is None or _column(node) in additive else node

@@ -308,8 +308,7 @@ date_trunc from_utc_timestamp make_timestamp timestamp_micros timestamp_millis t
 _YIELD_TIMES = _MAKE_TIMES.union(_NAMES_OF_TIMES.split())
 #: Functions whose arguments get one type, with the position of the first of these arguments.
 _NAMES_OF_ONE_TYPE = """
-array array_contains array_except array_intersect array_position array_union coalesce decode greatest ifnull least map
-map_contains_key nullif nvl sequence
+array array_contains array_except array_intersect array_position array_union coalesce greatest ifnull least nullif nvl sequence
 """
 _OF_ONE_TYPE = dict.fromkeys(_NAMES_OF_ONE_TYPE.split(), 0) | {"nvl2": 1}
 #: Functions that yield their first argument, or an entry of it.
@@ -425,7 +424,7 @@ class _Kinds:
     def _of_call(self, call: Expr) -> str | None:
         name, arguments = call.name.lower(), list(call.expressions)
         if name in _OF_ONE_TYPE:
-            return self._common(arguments[_OF_ONE_TYPE[name] :]) if name != "decode" else "text"
+            return self._common(arguments[_OF_ONE_TYPE[name] :])
         if name in _PASSING and arguments:
             return self.of(arguments[0])
         makes_time = name in _YIELD_TIMES or (name in _TIMES_READ_WITH_UNIT and "add" in name)

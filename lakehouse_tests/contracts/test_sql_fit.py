@@ -326,6 +326,7 @@ def test_a_time_of_day_is_no_time(text: str, part: str) -> None:
         "exists(array(paid_at), at -> cast(at as timestamp) > event_ts)",
         "aggregate(array(paid_at), event_ts, (last, at) -> greatest(last, at)) > event_ts",
         "due + interval 1 day > event_ts",
+        "map('14:30', event_ts)[note] > event_ts AND decode(event_ts, paid_at, note, '14:30') = note",
         "cast(note as date) > due AND due > note AND to_date(note) > due AND year(note) > 2000",
         "note = '14:30' OR note > 'T14'",
         "hour(cast(note as time)) > 6",
@@ -404,6 +405,9 @@ SUMS: list[tuple[str, str | None]] = [
     ("1", "1"),
     ("coalesce(sum(n), 1)", "coalesce(sum(n), 1)"),
     ("decimal(sum(amount))", None),
+    ("coalesce(sum(amount), 0BD) + coalesce(sum(n), 0L) - ifnull(sum(mag), 0e0)", None),
+    ("coalesce(sum(n), '0')", None),
+    ("coalesce(sum(n), 'east')", "coalesce(sum(n), 'east')"),
     ("round(sum(amount), 1)", ""),
     ("greatest(sum(n), 0)", ""),
     ("if(count(*) > 9, sum(n), 0)", ""),
@@ -476,6 +480,8 @@ def test_an_additive_derived_measure_is_made_of_additive_ones(tmp_path: Path, sq
         ("sum(cast(amount as int))", False),
         ("sum(cast(amount * 100 as decimal(12,0)))", False),
         ("sum(n) div 2", False),
+        ("coalesce(sum(n), 0.0) + 2BD", False),
+        ("sum(n) + 0.5BD", True),
         ("datediff(max(due), min(due))", False),
         ("unix_seconds(max(event_ts)) - unix_seconds(min(event_ts))", False),
     ],
@@ -488,7 +494,7 @@ def test_an_integer_that_cuts_what_it_is_made_of_is_told(text: str, is_cut: bool
         assert not [*fit.sql_misfits(metric, {"sales": _source()})]
         expected = [*fit.advice(metric, {"sales": _source()})]
         assert [each.split(" cuts ")[0] for each in expected] == [f"measures[0].type: {kind}"] * (is_cut and is_whole)
-        assert not [*fit.advice(metric)] or "1.5" in text or "avg" in text or "/" in text or "cast(note" in text
+        assert not [*fit.advice(metric)] or "1.5" in text or "avg" in text or "/" in text or "cast(note" in text or "0.5" in text
 
 
 def test_an_integer_that_cuts_the_measure_of_an_input_is_told(tmp_path: Path) -> None:

@@ -145,10 +145,9 @@ def _waits_for(of: arguments.About, held: HeldNumber | None) -> list[str]:
 @app.command()
 def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
     """Show all revisions of a period or window: changes, reasons, and the number of rows that caused them."""
-    from lakehouse import locations  # noqa: PLC0415 (`--help` need not wait for contracts)
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
-    from lakehouse.gold.numbers import published_table, window_history  # noqa: PLC0415
-    from lakehouse.gold.numbers.version_selector import UnknownVersionError, nothing_published  # noqa: PLC0415
+    from lakehouse.gold.numbers import window_history  # noqa: PLC0415
+    from lakehouse.gold.numbers.version_selector import UnknownVersionError  # noqa: PLC0415
     from lakehouse.gold.publication import attribute_changes  # noqa: PLC0415
 
     of = arguments.about_window(metric, period)
@@ -156,8 +155,7 @@ def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json:
     if of.window is not None:
         known = window_history.history(known, of.window)
     if not known:
-        starts = published_table.partitions(of.lake, locations.gold(of.lake, of.series), of.series.by)
-        msg = nothing_published(of.series, period, of.period.start, starts)
+        msg = numbers_history.why_nothing(of.lake, of.series, period, of.period.start)
         raise UnknownVersionError(f"{msg}: {held}" if (held := _held_because(of)) else msg)
     for version, moved in zip(known, numbers_history.moved(of.series, known)):
         because = attribute_changes.because(of.lake, of.series, version)

@@ -168,9 +168,20 @@ def version(
         msg = f"nothing of {series.name} has been published for {period.name}: {failed[period.start].explanation}"
         raise UnknownVersionError(msg)
     if not versions and selector.series is None:
-        starts = published_table.partitions(lake, locations.gold(lake, series), series.by)
-        raise UnknownVersionError(nothing_published(series, period.name, period.start, starts))
+        raise UnknownVersionError(why_nothing(lake, series, period.name, period.start))
     return selected(series, period, versions, selector, window)
+
+
+def why_nothing(lake: Lake, series: Series, text: str, start: date) -> str:
+    """The sentence that a period has no number: with the inputs of a derived metric that have none, or the nearest periods.
+
+    :param text: the period as the user wrote it.
+    :param start: its first day.
+    """
+    if inputs := published_table.lacking_inputs(lake, series).get(start):
+        why = published_table.why_lacking(series, start, inputs)
+        return f"nothing of {series.name} has been published for {text}: {why}"
+    return nothing_published(series, text, start, published_table.partitions(lake, locations.gold(lake, series), series.by))
 
 
 def selected(

@@ -210,6 +210,25 @@ def published_by_all(lake: Lake, derived: Series) -> set[date]:
     return set.intersection(*known) if known else set()
 
 
+def lacking_inputs(lake: Lake, derived: Series) -> dict[date, list[str]]:
+    """The periods without a number of a derived series for which some inputs have one and others have none, from the tables' logs
+    alone: by first day, the inputs without one.
+    """
+    known = {
+        one.metric: partitions(lake, locations.gold_of(lake, one.metric, derived.kind), derived.by)
+        for one in derived.metric.inputs
+    }
+    missing = set().union(*known.values()) - partitions(lake, locations.gold(lake, derived), derived.by) if known else set()
+    lacking = {start: [name for name, starts in known.items() if start not in starts] for start in sorted(missing)}
+    return {start: names for start, names in lacking.items() if names}
+
+
+def why_lacking(series: Series, start: date, inputs: Sequence[str]) -> str:
+    """The sentence about a number of a derived series that ``inputs`` hold back because they have none."""
+    lacking = f"{' and '.join(inputs)} {'has' if len(inputs) == 1 else 'have'} no number of {series.period(start).name}"
+    return f"{lacking}, and an input has none for a period without rows"
+
+
 def files_of(lake: Lake, path: str) -> pa.Table | None:
     """The files of a table with their partitions and statistics, from its log alone; None if it has none."""
     table = table_io.open_table(path, lake.storage_options)

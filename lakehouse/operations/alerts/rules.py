@@ -382,7 +382,12 @@ def overdue(
     """
     lacks = "has not been published at all" if state is None else f"is not {state.value} yet"
     text = f"{about.subject} {period} was due on {due_on} and {lacks}"
-    if waits_for:
+    if waits_for and state is None:
+        text += (
+            f", because it waits: {'; '.join(waits_for)}. An input has none for a period without rows: deliver them, or read the "
+            "sources in one metric with 'sources'."
+        )
+    elif waits_for:
         text += (
             f", because it waits: {'; '.join(waits_for)}. Mend this, or take it on yourself with "
             f"'lakehouse gold close {about.contract} {period} ...'."

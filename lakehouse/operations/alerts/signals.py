@@ -109,6 +109,7 @@ def of_metric(lake: Lake, catalog: Catalog, metric: MetricContract) -> Iterator[
         about = _about(catalog, metric, series)
         yield from _held(lake, series, about)
         yield from _overdue(lake, catalog.sources.get(metric.source), series, about)
+        yield from _held_back(lake, series, about)
         of_values = list(_values(lake, series, about))
         yield from of_values
         if series is daily:
@@ -179,6 +180,21 @@ def _overdue(lake: Lake, source: SourceContract | None, series: Series, about: A
         if not is_overdue:
             continue
         yield alert_rules.overdue(about, period.name, day, start_of_day(day, zone), state, waits_for)
+
+
+def _held_back(lake: Lake, series: Series, about: AlertSubject) -> Iterator[Alert]:
+    """The alerts about derived numbers that were never published because an input has none.
+
+    They end after a week: an input without rows on some days of each week would leave ever more of them.
+    """
+    terms, tolerated = series.metric.publication, series.metric.alerts.overdue_after
+    today, zone = lifecycle.today(lake.now(), terms), ZoneInfo(terms.timezone or "UTC")
+    for start, inputs in published_table.lacking_inputs(lake, series).items():
+        period = series.period(start)
+        due_on = period.last + terms.preliminary_after * _DAY
+        if tolerated < (today - due_on).days <= tolerated + alert_rules.JUDGED_FOR.days:
+            lacking = [f"{name} has no number of {period.name}" for name in inputs]
+            yield alert_rules.overdue(about, period.name, due_on, start_of_day(due_on, zone), None, lacking)
 
 
 def _of_days(lake: Lake, daily: Series, about: AlertSubject) -> Iterator[Alert]:

@@ -12,7 +12,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.gold.derived import inputs
-from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers import published_table, served_version
 from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, failed_numbers, restatements
@@ -98,8 +98,10 @@ def failing_checks(
 
 def uncomputed(lake: Lake, series: Series, tables: TableCache, _: Mapping[date, str] | None) -> Mapping[date, str]:
     """The reasons for which the newest number cannot be computed, by period."""
-    failing = failed_numbers.failing(lake.cached(tables), series.name)
-    return {start: failed.explanation for start, failed in failing.items()}
+    lake = lake.cached(tables)
+    lacking = published_table.lacking_inputs(lake, series)
+    why = {start: published_table.why_lacking(series, start, inputs) for start, inputs in lacking.items()}
+    return why | {start: failed.explanation for start, failed in failed_numbers.failing(lake, series.name).items()}
 
 
 def _followers(

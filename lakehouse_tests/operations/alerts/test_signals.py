@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -20,6 +20,9 @@ from lakehouse.calendar.periods import Kind as PeriodKind
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.series import Series
 from lakehouse.delta import row_writer
+from lakehouse.gold.numbers import history, published_table
+from lakehouse.gold.numbers.version_selector import SelectBy, UnknownVersionError, VersionSelector
+from lakehouse.lake.table_cache import TableCache
 from lakehouse.lateness import recent_lags
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ingestions import Ingestion
@@ -27,7 +30,10 @@ from lakehouse.live import batches as live_batches
 from lakehouse.live.batches import LiveBatch
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.alert import AlertKind
+from lakehouse.serving.http import pending_changes
 from lakehouse_tests.support.arrivals import append_to_bronze, at, bronze_row, rows_every
+from lakehouse_tests.support.derived_numbers import DerivedNumbers, metrics, revenue, sessions
+from lakehouse_tests.support.derived_numbers import day as numbers_of_day
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.late_lake import LateLake, late
@@ -36,6 +42,8 @@ from lakehouse_tests.support.windowed_lake import TUMBLING, Event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
@@ -583,3 +591,54 @@ def test_rows_that_the_stream_drops_alert_by_their_share(lake: Lake) -> None:
     assert (alert.detail, alert.period, alert.numbers["dropped"], alert.numbers["rows"]) == ("the stream", f"{TODAY}", 1, 4)
     assert "1 of the 4 rows of 2024-02-20 came too late for the stream of hourly: 25.00%, and 20.00% is tolerated" in alert.text
     assert "lakehouse lateness rows hourly --live" in alert.text
+
+
+def test_a_derived_number_that_an_input_without_rows_holds_back_is_overdue_for_a_week(lake: Lake) -> None:
+    known = metrics()
+    numbers = DerivedNumbers(lake, cast("SparkSession", None), known)
+    of_derived = Catalog({"events": contract(owner="anna")}, known)
+    series = numbers.series()
+
+    def overdue() -> list[Alert]:
+        return [alert for alert in signals.of_metric(lake, of_derived, known["conversion"]) if alert.kind is AlertKind.OVERDUE]
+
+    numbers.at(2)
+    for number in (1, 2):
+        numbers.publish("revenue", {numbers_of_day(number): revenue(north=10)})
+    numbers.publish("sessions", {numbers_of_day(1): sessions(north=2)})
+    assert published_table.lacking_inputs(lake, series) == {numbers_of_day(2): ["sessions"]}
+    numbers.at(4)
+    assert overdue() == []
+    numbers.at(5, 0)
+    [alert] = overdue()
+    assert (alert.subject, alert.period) == ("conversion", "2024-02-06")
+    assert alert.text == (
+        "conversion 2024-02-06 was due on 2024-02-07 and has not been published at all, because it waits: sessions has no number "
+        "of 2024-02-06. An input has none for a period without rows: deliver them, or read the sources in one metric with "
+        "'sources'."
+    )
+    numbers.at(11, 0)
+    assert overdue() == [alert]
+    numbers.at(12, 0)
+    assert overdue() == []
+    numbers.at(5, 0)
+    numbers.publish("sessions", {numbers_of_day(2): sessions(north=2)})
+    assert published_table.lacking_inputs(lake, series) == {}
+    assert overdue() == []
+
+
+def test_where_a_derived_number_would_stand_its_missing_input_is_named(lake: Lake) -> None:
+    numbers = DerivedNumbers(lake, cast("SparkSession", None), metrics())
+    numbers.at(2)
+    numbers.publish("revenue", {numbers_of_day(2): revenue(north=10)})
+    series = numbers.series()
+    expected = (
+        "nothing of conversion has been published for 2024-02-06: sessions has no number of 2024-02-06, and an input has none "
+        "for a period without rows"
+    )
+    with pytest.raises(UnknownVersionError, match=f"^{expected}$"):
+        history.version(lake, series, series.period(numbers_of_day(2)), VersionSelector(SelectBy.LATEST, "latest"))
+    shown = pending_changes.uncomputed(lake, series, TableCache(), None)
+    assert f"nothing of conversion has been published for 2024-02-06: {shown[numbers_of_day(2)]}" == expected
+    with pytest.raises(UnknownVersionError, match=r"^nothing of conversion has been published for 2024-02-07$"):
+        history.version(lake, series, series.period(numbers_of_day(3)), VersionSelector(SelectBy.LATEST, "latest"))
