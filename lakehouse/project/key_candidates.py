@@ -17,8 +17,10 @@ from lakehouse.project.change_logs import UPDATES, is_steady, is_unique_in_each,
 from lakehouse.project.questions import (
     ENTITIES,
     KEY_WORDS,
+    LINE_NUMBERS,
     MEANS,
     MEASURES,
+    SIGNS,
     SPREADSHEET_NUMBER,
     InferenceError,
     Question,
@@ -32,9 +34,14 @@ if TYPE_CHECKING:
     from lakehouse.project.change_logs import LogOrder, OperationColumn
     from lakehouse.project.questions import InferredColumn, Sample
 
+#: Words in the names of codes that name a kind.
+_KINDS = word_set("event status reason type error action state kind group tariff")
 #: Things of which two may be sold in one second.
 _GOODS = word_set("product sku stock item article category department pair")
-_TEXTS = word_set("description comment comments note notes text message remark remarks title address email phone url reason")
+_TEXTS = word_set(
+    "description comment comments note notes text message remark remarks title address email phone url reason",
+    "details memo narrative verwendungszweck buchungstext libelle betreff zweck",
+)
 _PERIODS = word_set(
     "day date month week quarter year period hour time clock tag datum monat woche kalenderwoche jahr uhrzeit fecha mes jour mois"
 )
@@ -120,7 +127,9 @@ def _proposed(
     named = sorted((column for column in able if is_identifier(column, subject)), key=lambda column: _rank(column, subject))
     entities = [column for column in able if ENTITIES & set(column.words) or column in named]
     labels = [
-        column for column in able if column.type == "string" and column not in entities and not _PERIODS & set(column.words)
+        column
+        for column in able
+        if column.type == "string" and column not in entities and not (_PERIODS | SIGNS) & set(column.words)
     ]
     times = [[event]] if event is not None and not event.empty else []
     periods = [column for column in columns if not column.empty and column is not event and _PERIODS & set(column.words)]
@@ -130,7 +139,7 @@ def _proposed(
         lambda: _of_operations(samples, [*ids, *(name for name in entities if name not in ids)], columns, event, operation),
         lambda: _of_own(samples, named, event, subject),
         lambda: next(filter(None, (_certain_log(samples, name, columns, event) for name in named)), None),
-        lambda: _of_lines(samples, ids, event),
+        lambda: _of_lines(samples, [name for name in ids if not _is_a_kind(name)], event),
         lambda: next(filter(None, (_doubtful_log(samples, name, columns, event) for name in ids)), None),
         lambda: _of_readings(samples, entities, columns, times or [[]], event, _codes(samples, labels)),
         lambda: _of_incomplete(samples, columns, subject),
@@ -271,11 +280,12 @@ def _of_readings(
 
 
 def _codes(samples: Sequence[Sample], labels: Sequence[InferredColumn]) -> list[InferredColumn]:
-    """Columns whose texts look like identifiers: unique, with digits, and without blanks."""
+    """Columns whose texts look like identifiers: unique, with digits, without blanks, and not numbers for the most part."""
     return [
         column
         for column in labels
         if is_unique_in_each(samples, [column])
+        and not _are_numbers(samples, column)
         and all(_CODE.fullmatch(f"{record.get(column.column)}") for sample in samples for record in sample.records)
     ]
 
@@ -428,6 +438,10 @@ def _holds_numbers(samples: Sequence[Sample], column: InferredColumn) -> bool:
     """Whether a column with the name of a measure has mostly numbers, among words for 'no value'."""
     if not MEASURES & set(column.words) or any(word in KEY_WORDS for word in column.words):
         return False
+    return _are_numbers(samples, column)
+
+
+def _are_numbers(samples: Sequence[Sample], column: InferredColumn) -> bool:
     values = [
         f"{record[column.column]}" for sample in samples for record in sample.records if record.get(column.column) is not None
     ]
@@ -440,12 +454,18 @@ def _is_entity(column: InferredColumn, subject: str) -> bool:
     return bool(words) and not any(word in subject.lower() for word in words)
 
 
+def _is_a_kind(column: InferredColumn) -> bool:
+    """Whether a code names a kind, such as that of an event, and no record."""
+    return column.words[-1] == "code" and not _KINDS.isdisjoint(column.words)
+
+
 def _rank(column: InferredColumn, subject: str) -> tuple[bool, bool, int]:
     """Sort key of candidates: named after the dataset's thing or just ``id`` first, then by the word for a key."""
     words = column.words
     others = [word for word in words if word not in KEY_WORDS]
     about = not others or any(word in subject.lower() for word in others)
-    return _is_entity(column, subject), not about, next((rank for rank, word in enumerate(KEY_WORDS) if word in words), 0)
+    last = len(KEY_WORDS) if column.name in LINE_NUMBERS else 0
+    return _is_entity(column, subject), not about, next((rank for rank, word in enumerate(KEY_WORDS) if word in words), last)
 
 
 def _names(columns: Sequence[InferredColumn]) -> str:
