@@ -62,9 +62,17 @@ def type_of(values: Sequence[Any]) -> tuple[str, str | None]:
         wanted = _decimal_of(values) if kind == "decimal" else kind
         if kind == "double" and not any(_FRACTION.search(f"{value}") for value in values):
             continue  # a double would drop digits of a long number
+        if kind == "boolean" and not _are_flags(values):
+            continue
         if wanted is not None and _all_convert(values, wanted):
             return wanted, DOUBLE_ADVICE if wanted == "double" else None
     return "string", unread(values) or _of_words(values) or _of_days(values)
+
+
+def _are_flags(values: Sequence[Any]) -> bool:
+    """Whether values may be true or false: not if all are one letter, such as N for a shop in the north."""
+    words = {f"{value}".strip().lower() for value in values}
+    return len(words) > 1 or words <= {"true", "false", "yes", "no"}
 
 
 def with_fractions(values: Sequence[Any]) -> str | None:
@@ -198,6 +206,10 @@ def _forms_of_numbers(texts: Sequence[str]) -> list[str]:
 _CURRENCIES = "EUR|USD|GBP|CHF|JPY|CNY|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|TRY|BRL|MXN|ZAR|SGD|HKD|KRW"
 _LIKE_A_DAY = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}([T ,][^/]*)?")
 _UNREAD: Sequence[tuple[re.Pattern[str], str]] = (
+    (
+        re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}\.\d{7,9}\S*"),
+        "has times finer than a microsecond: have them sent with six digits behind the point",
+    ),
     (
         re.compile(
             r"(?!.*(?:UTC|GMT|[AaPp][Mm]\W*$)).*\d:\d{2}\S* ?(?:[AaPp][Mm] )?\(?[A-Z]{2,5}\)?(?: \d{4})?"

@@ -33,7 +33,7 @@ _EVENT_WORDS = (
         *("event", "occurred", "happened", "service", "transaction", "trade", "traded", "sold", "ordered", "order", "purchased"),
         *("purchase", "sale", "measured", "observed", "observation", "read", "reading", "sampled", "visit", "usage"),
     ),
-    ("created", "booked", "placed", "issued", "invoice", "registered", "started", "start"),
+    ("created", "create", "booked", "placed", "issued", "invoice", "registered", "started", "start"),
     _ANY_TIME,
     ("paid", "payment", "posted", "reported", "report", "shipped", "delivered", "closed", "settled", "settlement", "value"),
 )

@@ -81,6 +81,11 @@ def of_json_line(line: str, *, is_only: bool) -> str | None:
             "holds change events of Debezium, which these lines of a contract read; the fields are those in 'after', and "
             "docs/change_feeds.md has an example:\n  source: {format: json, envelope: debezium}"
         )
+    if isinstance(record, dict) and {"database", "table", "type"} <= {*record} and isinstance(record.get("data"), dict):
+        return (
+            "holds change events of Maxwell, which no envelope reads; write one object a line with the row and its operation: "
+            "jq -c '.data + {op: .type, changed_at: .ts, position: (.xid // 0)}' FILE > NEW"
+        )
     path = _path_of_records(record) if is_only else None
     if path is None:
         return None

@@ -36,6 +36,8 @@ _TOTALS = frozenset(
         "tous",
     ]
 )
+#: Words in front of the names of flags, which may be 0 and 1.
+_FLAGS = ("is", "has", "was")
 #: Values of records that do not count for most people, and of debits, in lower case.
 _VOID = word_set("cancelled canceled void voided storno storniert rejected failed declined annule annulee")
 _DEBITS = word_set("d dr debit s soll")
@@ -53,7 +55,7 @@ def of_column(column: InferredColumn, form: str | None = None) -> dict[str, Any]
 
     :param form: the format of its values; percentages do not add up.
     """
-    if is_identifier(column) or _PLACES & set(column.words) or column.words[-1] in CODES:
+    if is_identifier(column) or _PLACES & set(column.words) or column.words[-1] in CODES or column.words[0] in _FLAGS:
         return None
     is_mean = column.type != "bigint" and (bool(MEANS & set(column.words)) or (form or "").endswith("%"))
     if column.type.startswith("decimal"):

@@ -46,8 +46,9 @@ _KEY_WORDS_IN_FRONT = ("id", "identifier", "uuid", "guid")
 _RECORDS = word_set(
     "order sale payment trade claim invoice ticket booking shipment delivery visit transaction receipt event incident refund",
 )
-#: Whole names of the number of a line within its document.
-LINE_NUMBERS = word_set("pos position line zeile posten ligne")
+_NUMBERS = ("number", "no", "nr", "num", "nummer")
+#: Words for a line within a document, and names of its number.
+LINE_NUMBERS = word_set("pos position line row zeile posten ligne")
 #: Things with many records.
 ENTITIES = word_set(
     "sensor station stations meter gauge device machine site location place country region state county province city store till",
@@ -132,6 +133,12 @@ def is_identifier(column: InferredColumn, subject: str = "") -> bool:
     if column.type == "bigint" and column.name in LINE_NUMBERS:
         return True
     return words[-1] in KEY_WORDS or words[0] in _KEY_WORDS_IN_FRONT
+
+
+def is_line_number(column: InferredColumn) -> bool:
+    """Whether a column numbers the lines of a document, so that it identifies nothing alone."""
+    words = column.words
+    return column.name in LINE_NUMBERS or (not LINE_NUMBERS.isdisjoint(words[:-1]) and words[-1] in _NUMBERS)
 
 
 def _is_called_like_a_record(column: InferredColumn, subject: str) -> bool:

@@ -535,3 +535,14 @@ def test_more_times_of_digits_are_read(value: str, form: str, tmp_path: Path) ->
 def test_the_contracts_of_exports_name_their_defaults(tmp_path: Path) -> None:
     read = infer_file(tmp_path, *EXPORTS["amazon_settlement"][:2])
     assert read.text.count("--yes took the default: ") == len(read.questions) == 2
+
+
+def test_one_letter_is_no_truth_value_and_a_flag_is_in_no_sum(tmp_path: Path) -> None:
+    read = infer_file(tmp_path, "log.csv", f"id,at,shop,is_new,paid\n1,{T},n,1,y\n2,{T},n,0,n\n")
+    assert (read.types["shop"], read.types["paid"]) == ("string", "boolean")
+    assert [measure.name for measure in read.metric.measures] == ["records"]
+
+
+def test_times_finer_than_a_microsecond_are_told(tmp_path: Path) -> None:
+    read = infer_file(tmp_path, "log.csv", f"id,at,seen\n1,{T},2024-11-04T10:00:00.123456789Z\n")
+    assert "column seen: has times finer than a microsecond: have them sent with six digits" in read.text
