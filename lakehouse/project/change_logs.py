@@ -22,7 +22,7 @@ DELETED = "deleted"
 _ALWAYS = "none"
 #: Words in the names of columns with a record's operation, and whole names of such columns.
 _OPERATIONS = word_set("op operation oper optype dml cdc")
-_OPERATION_NAMES = frozenset({"action", "change", "change_type", "changetype", "record_action", "row_action"})
+_OPERATION_NAMES = frozenset({"action", "change", "change_type", "changetype", "record_action", "row_action", "metadata_action"})
 #: The words for operations that replication tools write, by key of ``changes``.
 _WORDS = {
     "insert_words": word_set("insert i c r create created inserted ins add added new read snapshot refresh load"),

@@ -7,8 +7,10 @@ contract can ingest the samples.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import deque
 from dataclasses import replace
+from datetime import date
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -19,7 +21,7 @@ from lakehouse.project import event_times, measures
 from lakehouse.project.questions import CODES, SPREADSHEET_NUMBER, InferenceError, InferredColumn, Question, is_identifier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from lakehouse.project.questions import Sample
 
@@ -37,6 +39,10 @@ _NUMBERS_PER_MISFIT = 20
 #: A number with this many significant digits was written by a program as the nearest double, not typed by a person.
 _DIGITS_OF_DOUBLES = 16
 _THOUSANDS_OR_DECIMALS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
+#: In so many records, a time that is always midnight is no time.
+_ENOUGH = 3
+#: Letters that no accent makes of others.
+_LETTERS = str.maketrans({"ß": "ss", "ø": "o", "Ø": "O", "æ": "ae", "Æ": "Ae", "ł": "l", "Ł": "L", "đ": "d"})
 _AS_TEXT = "have it exported as text, or the file as the system writes it, before a spreadsheet opens it"
 DOUBLE_ADVICE = "is a double, as its digits say: sums of doubles are rounded; use decimals for money"
 
@@ -56,9 +62,17 @@ def type_of(values: Sequence[Any]) -> tuple[str, str | None]:
         wanted = _decimal_of(values) if kind == "decimal" else kind
         if kind == "double" and not any(_FRACTION.search(f"{value}") for value in values):
             continue  # a double would drop digits of a long number
+        if kind == "boolean" and not _are_flags(values):
+            continue
         if wanted is not None and _all_convert(values, wanted):
             return wanted, DOUBLE_ADVICE if wanted == "double" else None
     return "string", unread(values) or _of_words(values) or _of_days(values)
+
+
+def _are_flags(values: Sequence[Any]) -> bool:
+    """Whether values may be true or false: not if all are one letter, such as N for a shop in the north."""
+    words = {f"{value}".strip().lower() for value in values}
+    return len(words) > 1 or words <= {"true", "false", "yes", "no"}
 
 
 def with_fractions(values: Sequence[Any]) -> str | None:
@@ -150,7 +164,28 @@ def written_forms(values: Sequence[Any], *, called_a_time: bool) -> dict[str, An
             readings.setdefault(tuple(map(read, texts)), form)
         except inputs.NotWrittenSoError:
             continue
-    return {form: reading[0] for reading, form in readings.items()}
+    likely = sorted(readings, key=_days_between) if len(readings) > 1 else readings
+    written = {reading: _of_midnights(readings[reading], texts) for reading in likely}
+    return {form: reading[0] if form == readings[reading] else reading[0][:10] for reading, form in written.items()}
+
+
+def _days_between(reading: Sequence[Any]) -> int:
+    """The days from the first to the last of several times: in the more likely reading they lie closer together."""
+    days = sorted(f"{value}"[:10] for value in reading)
+    try:
+        return (date.fromisoformat(days[-1]) - date.fromisoformat(days[0])).days
+    except ValueError:  # numbers
+        return 0
+
+
+def _of_midnights(form: str, texts: Sequence[str]) -> str:
+    """The format of days whose time is always the same midnight, as in ``11/4/2024 12:00:00 AM``; else ``form``."""
+    clocks = {text.partition(" ")[2] for text in texts}
+    day, _, clock = form.partition(" ")
+    if len(texts) < _ENOUGH or len(clocks) > 1 or day not in _DAYS or clock not in {of.strip() for of in _CLOCKS if of}:
+        return form
+    midnight = clocks.pop()
+    return f"{day} {midnight}" if re.fullmatch(r"(?:0{1,2}|12(?=.* AM$)):00(?::00(?:\.0+)?)?(?: AM)?", midnight) else form
 
 
 def are_days_of_excel(values: Sequence[Any]) -> bool:
@@ -169,10 +204,17 @@ def _forms_of_numbers(texts: Sequence[str]) -> list[str]:
 
 
 _CURRENCIES = "EUR|USD|GBP|CHF|JPY|CNY|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|TRY|BRL|MXN|ZAR|SGD|HKD|KRW"
-_LIKE_A_DAY = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}([T ,].*)?")
+_LIKE_A_DAY = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}([T ,][^/]*)?")
 _UNREAD: Sequence[tuple[re.Pattern[str], str]] = (
     (
-        re.compile(r"(?!.*(?:UTC|GMT|[AaPp][Mm]\W*$)).*\d:\d{2}\S* ?(?:[AaPp][Mm] )?\(?[A-Z]{2,5}\)?(?: \d{4})?"),
+        re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}\.\d{7,9}\S*"),
+        "has times finer than a microsecond: have them sent with six digits behind the point",
+    ),
+    (
+        re.compile(
+            r"(?!.*(?:UTC|GMT|[AaPp][Mm]\W*$)).*\d:\d{2}\S* ?(?:[AaPp][Mm] )?\(?[A-Z]{2,5}\)?(?: \d{4})?"
+            r"|.*\d:\d{2}.*(?:GMT|UTC)[+-]\d{1,2}"
+        ),
         "has times with the abbreviation of a zone, which is ambiguous: have them sent with an offset (10:00:00-05:00)",
     ),
     (
@@ -206,6 +248,8 @@ _DAYS = (
     "%d-%m-%Y",
     "%d-%b-%y",
     "%d-%b-%Y",
+    "%d/%b/%y",
+    "%d/%b/%Y",
 )
 _DAYS_IN_WORDS = ("%d %b %Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y", "%b %d %Y", "%B %d %Y")
 _TIMES = (
@@ -224,6 +268,10 @@ _DIGITS_OF_PERIODS = {"%Y%m": r"(1[6-9]|20)\d{2}(0[1-9]|1[0-2])", "%Y": r"(1[6-9
 #: Whole numbers that are times if their column's name suggests one.
 _DIGITS_OF_TIMES = {
     "%Y%m%d": r"(19|20)\d{6}",
+    "%Y%m%d%H": r"(19|20)\d{6}([01]\d|2[0-3])",
+    "%Y%m%d%H%M": r"(19|20)\d{6}([01]\d|2[0-3])[0-5]\d",
+    "%Y%m%d%H%M%S": r"(19|20)\d{6}([01]\d|2[0-3])[0-5]\d[0-5]\d",
+    "%y%m%d": r"(?!(?:19|20)\d{2}(?:0[1-9]|1[0-2])$)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])",
     "epoch_seconds": r"1\d{9}(\.\d{1,6})?",
     "epoch_milliseconds": r"1\d{12}(\.\d{1,3})?",
     "epoch_microseconds": r"1\d{15}",
@@ -275,7 +323,20 @@ def _decimal_of(values: Sequence[Any]) -> str | None:
 def columns_of(
     samples: Sequence[Sample], shared: Sequence[str], answers: Mapping[str, str]
 ) -> tuple[list[InferredColumn], dict[str, str], list[str], list[Question]]:
-    """The columns, the formats of columns that need one, doubts, and open questions."""
+    """The columns, the formats of columns that need one, doubts, and open questions.
+
+    Where several formats fit, the default is that of other columns of the file, in which only one does.
+    """
+    columns, forms, doubts, questions = _columns(samples, shared, answers, ())
+    certain = {form for name, form in forms.items() if all(question.about != f"column {name}" for question in questions)}
+    if certain and any(question.default in forms.values() for question in questions):
+        return _columns(samples, shared, answers, certain)
+    return columns, forms, doubts, questions
+
+
+def _columns(
+    samples: Sequence[Sample], shared: Sequence[str], answers: Mapping[str, str], certain: Collection[str]
+) -> tuple[list[InferredColumn], dict[str, str], list[str], list[Question]]:
     columns: list[InferredColumn] = []
     forms: dict[str, str] = {}
     doubts: list[str] = []
@@ -295,7 +356,7 @@ def columns_of(
             )
         elif called_a_time and are_days_of_excel(present):
             doubt = f"has days as Excel counts them ({present[0]}): have the column formatted as yyyy-mm-dd and saved again"
-        elif form := _form_of(column, present, answers, called_a_time=called_a_time):
+        elif form := _form_of(column, present, answers, certain, called_a_time=called_a_time):
             forms[name], of_form, question = form
             doubts.append(f"column {name}: {of_form}")
             present = list(map(inputs.reader(forms[name]), present))
@@ -311,12 +372,29 @@ def columns_of(
                 present = [value for value in present if value not in few]
                 kind, doubt = type_of(present)[0], f"records with values such as {few[0]!r} are malformed"
         column = replace(column, type=kind, form=forms.get(name))
-        if kind == "bigint" and (measures.has_fractions(column) or _may_have_fractions(column, present)):
-            column = replace(column, type=with_fractions(present) or kind)
+        column = replace(column, type=_roomy_type(column, present))
+        doubt = None if column.type == "string" != kind else doubt
         columns.append(column)
         questions.append(question)
         doubts += [f"column {name}: {doubt}"] if doubt else []
     return columns, forms, doubts, [question for question in questions if question]
+
+
+def _cut_number(column: InferredColumn, present: Sequence[Any]) -> str | None:
+    """A number of an identifier that a spreadsheet has cut."""
+    if not is_identifier(column) and column.words[-1] not in CODES:
+        return None
+    return next((value.strip() for value in present if isinstance(value, str) and SPREADSHEET_NUMBER.fullmatch(value)), None)
+
+
+def _roomy_type(column: InferredColumn, present: Sequence[Any]) -> str:
+    """The type with room for fractions; an identifier with a point is a text, because 1.20 is another code than 1.2."""
+    kind = column.type
+    if is_identifier(column) and (kind == "double" or (kind.startswith("decimal") and not kind.endswith(",0)"))):
+        return "string"
+    if kind == "bigint" and (measures.has_fractions(column) or _may_have_fractions(column, present)):
+        return with_fractions(present) or kind
+    return kind
 
 
 def _may_have_fractions(column: InferredColumn, present: Sequence[Any]) -> bool:
@@ -343,9 +421,12 @@ def _question_of_misfits(name: str, few: Sequence[Any]) -> Question:
 
 
 def _form_of(
-    column: InferredColumn, present: Sequence[Any], answers: Mapping[str, str], *, called_a_time: bool
+    column: InferredColumn, present: Sequence[Any], answers: Mapping[str, str], certain: Collection[str], *, called_a_time: bool
 ) -> tuple[str, str, Question | None] | None:
-    """The format of a column's values, with a doubt and an open question; None if the values need no format."""
+    """The format of a column's values, with a doubt and an open question; None if the values need no format.
+
+    :param certain: the formats of other columns.
+    """
     if column.type != "string" and not (column.type.startswith(("bigint", "decimal", "double")) and called_a_time):
         return None
     readings = written_forms(present, called_a_time=called_a_time)
@@ -353,6 +434,8 @@ def _form_of(
         return None
     about, first = f"column {column.column}", present[0]
     question = None
+    marks = {_marks_of(form) for form in certain}
+    readings = dict(sorted(readings.items(), key=lambda reading: _marks_of(reading[0]) not in marks))
     if len(readings) > 1 and about not in answers:
         options = {form: f"{first} is {reading}" for form, reading in readings.items()}
         question = Question(about, f"How are values such as {first} in {column.column} read?", options)
@@ -361,6 +444,11 @@ def _form_of(
         msg = f"{about}={form}: its values are not written so; they may be {', '.join(readings)}"
         raise InferenceError(msg)
     return form, f"{first!r} is read as {readings[form]} (source.formats)", question
+
+
+def _marks_of(form: str) -> str:
+    """A format of times, or the separators of a format of numbers without currency and short forms."""
+    return re.sub(r"[^1-6.,']", "", form) if inputs.is_of_numbers(form) else form
 
 
 def read_by(sample: Sample, forms: Mapping[str, str]) -> Sample:
@@ -377,7 +465,9 @@ def field_names(columns: Sequence[str]) -> dict[str, str]:
     """A field name for each column: lower case, with digits and underscores, unique, and different from system columns."""
     names: dict[str, str] = {}
     for column in columns:
-        snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", column)
+        plain = unicodedata.normalize("NFKD", column.translate(_LETTERS))
+        plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
+        snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", plain)
         name = re.sub(r"[^a-z0-9]+", "_", snake.lower()).strip("_") or "column"
         name = name if name[0].isalpha() else f"c_{name}"
         name = f"c_{name}" if name.startswith("quarantine_") else f"{name}_in_file" if name in SYSTEM_COLUMNS else name

@@ -79,6 +79,8 @@ def infer(
         out.print(f"{file}", highlight=False, soft_wrap=True)
     for doubt in inferred.doubts:
         out.print(f"  ? {doubt}", style="yellow", highlight=False, soft_wrap=True)
+    for question in inferred.questions if not unfinished else ():
+        out.print(f"  ? {question.text} --yes took {question.default}", style="yellow", highlight=False, soft_wrap=True)
     if unfinished:
         _print_questions(inferred.questions)
         raise typer.Exit(1)

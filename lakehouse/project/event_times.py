@@ -33,7 +33,7 @@ _EVENT_WORDS = (
         *("event", "occurred", "happened", "service", "transaction", "trade", "traded", "sold", "ordered", "order", "purchased"),
         *("purchase", "sale", "measured", "observed", "observation", "read", "reading", "sampled", "visit", "usage"),
     ),
-    ("created", "booked", "placed", "issued", "invoice", "registered", "started", "start"),
+    ("created", "create", "booked", "placed", "issued", "invoice", "registered", "started", "start"),
     _ANY_TIME,
     ("paid", "payment", "posted", "reported", "report", "shipped", "delivered", "closed", "settled", "settlement", "value"),
 )
@@ -48,6 +48,8 @@ _MOMENT_WORDS = {
     *("sold", "paid", "sent", "start"),
     *(word for words in (*_EVENT_WORDS, _ARRIVAL_WORDS) for word in words if word.endswith("ed")),
 }
+#: Words that end like a day: ERDAT, Bestelldatum.
+_GLUED_TIME = re.compile(r"[a-z]{2,}(?:dat|datum|date)")
 #: Words for a state that the next event changes: a time of the thing, not of a record.
 _STATE_WORDS = ("last", "latest", "recent", "previous")
 _NEVER_WORDS = (
@@ -176,7 +178,7 @@ class InferredClocks:
 
 def is_called_a_time(column: InferredColumn) -> bool:
     """Whether numbers of a column may be times, by its name."""
-    return not _MOMENT_WORDS.isdisjoint(column.words)
+    return not _MOMENT_WORDS.isdisjoint(column.words) or any(_GLUED_TIME.fullmatch(word) for word in column.words)
 
 
 def is_time(column: InferredColumn) -> bool:

@@ -81,6 +81,11 @@ def of_json_line(line: str, *, is_only: bool) -> str | None:
             "holds change events of Debezium, which these lines of a contract read; the fields are those in 'after', and "
             "docs/change_feeds.md has an example:\n  source: {format: json, envelope: debezium}"
         )
+    if isinstance(record, dict) and {"database", "table", "type"} <= {*record} and isinstance(record.get("data"), dict):
+        return (
+            "holds change events of Maxwell, which no envelope reads; write one object a line with the row and its operation: "
+            "jq -c '.data + {op: .type, changed_at: .ts, position: (.xid // 0)}' FILE > NEW"
+        )
     path = _path_of_records(record) if is_only else None
     if path is None:
         return None
@@ -162,21 +167,28 @@ def has_numbers(line: str) -> bool:
     return any(_NUMBER_OR_TIME.fullmatch(cell.strip()) for cell in re.split(r"[,;\t|]", line))
 
 
-def of_second_header(records: Sequence[Mapping[str, Any]], line: int) -> str | None:
-    """The sentence about a first record of units or formats, if all other records have numbers; None for a plain record.
+def of_second_header(records: Sequence[Mapping[str, Any]], lines: Sequence[int]) -> str | None:
+    """The sentence about one or two first records of units, titles or formats, if all others have numbers; None for plain ones.
 
-    :param line: the line number of the first record.
+    :param lines: the line number of each record.
     """
-    if len(records) < _ENOUGH:
-        return None
-    first, others = records[0], records[1:_LOOKED_AT]
+    for count in (1, 2):
+        words = [] if len(records) < _ENOUGH + count - 1 else _words_of(records[count - 1], records[count:_LOOKED_AT])
+        if words and (count == 1 or _words_of(records[0], records[count:_LOOKED_AT])):
+            which = f"line {lines[0]}" if count == 1 else f"lines {lines[0]} and {lines[1]}"
+            cut = f"{lines[0]}d" if count == 1 else f"{lines[0]},{lines[1]}d"
+            return (
+                f"has no record in {which}, but units or formats ({', '.join(words[:3])}); take them out, and give the new file: "
+                f"sed {cut} FILE > NEW"
+            )
+    return None
+
+
+def _words_of(first: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The cells of a record that are no numbers, in columns of numbers; none if it has a number there."""
     of_others = {name: [f"{record[name]}".strip() for record in others if record.get(name) is not None] for name in first}
     numeric = [name for name, values in of_others.items() if values and all(map(_NUMBER_OR_TIME.fullmatch, values))]
     cells = [f"{first[name]}".strip() for name in numeric if first[name] is not None]
-    words = [cell for cell in cells if not _NUMBER_OR_TIME.fullmatch(cell) and cell.lower() not in _NO_VALUES]
-    if not words or len(words) < len(cells):
-        return None
-    return (
-        f"has no record in line {line}, but units or formats ({', '.join(words[:3])}); take the line out, and give the new file: "
-        f"sed {line}d FILE > NEW"
-    )
+    cells = [cell for cell in cells if cell.lower() not in _NO_VALUES]
+    words = [cell for cell in cells if not _NUMBER_OR_TIME.fullmatch(cell)]
+    return words if len(words) == len(cells) else []

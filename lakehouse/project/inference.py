@@ -161,7 +161,7 @@ def read(file: Path, source: Source) -> Sample:
         msg = f"{file}, line {broken[0].line_number}: {problem_of_first}; give sound sample files"
         raise InferenceError(msg)
     if source.format == "csv":
-        _refuse(file, foreign_formats.of_second_header(records, lines[0] if lines else 0))
+        _refuse(file, foreign_formats.of_second_header(records, lines))
     doubts = [f"line {record.line_number} {_advised(f'{record.problem}')}: it will be malformed" for record in broken[:_TOLD]]
     repeated, doubt = _repeated_columns(file, source)
     columns = dict.fromkeys(name for name in columns if name not in repeated)
@@ -323,7 +323,7 @@ def _fields(samples: Sequence[Sample], answers: Mapping[str, str]) -> _Fields:
         forms[period.column] = period.form
         doubts.append(period.doubt)
         joined = {period.column: period.parts} if period.parts else {}
-    if not any(map(event_times.is_time, columns)) and (doubt := periods.doubt_about_headers(columns)):
+    if doubt := periods.doubt_about_headers(columns):
         doubts.append(doubt)
     questions = [*questions, nulls.question] if nulls.question else questions
     return _Fields(samples, columns, forms, joined, nulls.words, doubts, questions)
@@ -342,7 +342,7 @@ def _inferred(samples: Sequence[Sample], answers: Mapping[str, str], subject: st
     doubts += marks.doubts(has_key=bool(key.fields))
     is_arrival = key.order is not None and key.order.kind == "arrival"
     of_clocks = [doubt for doubt in clocks.doubts if not (is_arrival and doubt == event_times.NO_ARRIVAL)]
-    doubts += [*measures.doubts_about_totals(samples, columns), *of_clocks]
+    doubts += [*measures.doubts_about_sums(samples, columns), *of_clocks]
     event = clocks.event
     doubts += [doubt] if (doubt := periods.doubt_about_clock(samples, columns, event, fields.forms)) else []
     times = [record[event.column] for sample in samples for record in sample.records if record.get(event.column)] if event else []

@@ -17,12 +17,15 @@ from lakehouse.project.change_logs import UPDATES, is_steady, is_unique_in_each,
 from lakehouse.project.questions import (
     ENTITIES,
     KEY_WORDS,
+    LINE_NUMBERS,
     MEANS,
     MEASURES,
+    SIGNS,
     SPREADSHEET_NUMBER,
     InferenceError,
     Question,
     is_identifier,
+    is_line_number,
     word_set,
 )
 
@@ -32,9 +35,16 @@ if TYPE_CHECKING:
     from lakehouse.project.change_logs import LogOrder, OperationColumn
     from lakehouse.project.questions import InferredColumn, Sample
 
+#: Words in the names of codes that name a kind.
+_KINDS = word_set("event status reason type error action state kind group tariff")
+#: Words in the names of ids that a replication tool gives each of its lines.
+_TECHNICAL = word_set("airbyte dlt sdc hevo metadata rescued")
 #: Things of which two may be sold in one second.
 _GOODS = word_set("product sku stock item article category department pair")
-_TEXTS = word_set("description comment comments note notes text message remark remarks title address email phone url reason")
+_TEXTS = word_set(
+    "description comment comments note notes text message remark remarks title address email phone url reason",
+    "details memo narrative verwendungszweck buchungstext libelle betreff zweck",
+)
 _PERIODS = word_set(
     "day date month week quarter year period hour time clock tag datum monat woche kalenderwoche jahr uhrzeit fecha mes jour mois"
 )
@@ -116,11 +126,13 @@ def _proposed(
 ) -> Key:
     able = [column for column in columns if not column.empty and column is not event and _can_identify(column, subject)]
     able = [column for column in able if not (column.type == "string" and _holds_numbers(samples, column))]
-    able = [column for column in able if not _was_cut(samples, column)]
+    able = [column for column in able if not _was_cut(samples, column) and _TECHNICAL.isdisjoint(column.words)]
     named = sorted((column for column in able if is_identifier(column, subject)), key=lambda column: _rank(column, subject))
     entities = [column for column in able if ENTITIES & set(column.words) or column in named]
     labels = [
-        column for column in able if column.type == "string" and column not in entities and not _PERIODS & set(column.words)
+        column
+        for column in able
+        if column.type == "string" and column not in entities and not (_PERIODS | SIGNS) & set(column.words)
     ]
     times = [[event]] if event is not None and not event.empty else []
     periods = [column for column in columns if not column.empty and column is not event and _PERIODS & set(column.words)]
@@ -129,9 +141,9 @@ def _proposed(
     stages: Sequence[Callable[[], Key | None]] = (
         lambda: _of_operations(samples, [*ids, *(name for name in entities if name not in ids)], columns, event, operation),
         lambda: _of_own(samples, named, event, subject),
-        lambda: next(filter(None, (_certain_log(samples, name, columns, event) for name in named)), None),
-        lambda: _of_lines(samples, ids, event),
-        lambda: next(filter(None, (_doubtful_log(samples, name, columns, event) for name in ids)), None),
+        lambda: _of_states(samples, named, columns, event, certain=True),
+        lambda: _of_lines(samples, [name for name in ids if not _is_a_kind(name)], event),
+        lambda: _of_states(samples, ids, columns, event, certain=False),
         lambda: _of_readings(samples, entities, columns, times or [[]], event, _codes(samples, labels)),
         lambda: _of_incomplete(samples, columns, subject),
         lambda: None if able else _of_times(samples, columns, times),
@@ -202,6 +214,7 @@ def _with_states(samples: Sequence[Sample], key: Key, ids: Sequence[InferredColu
 def _of_own(samples: Sequence[Sample], named: Sequence[InferredColumn], event: InferredColumn | None, subject: str) -> Key | None:
     """The identifier of the records themselves, with a question if two columns have equally good names."""
     unique = [name for name in named if not _is_entity(name, subject) and _identifies(samples, [name], event)]
+    unique = [name for name in unique if not (is_line_number(name) and len(named) > 1)]
     if not unique:
         return None
     alike = [name for name in unique if _rank(name, subject) == _rank(unique[0], subject)]
@@ -271,11 +284,12 @@ def _of_readings(
 
 
 def _codes(samples: Sequence[Sample], labels: Sequence[InferredColumn]) -> list[InferredColumn]:
-    """Columns whose texts look like identifiers: unique, with digits, and without blanks."""
+    """Columns whose texts look like identifiers: unique, with digits, without blanks, and not numbers for the most part."""
     return [
         column
         for column in labels
         if is_unique_in_each(samples, [column])
+        and not _are_numbers(samples, column)
         and all(_CODE.fullmatch(f"{record.get(column.column)}") for sample in samples for record in sample.records)
     ]
 
@@ -326,7 +340,8 @@ def _of_operations(
     if operation is None:
         return None
     readings = ([*chosen, event] for chosen in _groups(ids) if event is not None and not event.empty)
-    for chosen in chain(([name] for name in ids), _groups(ids, 2), readings):
+    alone = ([name] for name in ids if not is_line_number(name))
+    for chosen in chain(alone, _groups(ids, 2), readings):
         if not operation.inserts_once(samples, chosen):
             continue
         order = order_of(samples, chosen, columns, event, logged=True)
@@ -340,31 +355,37 @@ def _of_operations(
     return None
 
 
-def _certain_log(
-    samples: Sequence[Sample], name: InferredColumn, columns: Sequence[InferredColumn], event: InferredColumn | None
+def _of_states(
+    samples: Sequence[Sample],
+    names: Sequence[InferredColumn],
+    columns: Sequence[InferredColumn],
+    event: InferredColumn | None,
+    *,
+    certain: bool,
 ) -> Key | None:
-    """The key of a file with several lines per identifier, each with its own version or update time."""
-    if is_unique_in_each(samples, [name]):
-        return None
-    order = order_of(samples, [name], columns, event, logged=False)
-    if order is None or not order.certain:
-        return None
-    if order.kind != "integer" and event is not None and not is_steady(samples, [name], event):
-        return None
-    return Key([name.name], _several_lines([name], order), order)
+    """The key of a file with several lines per identifier, or per identifier and line, which are states of one record.
 
-
-def _doubtful_log(
-    samples: Sequence[Sample], name: InferredColumn, columns: Sequence[InferredColumn], event: InferredColumn | None
-) -> Key | None:
-    """The key of a file with several lines per identifier and an update day, or update times that are equal or missing."""
-    if is_unique_in_each(samples, [name]):
-        return None
-    updates = [column for column in columns if column.type in ("date", "timestamp") and not UPDATES.isdisjoint(column.words)]
-    if not updates or not (event in updates or event is None or is_steady(samples, [name], event)):
-        return None
-    order = order_of(samples, [name], columns, event, logged=False)
-    return Key([name.name], _several_lines([name], order), order, _which_log([name], [name, *updates[:1]]))
+    :param certain: whether each state must have its own version or update time; otherwise the key is asked about.
+    """
+    for name in names:
+        inner = [column for column in columns if column not in (name, event) and not is_steady(samples, [name], column)]
+        lines = [column for column in inner if is_line_number(column)]
+        goods = [column for column in inner if not lines and not _GOODS.isdisjoint(column.words)][:1]
+        chosen = [name, *lines, *goods]
+        if is_line_number(name) or is_unique_in_each(samples, chosen):
+            continue
+        order = order_of(samples, chosen, columns, event, logged=False)
+        updates = [column for column in columns if column.type in ("date", "timestamp") and not UPDATES.isdisjoint(column.words)]
+        is_state = event is None or is_steady(samples, chosen, event)
+        if certain and (order is None or not order.certain or not (is_state or order.kind == "integer")):
+            continue
+        if not certain and not (updates and (is_state or event in updates)):
+            continue
+        others = [[*chosen, *updates[:1]]] if not certain else []
+        others += [[name]] if goods else []
+        question = _which_log(chosen, *others) if others else None
+        return Key([column.name for column in chosen], _several_lines(chosen, order), order, question)
+    return None
 
 
 def _several_lines(key: Sequence[InferredColumn], order: LogOrder | None) -> str:
@@ -428,6 +449,10 @@ def _holds_numbers(samples: Sequence[Sample], column: InferredColumn) -> bool:
     """Whether a column with the name of a measure has mostly numbers, among words for 'no value'."""
     if not MEASURES & set(column.words) or any(word in KEY_WORDS for word in column.words):
         return False
+    return _are_numbers(samples, column)
+
+
+def _are_numbers(samples: Sequence[Sample], column: InferredColumn) -> bool:
     values = [
         f"{record[column.column]}" for sample in samples for record in sample.records if record.get(column.column) is not None
     ]
@@ -440,12 +465,18 @@ def _is_entity(column: InferredColumn, subject: str) -> bool:
     return bool(words) and not any(word in subject.lower() for word in words)
 
 
+def _is_a_kind(column: InferredColumn) -> bool:
+    """Whether a code names a kind, such as that of an event, and no record."""
+    return column.words[-1] == "code" and not _KINDS.isdisjoint(column.words)
+
+
 def _rank(column: InferredColumn, subject: str) -> tuple[bool, bool, int]:
     """Sort key of candidates: named after the dataset's thing or just ``id`` first, then by the word for a key."""
     words = column.words
     others = [word for word in words if word not in KEY_WORDS]
     about = not others or any(word in subject.lower() for word in others)
-    return _is_entity(column, subject), not about, next((rank for rank, word in enumerate(KEY_WORDS) if word in words), 0)
+    last = len(KEY_WORDS) if column.name in LINE_NUMBERS else 0
+    return _is_entity(column, subject), not about, next((rank for rank, word in enumerate(KEY_WORDS) if word in words), last)
 
 
 def _names(columns: Sequence[InferredColumn]) -> str:

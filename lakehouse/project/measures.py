@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.project.questions import CODES, MEANS, is_identifier, word_set
+from lakehouse.project.questions import CODES, MEANS, SIGNS, is_identifier, word_set
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +36,11 @@ _TOTALS = frozenset(
         "tous",
     ]
 )
+#: Words in front of the names of flags, which may be 0 and 1.
+_FLAGS = ("is", "has", "was")
+#: Values of records that do not count for most people, and of debits, in lower case.
+_VOID = word_set("cancelled canceled void voided storno storniert rejected failed declined annule annulee")
+_DEBITS = word_set("d dr debit s soll")
 #: A mean has this many more decimals than its column, as in Spark.
 _DECIMALS_OF_MEANS, _MOST_DECIMALS = 4, 18
 
@@ -50,7 +55,7 @@ def of_column(column: InferredColumn, form: str | None = None) -> dict[str, Any]
 
     :param form: the format of its values; percentages do not add up.
     """
-    if is_identifier(column) or _PLACES & set(column.words) or column.words[-1] in CODES:
+    if is_identifier(column) or _PLACES & set(column.words) or column.words[-1] in CODES or column.words[0] in _FLAGS:
         return None
     is_mean = column.type != "bigint" and (bool(MEANS & set(column.words)) or (form or "").endswith("%"))
     if column.type.startswith("decimal"):
@@ -62,8 +67,8 @@ def of_column(column: InferredColumn, form: str | None = None) -> dict[str, Any]
     return _measure(column.name, "long", is_mean=False, additive=True) if column.type == "bigint" else None
 
 
-def doubts_about_totals(samples: Sequence[Sample], columns: Sequence[InferredColumn]) -> list[str]:
-    """Sentences about columns with values such as 'Total', whose records would be counted twice in sums."""
+def doubts_about_sums(samples: Sequence[Sample], columns: Sequence[InferredColumn]) -> list[str]:
+    """Sentences about columns by which sums may be wrong: with totals, cancelled records, or debits and credits."""
     doubts = []
     for column in columns:
         if column.type == "string":
@@ -73,6 +78,18 @@ def doubts_about_totals(samples: Sequence[Sample], columns: Sequence[InferredCol
                 doubts.append(
                     f"column {column.column} has {total!r} among its values: if such records add up the others, leave them out "
                     f"of sums, as in sum(x) FILTER (WHERE {column.name} <> '{total}')"
+                )
+            void = next((value for value in sorted(values) if value.strip().lower() in _VOID), None)
+            if void is not None and len(values) > 1:
+                doubts.append(
+                    f"column {column.column} has {void!r} among its values: such records count, unless the measures leave them "
+                    f"out, as in sum(x) FILTER (WHERE {column.name} <> '{void}')"
+                )
+            debit = next((value for value in sorted(values) if value.strip().lower() in _DEBITS), None)
+            if debit is not None and SIGNS & set(column.words):
+                doubts.append(
+                    f"column {column.column} has debits and credits: if the amounts have no sign, add them up as in "
+                    f"sum(CASE WHEN {column.name} = '{debit}' THEN -x ELSE x END)"
                 )
     return doubts
 

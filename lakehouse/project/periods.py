@@ -26,6 +26,7 @@ _WEEKS = frozenset({"week", "wk", "kw", "woche", "kalenderwoche", "semaine", "se
 _DAYS = frozenset({"day", "tag", "jour", "dia", "giorno"})
 _TIMES = frozenset({"date", "time", "period", "datum", "fecha", "month_year", "yearmonth", "yyyymm"})
 _CLOCKS = frozenset({"time", "clock", "hour", "uhrzeit", "heure", "hora", "zeit"})
+_CLOCK = re.compile(r"[0-2]?\d:[0-5]\d(:[0-5]\d)?")
 _TIMES_OF_DAY = ("%H:%M:%S", "%H:%M", "%I:%M %p", "%I:%M:%S %p")
 #: The parts of a day in several columns, each with the name of the joined column and the patterns tried.
 _PARTS = (
@@ -50,15 +51,20 @@ class PeriodColumn:
 
 
 def doubt_about_headers(columns: Sequence[InferredColumn]) -> str | None:
-    """The sentence about columns that are called like days or periods and hold the values of one each; None without them."""
-    wide = [column.column for column in columns if _is_a_period(column.column)]
+    """The sentence about columns that are called like days or periods and hold the values of one each; None without them.
+
+    Next to event days these are columns such as ``00:30``.
+    """
+    has_time = any(column.type in ("date", "timestamp") for column in columns)
+    wide = [column.column for column in columns if (_CLOCK.fullmatch if has_time else _is_a_period)(column.column)]
     if len(wide) < _SEVERAL:
         return None
+    kind, name = ("time of day", "time") if has_time else ("day or a period", "day")
     others = ", ".join(f'\\"{column.column}\\"' for column in columns if column.column not in wide)
     every = f"* EXCLUDE ({others})" if others else "*"
-    query = f"COPY (UNPIVOT 'FILE' ON COLUMNS({every}) INTO NAME day VALUE amount) TO 'NEW' (HEADER)"
+    query = f"COPY (UNPIVOT 'FILE' ON COLUMNS({every}) INTO NAME {name} VALUE amount) TO 'NEW' (HEADER)"
     return (
-        f"columns {wide[0]} to {wide[-1]} hold the values of a day or a period each, and a contract reads one record for each: "
+        f"columns {wide[0]} to {wide[-1]} hold the values of a {kind} each, and a contract reads one record for each: "
         f'duckdb -c "{query}"'
     )
 

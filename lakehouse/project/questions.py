@@ -33,12 +33,12 @@ def word_set(*lines: str) -> frozenset[str]:
 MEANS = word_set(
     "temperature temp humidity pressure speed rate ratio percent percentage pct avg average mean median level stage discharge",
     "flow height depth score age open high low close balance incidence inzidenz index per unit",
-    "dewpoint dew visibility wind gust cloud wasserstand pegel temperatur",
+    "dewpoint dew visibility wind gust cloud wasserstand pegel temperatur tmpf tmpc dwpf dwpc relh sknt drct mslp vsby",
 )
 #: Words in the names of identifiers, the most significant first.
 KEY_WORDS = (
     *("id", "identifier", "uuid", "guid", "key", "number", "no", "nr", "num", "nummer", "numero"),
-    *("code", "ref", "reference", "referenz", "kennung"),
+    *("code", "ref", "reference", "referenz", "kennung", "vbeln", "ebeln"),
 )
 #: Words that may also precede the thing, as in id_customer; num_cases and reference_level are not identifiers.
 _KEY_WORDS_IN_FRONT = ("id", "identifier", "uuid", "guid")
@@ -46,13 +46,17 @@ _KEY_WORDS_IN_FRONT = ("id", "identifier", "uuid", "guid")
 _RECORDS = word_set(
     "order sale payment trade claim invoice ticket booking shipment delivery visit transaction receipt event incident refund",
 )
+_NUMBERS = ("number", "no", "nr", "num", "nummer")
+#: Words for a line within a document, and names of its number.
+LINE_NUMBERS = word_set("pos position line row zeile posten ligne")
 #: Things with many records.
 ENTITIES = word_set(
-    "sensor station meter gauge device machine site location place country region state county province city store till shop",
+    "sensor station stations meter gauge device machine site location place country region state county province city store till",
+    "shop",
     "branch warehouse depot customer client user account member patient product sku stock item article asset symbol ticker isin",
     "instrument currency pair series channel campaign vehicle route airport hospital facility iso fips geo area district",
     "zone river basin plant unit team employee driver supplier vendor merchant portfolio card iban wallet department category",
-    "company issuer broker counterparty fund school clinic ward doctor carrier port zip postcode",
+    "trust mat kun lif company issuer broker counterparty fund school clinic ward doctor carrier port zip postcode",
 )
 #: Words for quantities.
 MEASURES = word_set(
@@ -65,7 +69,9 @@ MEASURES = word_set(
 )
 
 #: Codes that are written as numbers, and are neither added up nor averaged.
-CODES = word_set("ean gtin upc barcode isbn issn imei phone mobile fax tracking awb iban vin siret siren postal pin ssn")
+CODES = word_set("ean gtin upc barcode isbn issn imei phone mobile fax tracking awb iban vin siret siren postal pin ssn mandt")
+#: Words in the names of columns that say whether an amount is a debit or a credit.
+SIGNS = word_set("dc cd drcr crdr debit credit sign soll haben shkzg indicator direction")
 #: A long number as a spreadsheet saves it: its last digits are lost.
 SPREADSHEET_NUMBER = re.compile(r"\s*\d(?:[.,]\d+)?E\+\d{2}\s*")
 
@@ -124,7 +130,15 @@ def is_identifier(column: InferredColumn, subject: str = "") -> bool:
         return True
     if column.type == "string":
         return any(word in KEY_WORDS for word in words)
+    if column.type == "bigint" and column.name in LINE_NUMBERS:
+        return True
     return words[-1] in KEY_WORDS or words[0] in _KEY_WORDS_IN_FRONT
+
+
+def is_line_number(column: InferredColumn) -> bool:
+    """Whether a column numbers the lines of a document, so that it identifies nothing alone."""
+    words = column.words
+    return column.name in LINE_NUMBERS or (not LINE_NUMBERS.isdisjoint(words[:-1]) and words[-1] in _NUMBERS)
 
 
 def _is_called_like_a_record(column: InferredColumn, subject: str) -> bool:
@@ -133,6 +147,8 @@ def _is_called_like_a_record(column: InferredColumn, subject: str) -> bool:
     if len(column.words) > 1 or column.words[0] in ENTITIES:
         return False
     [word] = column.words
+    if column.type != "string" and word in subject.lower().split("_") and word.endswith("s"):
+        return False  # the sessions of a day are a count
     is_of_subject = any(
         of in (word, f"{word}s", f"{word}es", f"{word.removesuffix('y')}ies") for of in subject.lower().split("_")
     )

@@ -71,7 +71,7 @@ def test_what_is_open_is_printed_and_kept_as_a_draft_until_it_is_answered(folder
     assert "--answer 'primary_key=customer_id,at'" in text
     assert sorted(file.name for file in (folder / "contracts").iterdir()) == ["buys.yaml.draft", "buys_daily.yaml.draft"]
     assert "no field is called typo" in output_of("infer", "buys.csv", "--answer", "primary_key=typo", fails=True)
-    output_of("infer", "buys.csv", "--yes")
+    assert "? Which columns identify a record? --yes took customer_id,at" in output_of("infer", "buys.csv", "--yes")
     assert "--yes took the default: customer_id,at" in (folder / "contracts" / "buys.yaml").read_text()
     assert sorted(file.name for file in (folder / "contracts").iterdir()) == ["buys.yaml", "buys_daily.yaml"]
     (folder / "contracts" / "buys.yaml").unlink()

@@ -178,3 +178,46 @@ def test_times_without_a_zone_beside_event_days_are_read_in_the_zone(tmp_path: P
 def test_a_change_feed_is_refused_with_its_envelope(tmp_path: Path, header: str, row: str, envelope: str) -> None:
     with pytest.raises(InferenceError, match=rf"(?s)is a change feed .* source: \{{envelope: {envelope}\}}"):
         infer_file(tmp_path, "log.csv", f"{header}\n{row}\n")
+
+
+QUOTES = """quote_id,line_no,version,quote_date,amount
+Q1,1,1,2024-11-04,10.00
+Q1,2,1,2024-11-04,5.00
+Q1,1,2,2024-11-04,12.00
+"""
+STATES_OF_LINES = f"""order_id,pos,day,updated_at,amount
+1,1,2024-11-04,{T},5.00
+1,2,2024-11-04,2024-11-04T09:30:00Z,7.00
+1,1,2024-11-04,2024-11-04T10:00:00Z,6.00
+"""
+AIRBYTE = f"""_airbyte_raw_id,_airbyte_extracted_at,id,amount,created_at,updated_at
+u1,2024-11-05T01:00:00Z,1,10.00,{T},{T}
+u2,2024-11-05T01:00:00Z,1,11.00,{T},2024-11-04T12:00:00Z
+u3,2024-11-05T01:00:00Z,2,5.00,{T},{T}
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "key", "total"),
+    [(QUOTES, ["quote_id", "line_no"], 17), (STATES_OF_LINES, ["order_id", "pos"], 13), (AIRBYTE, ["id"], 16)],
+)
+def test_the_number_of_a_line_identifies_nothing_alone_nor_does_the_id_of_a_replication(
+    tmp_path: Path, content: str, key: list[str], total: int
+) -> None:
+    read = infer_file(tmp_path, "log.csv", content)
+    assert (read.source.primary_key, sum_of(read.live), read.questions) == (key, Decimal(total), {})
+
+
+def test_lines_of_an_order_with_other_goods_are_asked_for(tmp_path: Path) -> None:
+    rows = f"1,A,2024-11-04,{T},5.00\n1,B,2024-11-04,2024-11-04T09:30:00Z,7.00\n1,A,2024-11-04,2024-11-04T10:00:00Z,6.00\n"
+    read = infer_file(tmp_path, "log.csv", f"order_id,sku,day,updated_at,amount\n{rows}")
+    assert (read.source.primary_key, sum_of(read.live)) == (["order_id", "sku"], Decimal(13))
+    assert read.questions == {"primary_key": ["order_id,sku", "order_id", "none"]}
+
+
+def test_the_operations_of_a_snowflake_stream_are_read_and_events_of_maxwell_are_refused(tmp_path: Path) -> None:
+    rows = "1,10.00,2024-11-04,INSERT,FALSE,r1\n2,5.00,2024-11-04,DELETE,FALSE,r2\n"
+    stream = infer_file(tmp_path, "s.csv", f"ID,AMOUNT,ORDER_DATE,METADATA$ACTION,METADATA$ISUPDATE,METADATA$ROW_ID\n{rows}")
+    assert (stream.source.changes.op, stream.source.primary_key, sum_of(stream.live)) == ("METADATA$ACTION", ["id"], 10)
+    with pytest.raises(InferenceError, match=r"holds change events of Maxwell.*jq -c '\.data \+"):
+        infer_file(tmp_path, "m.json", '{"database":"d","table":"t","type":"insert","ts":1730714400,"data":{"id":1}}\n')

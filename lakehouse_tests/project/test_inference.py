@@ -106,7 +106,7 @@ def test_the_clocks_are_chosen_by_type_and_name() -> None:
 
 def test_columns_become_fields_with_a_name_each() -> None:
     names = field_names(["Order ID", "orderID", "Größe", "2nd", "--"])
-    assert names == {"Order ID": "order_id", "orderID": "order_id_2", "Größe": "gr_e", "2nd": "c_2nd", "--": "column"}
+    assert names == {"Order ID": "order_id", "orderID": "order_id_2", "Größe": "grosse", "2nd": "c_2nd", "--": "column"}
 
 
 def test_a_column_of_operations_is_recognized_by_name_and_words() -> None:
