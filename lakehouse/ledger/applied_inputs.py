@@ -110,7 +110,7 @@ def pending(lake: Lake, source: str) -> dict[date, set[str]]:
 def pending_manual_inputs(lake: Lake, source: str) -> dict[date, set[str]]:
     """The event days that wait for silver because of decisions, redactions or rebuild requests, each with their ids."""
     touched = decisions.touched(lake, source) | redactions.touched(lake, source) | rebuild_requests.touched(lake, source)
-    applied = _applied_days(lake, source, lost_versions(lake, source)) if touched else {}
+    applied = _applied_days(lake, source, _held_silver(lake, source)) if touched else {}
     waiting: dict[date, set[str]] = defaultdict(set)
     for input_id, days in touched.items():
         for day in days.difference(*applied.get(input_id, ())):
@@ -123,8 +123,8 @@ def pending_entries(lake: Lake, source: str) -> dict[date, list[Ingestion]]:
     lake = lake.cached()
     applied_version = table_io.version(locations.applied_inputs(lake), lake.storage_options)
 
-    lost = lost_versions(lake, source)
-    applied = _applied_days(lake, source, lost)
+    held = _held_silver(lake, source)
+    applied = _applied_days(lake, source, held)
 
     def waiting() -> dict[date, list[Ingestion]]:
         by_day: dict[date, list[Ingestion]] = defaultdict(list)
@@ -136,12 +136,12 @@ def pending_entries(lake: Lake, source: str) -> dict[date, list[Ingestion]]:
                 by_day[day].append(entry)
         return dict(by_day)
 
-    return ingestions.log(lake).derived("waiting", waiting, {"source": [source]}, also=(applied_version, lost))
+    return ingestions.log(lake).derived("waiting", waiting, {"source": [source]}, also=(applied_version, held))
 
 
 def has_any(lake: Lake, source: str) -> bool:
     """Whether any input is recorded as applied."""
-    return bool(_applied_days(lake, source, lost_versions(lake, source)))
+    return bool(_applied_days(lake, source, _held_silver(lake, source)))
 
 
 #: The Delta transaction that marks the table with the newest rows of a source as built, although it has no row.
@@ -184,8 +184,13 @@ def lost_versions(lake: Lake, source: str, path: str | None = None) -> LostVersi
     """
     table = table_io.open_table(path or locations.silver(lake, source), lake.storage_options)
     lineage, name = lost_commits.lineage(table), None if path is None else locations.name_of(path)
-    entries = (entry.of_table(name) for entry in log(lake).read({"source": [source]}))
-    seen = {version: commit for version, commit, of_entry in entries if of_entry == lineage}
+    of_source = {"source": [source]}
+
+    def recorded() -> dict[int, str | None]:
+        entries = (entry.of_table(name) for entry in log(lake).read(of_source))
+        return {version: commit for version, commit, of_entry in entries if of_entry == lineage}
+
+    seen = log(lake).derived(f"versions of {name}", recorded, of_source, also=lineage)
     followed, kept = max(seen, default=-1), -1
     for version in sorted(seen, reverse=True):
         if not lost_commits.are_lost(table, version, seen[version]):
@@ -194,27 +199,50 @@ def lost_versions(lake: Lake, source: str, path: str | None = None) -> LostVersi
     return None if followed == kept else LostVersions(followed, kept)
 
 
-def _applied_days(lake: Lake, source: str, lost: LostVersions | None) -> dict[str, list[frozenset[date]]]:
-    """Per input id the event days for which silver contains the input, commit by commit.
+class _Held(NamedTuple):
+    """Which commits a silver table holds; ``name`` is None for the main table."""
 
-    :param lost: from :func:`lost_versions`.
+    name: str | None
+    lineage: str
+    lost: LostVersions | None
+
+    def holds(self, entry: AppliedInputs) -> bool:
+        version, _, lineage = entry.of_table(self.name)
+        if lineage == self.lineage:
+            return self.lost is None or version <= self.lost.kept
+        return lost_commits.is_kept(self.lineage, lineage, version)
+
+
+def _held_silver(lake: Lake, source: str) -> tuple[_Held, ...]:
+    """The state of each silver table of a source: inputs are applied if all of them hold their commits.
+
+    The table of newest rows counts if the newest entry names it: else the source is no longer under ``append``.
     """
-    of_source = {"source": [source]}
-    silver = table_io.open_table(locations.silver(lake, source), lake.storage_options)
-    lineage = lost_commits.lineage(silver)
+    newest = max(log(lake).read({"source": [source]}), key=lambda entry: (entry.recorded_at, entry.silver_version), default=None)
+    paths: list[str | None] = [None]
+    if newest is not None and locations.name_of(locations.silver_newest(lake, source)) in newest.followed:
+        paths.append(locations.silver_newest(lake, source))
+    return tuple(
+        _Held(
+            path and locations.name_of(path),
+            lost_commits.lineage(table_io.open_table(path or locations.silver(lake, source), lake.storage_options)),
+            lost_versions(lake, source, path),
+        )
+        for path in paths
+    )
 
-    def is_held(commit: AppliedInputs) -> bool:
-        own = commit.silver_lineage or ""
-        if own == lineage:
-            return lost is None or commit.silver_version <= lost.kept
-        return lost_commits.is_kept(lineage, own, commit.silver_version)
+
+def _applied_days(lake: Lake, source: str, held: tuple[_Held, ...]) -> dict[str, list[frozenset[date]]]:
+    """Per input id the event days for which silver contains the input, commit by commit."""
+    of_source = {"source": [source]}
 
     def read() -> dict[str, list[frozenset[date]]]:
         applied: dict[str, list[frozenset[date]]] = defaultdict(list)
-        for commit in filter(is_held, log(lake).read(of_source)):
-            days = frozenset(commit.days)  # shared: a run about many files is about many days
-            for input_id in commit.ingestion_ids:
-                applied[input_id].append(days)
+        for commit in log(lake).read(of_source):
+            if all(table.holds(commit) for table in held):
+                days = frozenset(commit.days)  # shared: a run about many files is about many days
+                for input_id in commit.ingestion_ids:
+                    applied[input_id].append(days)
         return dict(applied)
 
-    return log(lake).derived("applied days", read, of_source, also=(lineage, lost))
+    return log(lake).derived("applied days", read, of_source, also=held)

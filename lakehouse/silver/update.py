@@ -82,7 +82,8 @@ def update(
     source = contract.dataset
     target = locations.silver(lake, source)
     _ensure_tables(session, lake, contract)
-    _make_up_for_lost_commits(lake, source)
+    for table in contract.silver_tables:
+        _make_up_for_lost_commits(lake, table)
     lost_rows.require_none(lake, source)
     lost_records.require_none(lake, source)
     account_tables.restore(lake, contract)
@@ -112,21 +113,22 @@ def update(
             _rebuild(lake, contract, session, concerned, ids, run)
         _follow(lake, contract, metrics, rebuilt, ids, "rebuild", run_id)
     fact_index.follow(lake, metrics)
-    table = table_io.open_table(target, lake.storage_options)
-    after = before if table is None else table.version()
-    changed = {} if table is None else change_feed.describe(table, before + 1, after)
+    silver = table_io.open_table(target, lake.storage_options)
+    after = before if silver is None else silver.version()
+    changed = {} if silver is None else change_feed.describe(silver, before + 1, after)
     keys = None if rebuilt else _few_keys(lake, source, set().union(*(waiting[day] for day in merged)))
     return SilverUpdate(merged, rebuilt, {day: what for day, what in changed.items() if day in days}, after, keys)
 
 
-def _make_up_for_lost_commits(lake: Lake, source: str) -> None:
-    """Give silver another lineage if it has lost commits: their inputs wait again, and its followers start over."""
-    lost = applied_inputs.lost_versions(lake, source)
+def _make_up_for_lost_commits(lake: Lake, contract: SourceContract) -> None:
+    """Give a silver table another lineage if it has lost commits: their inputs wait again, and its followers start over."""
+    source, path = contract.dataset, locations.silver_of(lake, contract)
+    is_main = path == locations.silver(lake, source)
+    lost = applied_inputs.lost_versions(lake, source, None if is_main else path)
     if lost is None:
         return
-    path = locations.silver(lake, source)
-    silver = lost_commits.close_gap(path, lake.storage_options, f"silver/{source}", lost.followed, lost.kept)
-    if silver is not None:  # what it holds was audited when it came
+    silver = lost_commits.close_gap(path, lake.storage_options, f"silver/{contract.silver_table}", lost.followed, lost.kept)
+    if silver is not None and is_main:  # what it holds was audited when it came
         identity = lost_commits.identity(silver)
         audit_log.append(lake, source, identity, silver.version(), audit_log.SCHEMA.empty_table())
 
@@ -257,7 +259,11 @@ def _follow(
         method=method,
         silver=table_io.open_table(locations.silver(lake, contract.dataset), lake.storage_options),
         now=lake.now(),
-        derived=account_tables.paths(lake, contract.dataset),
+        derived=[
+            *account_tables.paths(lake, contract.dataset),
+            locations.late_rows(lake, contract.dataset),
+            *(locations.silver_of(lake, table) for table in contract.silver_tables[1:]),
+        ],
     )
 
 

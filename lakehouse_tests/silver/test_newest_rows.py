@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 from shutil import copytree
 from typing import TYPE_CHECKING
 
@@ -14,14 +15,18 @@ from hypothesis import example, given
 from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
+from lakehouse.gold.rows_read import tables
+from lakehouse.gold.rows_read.tables import LostSilverError, UnbuiltTableError
 from lakehouse.ledger import applied_inputs
 from lakehouse.silver import rebuild as silver_rebuild
 from lakehouse.stewardship import quarantine
 from lakehouse.stewardship.redact import redact_fields
+from lakehouse_tests.support.damaged_lake import DamagedLake, damage
 from lakehouse_tests.support.earlier_append import earlier_release
 from lakehouse_tests.support.lake import SampleLake, appended, content_id, contract, csv_file, csv_line, row_of
 from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
+from lakehouse_tests.support.numbers_without_spark import metric
 from lakehouse_tests.support.reference_model import Record, deliver_again, live_rows
 from lakehouse_tests.support.resent_days import FIRST, SECOND, A, B, C, deliver_and_update, lake_under_policy
 from lakehouse_tests.support.silver_histories import BACKWARD, BY_SPARK, DAYS, History, histories
@@ -120,6 +125,29 @@ def test_a_moved_key_changes_the_newest_rows_of_both_days_and_the_rows_of_one(la
     assert rows(sample.newest()) == [("a", 2, 9), ("b", 1, 2), ("c", 2, 3)]
     assert rows(sample.silver()) == [("a", 1, 1), ("a", 2, 9), ("b", 1, 2), ("c", 2, 3)]
     assert sample.silver_version() == version + 1, "a day to which no row came is not rebuilt"
+
+
+@pytest.mark.parametrize(
+    "how", ["delete 1", *(pytest.param(each, marks=pytest.mark.merge) for each in ("copy 0", "gone", "empty"))]
+)
+def test_newest_rows_that_were_lost_are_merged_again(lake: Lake, spark: SparkSession, how: str) -> None:
+    sample = lake_under_policy(lake, spark, "append")
+    deliver_and_update(sample, 0, A, B)
+    copytree(lake.root, Path(lake.root).parent / "copies/0")
+    deliver_and_update(sample, 1, MOVED, C)
+    before, version = sample.newest(), sample.silver_version()
+    damage(DamagedLake(Path(lake.root).parent, {}), "silver/events_newest", how)
+    assert sample.newest() != before
+    total = metric(rows="newest")
+    with pytest.raises(UnbuiltTableError if how == "gone" else LostSilverError, match="silver/events_newest"):
+        tables.require_rows(lake, total)
+    assert SECOND in sample.pending()
+    sample.update()
+    assert sample.newest() == before
+    assert (sample.silver_version(), sample.pending()) == (version, []), "the other table has lost nothing"
+    tables.require_rows(lake, total)
+    assert deliver_and_update(sample, 2, "a,7,2024-01-02T12:00:00Z") == {SECOND}
+    assert rows(sample.newest()) == [("a", 2, 7), ("b", 1, 2), ("c", 2, 3)]
 
 
 def test_a_source_under_another_policy_has_no_such_table(lake: Lake, spark: SparkSession) -> None:

@@ -46,10 +46,20 @@ clocks: {event: changed_at, arrival: received_at}
 model: {fields: [{name: customer, type: string}, {name: tier, type: string}]}
 dimension: {buckets: 2}
 """
+CLICKS = """
+dataset: clicks
+primary_key: [click]
+source: {landing: "arrival_date={arrival_date}*.csv", format: csv, start_date: 2024-11-01}
+clocks: {event: clicked_at, arrival: received_at}
+materialization: {reprocess_policy: append}
+model: {fields: [{name: click, type: string}, {name: amount, type: "decimal(12,2)"}]}
+"""
 _MEASURES = 'measures: [{name: total, sql: sum(amount), type: "decimal(18,2)", additive: true}]\n'
 CONTRACTS = {
     "sales": SALES,
     "customers": CUSTOMERS,
+    "clicks": CLICKS,
+    "clicked": f"metric: clicked\nsource: clicks\n{_MEASURES}publication: {{final_after: 9}}\n",
     "revenue": f"metric: revenue\nsource: sales\n{_MEASURES}"
     "publication: {final_after: 3, after_close: adjust, rollups: [week]}\n",
     "by_tier": f"metric: by_tier\nsource: sales\ngrain: [tier]\n{_MEASURES}"
@@ -60,6 +70,7 @@ CONTRACTS = {
     "publication: {final_after: 9}\n",
 }
 SALE = "sale,customer,amount,remark,sold_at,received_at,op,corrects"
+CLICK = "click,amount,clicked_at,received_at"
 CUSTOMER = "customer,tier,changed_at,received_at"
 WHO = ("--by", "anna", "--reason", "to be sure")
 
@@ -80,6 +91,11 @@ class Step:
 
 #: What happens before a table is damaged; the lake is copied before each of the last three.
 BEFORE = [
+    Step(
+        "04T12",
+        ("run", "clicks"),
+        (CLICK, "x,5.00,2024-11-04T09:00:00Z,2024-11-04T11:00:00Z", "y,7.00,2024-11-04T10:00:00Z,2024-11-04T11:00:00Z"),
+    ),
     Step("04T12", ("run", "customers"), (CUSTOMER, "c1,silver,2024-11-01T00:00:00Z,2024-11-04T11:00:00Z")),
     Step(
         "04T12",
@@ -99,6 +115,11 @@ BEFORE = [
         (SALE, _sale("f", "8T09", "8T10", "9.00"), _sale("w", "4T12", "8T18", "2.00"), _sale("open", "3T12", "8T18", "3.00")),
     ),
     Step("09T01", ("gold", "revert", "revenue", "2024-11-05", "--to", "r1", *WHO)),
+    Step(
+        "09T02",
+        ("run", "clicks"),
+        (CLICK, "x,6.00,2024-11-04T09:00:00Z,2024-11-08T20:00:00Z", "z,2.00,2024-11-08T09:00:00Z,2024-11-08T20:00:00Z"),
+    ),
     Step("09T02", ("quarantine", "accept", "sales", *WHO)),
     Step("09T03", ("redact", "sales", "--key", "b", "--fields", "remark", *WHO)),
     Step("09T04", ("correct", "sales", "f", "--set", "amount=9.50", *WHO)),
@@ -116,6 +137,11 @@ NEXT = {
         "10T23",
         ("run", "sales"),
         (SALE, _sale("h", "10T09", "10T10", "4.00"), _sale("e2", "6T09", "10T20", "8.80", "correct", "e")),
+    ),
+    "clicks": Step(
+        "10T23",
+        ("run", "clicks"),
+        (CLICK, "y,9.00,2024-11-04T10:00:00Z,2024-11-10T20:00:00Z", "v,3.00,2024-11-10T09:00:00Z,2024-11-10T20:00:00Z"),
     ),
     "replay": Step("11T01", ("replay", "sales")),
     "rebuild": Step(
@@ -193,7 +219,7 @@ class DamagedLake:
     def numbers(self) -> dict[str, Any]:
         """What readers see: by metric and period the value and the version."""
         seen: dict[str, Any] = {}
-        for name in ("revenue", "revenue_weekly", "by_tier", "punctual", "share"):
+        for name in ("revenue", "revenue_weekly", "by_tier", "punctual", "share", "clicked"):
             path = f"{self.root}/gold/{name}"
             table = table_io.open_table(path)
             columns = [] if table is None else [item.name for item in table.schema().fields]
@@ -233,7 +259,7 @@ def build(folder: Path, environment: Mapping[str, str]) -> DamagedLake:
 
 
 #: The lake is copied before these steps.
-COPIED = [4, 6, 11]
+COPIED = [5, 7, 13]
 HOW = ["delete 1", "delete 2", "delete 3", "empty", "halve", "copy 2", "copy 1", "copy 0", "gone"]
 
 

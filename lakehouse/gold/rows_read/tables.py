@@ -41,10 +41,15 @@ class UnbuiltTableError(LakehouseError):
     """The silver table that a metric reads has yet to be built. The message names it and what to do."""
 
 
-def require_rows(lake: Lake, metric: MetricContract) -> None:
-    """Check that the silver tables that a metric reads have been built.
+class LostSilverError(LakehouseError):
+    """The silver table that a metric reads has lost commits, and their inputs wait. The message names it and what to do."""
 
-    :raises UnbuiltTableError: if one has not: an earlier release has only written the main table of the source.
+
+def require_rows(lake: Lake, metric: MetricContract) -> None:
+    """Check that the silver tables that a metric reads have been built, and have lost nothing.
+
+    :raises UnbuiltTableError: if one has not been built: an earlier release has only written the main table of the source.
+    :raises LostSilverError: if one has lost commits: numbers would be published without their rows.
     """
     for entry in metric.read:
         if is_unbuilt(lake, entry):
@@ -53,6 +58,14 @@ def require_rows(lake: Lake, metric: MetricContract) -> None:
                 f"silver/{entry.source}, which builds it from Bronze, or set 'rows: all' to count every row of a key as before"
             )
             raise UnbuiltTableError(msg)
+        path = locations.silver_read_of(lake, entry)
+        lost = applied_inputs.lost_versions(lake, entry.source, path if entry.rows == "newest" else None)
+        if lost is not None:
+            msg = (
+                f"silver/{entry.silver} does not hold commit {lost.followed} any more, and gold/{metric.name} reads it: "
+                f"'lakehouse replay {entry.source}', or a run of silver/{entry.source}, applies its inputs again"
+            )
+            raise LostSilverError(msg)
 
 
 def is_unbuilt(lake: Lake, entry: MetricSource) -> bool:
