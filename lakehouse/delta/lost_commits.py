@@ -86,21 +86,36 @@ def close_gap(path: str, options: Mapping[str, str], name: str, followed: int, s
     :param since: the newest version that is known to be kept, -1 without one.
     :returns: the table; None if it no longer exists.
     """
+    table = advance(path, options, name, followed)
+    if table is not None:  # else the caller decides what that means
+        begin_lineage(table, followed, since)
+    return table
+
+
+def advance(path: str, options: Mapping[str, str], name: str, followed: int) -> DeltaTable | None:
+    """Advance a table that has lost commits to the newest version that was followed. The loss is detected until
+    :func:`begin_lineage`.
+
+    The arguments and the result are those of :func:`close_gap`.
+    """
     table = table_io.open_snapshot(path, options)
     if table is None:
-        return None  # the caller decides what that means
-    kept_lineage = lineage(table)
+        return None
     _LOG.warning(
         "%s does not hold commit %d any more, which others have followed: it was restored from a copy, or its log was damaged. "
         "What it lost is made up for from the layer below.",
         name,
         followed,
     )
-    why: dict[str, Any] = {_COMMIT_KEY: {"followed": followed, "kept": since}}
     while table.version() < followed:
-        partition_writer.commit_without_rows(table, why=why)
+        partition_writer.commit_without_rows(table, why={_COMMIT_KEY: {"followed": followed}})
         table.update_incremental()
-    new_lineage = ".".join(filter(None, (kept_lineage, f"{since}~{uuid4().hex[:8]}")))
+    return table
+
+
+def begin_lineage(table: DeltaTable, followed: int, since: int) -> None:
+    """Give a table another lineage; see :func:`close_gap`."""
+    why: dict[str, Any] = {_COMMIT_KEY: {"followed": followed, "kept": since}}
+    new_lineage = ".".join(filter(None, (lineage(table), f"{since}~{uuid4().hex[:8]}")))
     partition_writer.set_properties(table, {_LINEAGE: new_lineage}, why)
     table.update_incremental()
-    return table

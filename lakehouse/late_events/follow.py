@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import commit_log, data_files, partition_writer, row_writer, table_io
+from lakehouse.delta import commit_log, data_files, lost_commits, partition_writer, row_writer, table_io
 from lakehouse.dispositions import readings as bronze_readings
 from lakehouse.late_events import late_rows, left_out
 from lakehouse.late_events.left_out import Deliveries
-from lakehouse.ledger import key_log, late_decisions
+from lakehouse.ledger import applied_inputs, key_log, late_decisions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -57,10 +57,17 @@ def follow(lake: Lake, contract: SourceContract, metrics: Iterable[MetricContrac
     judging = [metric for metric in metrics if metric.late_events is not None and metric.source == contract.dataset]
     if not judging:
         return
+    source, path = contract.dataset, locations.late_rows(lake, contract.dataset)
+    lost = applied_inputs.lost_versions(lake, source, path)
+    if lost is not None:  # metrics follow the commits by number: none is given twice
+        row_writer.open_or_create(path, late_rows.SCHEMA, lake.storage_options, ["arrival_date"])
+        lost_commits.advance(path, lake.storage_options, locations.name_of(path), lost.followed)
     known = left_out.deliveries(lake, contract)
     for metric in judging:
-        for step in _steps(known, _unclassified(lake, metric, known)):
+        for step in _steps(known, _unclassified(lake, metric, known, is_lost=lost is not None)):
             _classify(lake, metric, contract, known, step)
+    if lost is not None and (table := table_io.open_snapshot(path, lake.storage_options)) is not None:
+        lost_commits.begin_lineage(table, lost.followed, lost.kept)
 
 
 def changed_days(table: DeltaTable, metric: str, first: int) -> set[date] | None:
@@ -75,12 +82,15 @@ def changed_days(table: DeltaTable, metric: str, first: int) -> set[date] | None
     return {day for days in named for day in pa.array(days, pa.string()).cast(pa.date32()).to_pylist()}
 
 
-def _unclassified(lake: Lake, metric: MetricContract, known: Deliveries) -> list[str]:
-    """The deliveries that are not classified by their present watermark and the present contract."""
+def _unclassified(lake: Lake, metric: MetricContract, known: Deliveries, *, is_lost: bool) -> list[str]:
+    """The deliveries that are not classified by their present watermark and the present contract.
+
+    :param is_lost: whether the table has lost rows, so that all are classified again.
+    """
     where = {"metric": [metric.name]}
     path, options = locations.late_deliveries(lake, metric.source), lake.storage_options
     counted = table_io.read(path, ["ingestion_id", "watermark", "terms"], where, options)
-    is_lost = table_io.open_table(locations.late_rows(lake, metric.source), options) is None
+    is_lost = is_lost or table_io.open_table(locations.late_rows(lake, metric.source), options) is None
     done: dict[str, tuple[int | None, str]] = {}
     if counted is not None and not is_lost:
         times = counted["watermark"].cast(pa.int64()).to_pylist()
