@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from lakehouse_tests.support.quarantine_lake import (
     lake_with,
     quarantine_statuses,
 )
+from lakehouse_tests.support.stopped_commits import Killed, kill_after
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
@@ -103,6 +105,25 @@ def test_the_next_run_of_silver_derives_an_account_that_has_lost_rows(lake: Lake
     dispositions_by_key(sample)
 
 
+@pytest.mark.merge
+@pytest.mark.parametrize("table", [QUARANTINE, ACCOUNT])
+def test_a_derivation_that_is_stopped_after_any_commit_is_repeated(lake: Lake, table: str) -> None:
+    sample = sample_with_waiting_rows(lake)
+    before = [rows_of(lake, path) for path in account_tables.paths(lake, "events")]
+    lose(lake, table, "gone")
+    for last in count(1):
+        with pytest.MonkeyPatch.context() as patched:
+            kill_after(patched, last)
+            try:
+                account_tables.restore(lake, sample.contract)
+            except Killed:
+                continue
+        break
+    assert last > 2, "it was stopped after each commit"
+    assert [rows_of(lake, path) for path in account_tables.paths(lake, "events")] == before
+    assert not account_tables.restore(lake, sample.contract), "nothing is derived twice"
+
+
 def test_nothing_is_derived_from_a_key_log_that_has_lost_rows_as_well(lake: Lake) -> None:
     sample = sample_with_waiting_rows(lake)
     lose(lake, QUARANTINE, "gone")
@@ -113,8 +134,15 @@ def test_nothing_is_derived_from_a_key_log_that_has_lost_rows_as_well(lake: Lake
     assert closing.read_source(lake, sample.contract).undecided == {ON_TIME: 1}
 
 
-@pytest.mark.parametrize("table", [QUARANTINE, ACCOUNT])
-@pytest.mark.parametrize("how", ["a file is missing", "copy 0"])
+@pytest.mark.parametrize(
+    ("table", "how"),
+    [
+        (QUARANTINE, "a file is missing"),
+        pytest.param(ACCOUNT, "a file is missing", marks=pytest.mark.merge),
+        pytest.param(QUARANTINE, "copy 0", marks=pytest.mark.merge),
+        pytest.param(ACCOUNT, "copy 0", marks=pytest.mark.merge),
+    ],
+)
 def test_a_repair_derives_both_tables_again(lake: Lake, table: str, how: str) -> None:
     sample, catalog = sample_with_waiting_rows(lake), Catalog({"events": contract(**WEEK_WATERMARK)}, {})
     before = [rows_of(lake, path) for path in account_tables.paths(lake, "events")]
