@@ -160,7 +160,7 @@ def test_a_file_that_changes_behind_its_hash_is_left_and_the_others_are_taken(
     hashed = landing.fingerprint
 
     def then_changed(lake: Lake, source: object, file: landing.LandingFile) -> landing.Fingerprint:
-        found = hashed(lake, source, file)  # type: ignore[arg-type]
+        fingerprint = hashed(lake, source, file)  # type: ignore[arg-type]
         path = Path(file.path)
         if path.name == "arrival_date=2024-02-01.csv" and path.read_bytes() == ROWS:
             before = path.stat()
@@ -168,7 +168,7 @@ def test_a_file_that_changes_behind_its_hash_is_left_and_the_others_are_taken(
             os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + (10**9 if how == "replaced" else 0)))
             if how == "removed":
                 path.unlink()
-        return found
+        return fingerprint
 
     monkeypatch.setattr(landing, "fingerprint", then_changed)
     report = sample.ingest(DAY)
