@@ -81,7 +81,7 @@ def sql_misfits(
         for number, rule in enumerate(contract.quality.row_rules):
             yield from _at(("quality", "row_rules", number, "sql"), rule.sql, place)
     elif isinstance(contract, MetricContract):
-        place = _derived(contract) if contract.is_derived else _measured(contract, sources)
+        place = _derived(contract, metrics or {}) if contract.is_derived else _measured(contract, sources)
         for number, measure in enumerate(contract.measures):
             yield from _at(("measures", number, "sql"), measure.sql, place)
         yield from _sums(contract, metrics or {})
@@ -111,10 +111,17 @@ def _of_records(name: str, sources: Mapping[str, SourceContract]) -> _Place:
     return _Place(_sql_fit_fields(source), _filled(source), f" of {name}", kinds=_kinds(source))
 
 
-def _derived(metric: MetricContract) -> _Place:
+def _derived(metric: MetricContract, metrics: Mapping[str, MetricContract]) -> _Place:
     """The context of a derived metric: a row per grain value, with the values of each input."""
-    fields = [*metric.derived_from, *metric.grain]
-    return _Place(fields, (ROW_COUNT, PERIOD_START), " of the inputs", structs=metric.derived_from)
+    fields, others = [*metric.derived_from, *metric.grain], (ROW_COUNT, PERIOD_START)
+    kinds = dict.fromkeys((*fields, *others), "") | _kinds_of_inputs(metric, metrics)
+    return _Place(fields, others, " of the inputs", structs=metric.derived_from, kinds=kinds)
+
+
+def _kinds_of_inputs(metric: MetricContract, metrics: Mapping[str, MetricContract]) -> dict[str, str]:
+    """The types of the measures of a derived metric's inputs, by ``input.measure``."""
+    inputs = [metrics[name] for name in metric.derived_from if name in metrics]
+    return {f"{each.name}.{measure.name}": measure.type for each in inputs for measure in each.measures}
 
 
 def _measured(metric: MetricContract, sources: Mapping[str, SourceContract]) -> _Place:
@@ -222,9 +229,7 @@ def advice(
     :param sources: the known sources; the types of other columns are unknown.
     :param metrics: the known metrics, from which this one may be derived.
     """
-    kinds = dict(_measured(metric, sources or {}).kinds or {})
-    for each in (metrics[name] for name in metric.derived_from if metrics and name in metrics):
-        kinds |= {f"{each.name}.{measure.name}": measure.type for measure in each.measures}
+    kinds = {**(_measured(metric, sources or {}).kinds or {}), **_kinds_of_inputs(metric, metrics or {})}
     for number, measure in enumerate(metric.measures):
         if measure.type in _INTEGERS and (parsed := _parsed(measure.sql)) and _has_fraction(parsed.tree, kinds):
             yield (

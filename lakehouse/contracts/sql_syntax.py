@@ -389,7 +389,8 @@ class _Kinds:
         if isinstance(node, (sql.Paren, sql.Filter, sql.WithinGroup, sql.Bracket)):
             return self.of(node.this)
         if isinstance(node, sql.Column):
-            kind = "other" if self.kinds is None or len(node.parts) > 1 else self.kinds.get(node.name.lower())
+            name = ".".join(part.name.lower() for part in node.parts)
+            kind = "other" if self.kinds is None else self.kinds.get(name, "other" if len(node.parts) > 1 else None)
             return {"string": "text", "timestamp": "time", None: None}.get(kind, "other")
         if isinstance(node, (sql.RawString, sql.Concat)) or (isinstance(node, sql.Literal) and node.is_string):
             return "word"

@@ -506,3 +506,22 @@ def test_an_integer_that_cuts_the_measure_of_an_input_is_told(tmp_path: Path) ->
         "give a decimal type"
     )
     assert expected in [text.removeprefix(f"{tmp_path}/doubled.yaml: ") for text in advice]
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_refused"),
+    [
+        ("unix_seconds(revenue.noted)", True),
+        ("unix_seconds(cast(revenue.noted as timestamp))", True),
+        ("if(revenue.last > '14:30', 1, 0)", True),
+        ("unix_seconds(cast(revenue.last as timestamp))", False),
+        ("unix_seconds(cast(period_start as timestamp)) + length(tier)", False),
+    ],
+)
+def test_the_text_of_an_input_becomes_no_time_without_a_pattern(tmp_path: Path, sql: str, is_refused: bool) -> None:
+    metric = METRIC.format(sql="sum(amount)") + '      - {name: noted, sql: "max(source_file)", type: string}\n'
+    metric += '      - {name: last, sql: "max(event_ts)", type: timestamp}\n'
+    derived = DERIVED.format(sql=f"{sql} + revenue.total")
+    _write(tmp_path, sales=SOURCE, customers=CUSTOMERS, revenue=metric, doubled=derived)
+    mistakes = _mistakes(tmp_path)
+    assert ["pattern; " in mistake or "only a time of day" in mistake for mistake in mistakes] == [True] * is_refused, mistakes
