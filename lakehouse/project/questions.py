@@ -69,7 +69,9 @@ MEASURES = word_set(
 )
 
 #: Codes that are written as numbers, and are neither added up nor averaged.
-CODES = word_set("ean gtin upc barcode isbn issn imei phone mobile fax tracking awb iban vin siret siren postal pin ssn mandt")
+CODES = word_set(
+    "ean gtin upc barcode isbn issn imei phone mobile fax tracking awb iban vin siret siren postal pin ssn mandt status flag"
+)
 #: Words in the names of columns that say whether an amount is a debit or a credit.
 SIGNS = word_set("dc cd drcr crdr debit credit sign soll haben shkzg indicator direction")
 #: A long number as a spreadsheet saves it: its last digits are lost.

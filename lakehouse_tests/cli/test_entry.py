@@ -80,6 +80,18 @@ def test_what_is_open_is_printed_and_kept_as_a_draft_until_it_is_answered(folder
     assert "primary_key: [customer_id]" in (folder / "contracts" / "buys.yaml").read_text()
 
 
+def test_the_defaults_are_printed_marked_and_sound(folder: Path) -> None:
+    at = "2024-11-05T10:00:00+01:00"
+    (folder / "till.csv").write_text(f"at,item,amount\n{at},tea,1.50\n{at},tea,1.50\n{at},cake,2.00\n")
+    text = output_of("infer", "till.csv", "--yes")
+    assert f"When does a day begin? The times of at have an offset, as in {at}. --yes took Europe/Berlin" in text
+    assert "which records are one? --yes took each" in text
+    written = (folder / "contracts" / "till.yaml").read_text()
+    assert "# ? --yes took the default: each" in written
+    assert "# ? --yes took the default: Europe/Berlin" in written
+    assert "source till, 3 fields" in output_of("contract", "check", "contracts/till.yaml", "contracts/till_daily.yaml")
+
+
 def test_a_broken_contract_of_another_source_is_told_and_left_out(folder: Path) -> None:
     output_of("init")
     (folder / "contracts" / "flow.yaml").write_text("dataset: flow\nsource: {landing: nowhere}\n")

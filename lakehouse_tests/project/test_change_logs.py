@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
+from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakehouse.project.questions import InferenceError
@@ -221,3 +225,18 @@ def test_the_operations_of_a_snowflake_stream_are_read_and_events_of_maxwell_are
     assert (stream.source.changes.op, stream.source.primary_key, sum_of(stream.live)) == ("METADATA$ACTION", ["id"], 10)
     with pytest.raises(InferenceError, match=r"holds change events of Maxwell.*jq -c '\.data \+"):
         infer_file(tmp_path, "m.json", '{"database":"d","table":"t","type":"insert","ts":1730714400,"data":{"id":1}}\n')
+
+
+def test_days_and_flags_of_parquet_order_and_withdraw_as_texts_do(tmp_path: Path) -> None:
+    rows = [
+        {"order_id": 1, "created_on": date(2024, 11, 4), "updated_on": date(2024, 11, 5), "amount": 120.0, "is_deleted": False},
+        {"order_id": 1, "created_on": date(2024, 11, 4), "updated_on": date(2024, 11, 4), "amount": 100.0, "is_deleted": False},
+        {"order_id": 2, "created_on": date(2024, 11, 4), "updated_on": date(2024, 11, 6), "amount": 55.0, "is_deleted": True},
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), file := io.BytesIO())
+    read = infer_file(tmp_path, "orders.parquet", file.getvalue())
+    assert (sum_of(read.live), read.malformed) == (Decimal(120), [])
+    assert {about: options[0] for about, options in read.questions.items()} == {
+        "primary_key": "order_id",
+        "deleted": "is_deleted",
+    }
