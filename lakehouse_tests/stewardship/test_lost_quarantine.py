@@ -158,3 +158,11 @@ def test_a_repair_derives_both_tables_again(lake: Lake, table: str, how: str) ->
     assert done == [("silver/events_quarantine: made again: all rows, and those of ops/events_dispositions", True)]
     assert damaged_tables.find(lake, catalog) == []
     assert [rows_of(lake, path) for path in account_tables.paths(lake, "events")] == before
+
+
+def test_a_damaged_record_of_silver_does_not_hide_what_is_damaged(lake: Lake) -> None:
+    sample_with_waiting_rows(lake)
+    [*_, file] = DeltaTable(f"{lake.root}/ops/applications").file_uris()
+    Path(file).write_bytes(Path(file).read_bytes()[:-100])
+    [damaged] = damaged_tables.find(lake, Catalog({"events": contract(**WEEK_WATERMARK)}, {}))
+    assert f"{damaged}".startswith("ops/applications: the data file ")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
 from lakehouse import lake_tables
 from lakehouse.delta import damaged_files, table_io
 from lakehouse.gold.publication import lost_numbers
@@ -88,6 +91,14 @@ def find(lake: Lake, catalog: Catalog) -> list[DamagedTable]:
             is_gone = table_io.open_table(table.path(lake), lake.storage_options) is None
             names = () if is_gone else sorted(name for of_period in lost.values() for name in of_period)
             damaged.append(DamagedTable(table, files, names))
-        elif table.account_of is not None and applied_inputs.lost_versions(lake, table.account_of, table.path(lake)):
+        elif table.account_of is not None and _has_lost_commits(lake, table, table.account_of):
             damaged.append(DamagedTable(table, files))
     return damaged
+
+
+def _has_lost_commits(lake: Lake, table: LakeTable, source: str) -> bool:
+    """Whether a table has lost commits that silver's record names; without a readable record nothing is known."""
+    try:
+        return applied_inputs.lost_versions(lake, source, table.path(lake)) is not None
+    except (OSError, DeltaError, pa.ArrowException, table_io.DamagedLogError):  # the record itself is listed as damaged
+        return False
