@@ -146,7 +146,7 @@ class Deployment:
 
 
 @pytest.fixture(scope="module")
-def deployment(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Deployment]:
+def trained(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Deployment]:
     with dg.DagsterInstance.ephemeral() as instance, trained_lake.own_modules():
         yield Deployment(tmp_path_factory.mktemp("models"), spark, instance)
 
@@ -154,8 +154,8 @@ def deployment(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) ->
 @pytest.mark.proof  # a kill behind each step of a retraining
 @pytest.mark.spark
 @pytest.mark.own_spark
-def test_corrections_retrain_a_model_once_each_and_promote_nothing(deployment: Deployment) -> None:
-    sample, lake, sensor = deployment.sample, deployment.lake, deployment.sensor
+def test_corrections_retrain_a_model_once_each_and_promote_nothing(trained: Deployment) -> None:
+    sample, lake, sensor = trained.sample, trained.lake, trained.sensor
     assert "no correction reaches" in sensor.skip_message()
     sample.deliver(*(Said("payments", f"n{number}", 12, 12.5, ("c1", "DE", 1)) for number in range(9)))
     sample.deliver(Said("labels", "p2", 6, 13, (1,)))
@@ -167,14 +167,14 @@ def test_corrections_retrain_a_model_once_each_and_promote_nothing(deployment: D
     (request,) = sensor.run_requests()
     assert [again.run_key for again in sensor.run_requests()] == [request.run_key]
     stops = 0
-    while stopped_behind(1, deployment.retrain):
+    while stopped_behind(1, trained.retrain):
         stops += 1
         is_over = any(entry.is_over for entry in retraining_log.of(lake, "fraud"))  # there may be none: only the table
         assert bool(sensor.run_requests()) is not is_over, "what was begun is continued"
         if is_over:
             break  # it was stopped behind its last step
     assert stops >= len(RetrainingStep) - 1
-    assert deployment.versions() == {"labels": ["v3.0", "v3.1"], "training_set": ["v5.0", "v5.1"], "model": ["v2.3", "v2.4"]}
+    assert trained.versions() == {"labels": ["v3.0", "v3.1"], "training_set": ["v5.0", "v5.1"], "model": ["v2.3", "v2.4"]}
     (first,) = retraining_log.of(lake, "fraud")
     assert (first.step, first.changed_rows, first.changed_labels) == (RetrainingStep.BACKTESTED, 2, 2)
     made = releases.find(lake, ReleaseKind.MODEL, "fraud", "v2.4").about
@@ -185,38 +185,38 @@ def test_corrections_retrain_a_model_once_each_and_promote_nothing(deployment: D
 
     sample.deliver(Said("labels", "p4", 6, 15, (0,)), Said("labels", "p5", 6, 15, (0,)))
     (request,) = sensor.run_requests()
-    done = deployment.run_job(request)
+    done = trained.run_job(request)
     assert done.success
-    assert deployment.versions()["model"] == ["v2.3", "v2.4"], "labels that say the same change no row"
-    deployment.instance.add_run(_succeeded(request))
+    assert trained.versions()["model"] == ["v2.3", "v2.4"], "labels that say the same change no row"
+    trained.instance.add_run(_succeeded(request))
     assert "a run has found that the policy is not reached" in sensor.skip_message()
 
     sample.deliver(*(Said("labels", f"p{number}", 6, 16, (1,)) for number in (4, 5)))
     (request,) = sensor.run_requests()
-    assert deployment.run_job(request).success
-    assert deployment.versions() == {
+    assert trained.run_job(request).success
+    assert trained.versions() == {
         "labels": ["v3.0", "v3.1", "v3.2"],
         "training_set": ["v5.0", "v5.1", "v5.2"],
         "model": ["v2.3", "v2.4", "v2.5"],
     }
-    assert deployment.instance.get_materialized_partitions(model_key("fraud")) == {"v2.5"}
-    assert deployment.instance.get_dynamic_partitions("set_versions_training_data") == ["v5.2"]
+    assert trained.instance.get_materialized_partitions(model_key("fraud")) == {"v2.5"}
+    assert trained.instance.get_dynamic_partitions("set_versions_training_data") == ["v5.2"]
     assert promotion_log.in_use(lake, "fraud") == "v2.3"
 
-    _versions_are_made_as_partitions(deployment)
-    _days_are_scored_with_their_checks(deployment)
+    _versions_are_made_as_partitions(trained)
+    _days_are_scored_with_their_checks(trained)
 
 
-def _versions_are_made_as_partitions(deployment: Deployment) -> None:
-    instance, lake = deployment.instance, deployment.lake
+def _versions_are_made_as_partitions(trained: Deployment) -> None:
+    instance, lake = trained.instance, trained.lake
     instance.add_dynamic_partitions("set_versions_training_data", ["v6.0"])
     instance.add_dynamic_partitions("model_versions_fraud", ["v3.0"])
     config = {"labels": "v3.1", "known_at": moment(13.5).isoformat(), "notes": "as of then"}
-    assert deployment.materialize(set_key("training_data"), "v6.0", config).success
+    assert trained.materialize(set_key("training_data"), "v6.0", config).success
     of_set = releases.find(lake, ReleaseKind.TRAINING_SET, "training_data", "v6.0")
     assert (of_set.notes, of_set.about["labels"]["version"], of_set.known_at) == ("as of then", "v3.1", moment(13.5))
     config = {"training_set": "v6.0", "notes": "by hand", "parameters": {"strategy": "uniform"}}
-    (event,) = deployment.materialize(model_key("fraud"), "v3.0", config).get_asset_materialization_events()
+    (event,) = trained.materialize(model_key("fraud"), "v3.0", config).get_asset_materialization_events()
     metadata = event.materialization.metadata
     trained = releases.find(lake, ReleaseKind.MODEL, "fraud", "v3.0").about
     assert metadata["training_set"].value == "training_data_v6.0"
@@ -225,8 +225,8 @@ def _versions_are_made_as_partitions(deployment: Deployment) -> None:
     assert metadata["roc_auc"].value == trained["metrics"]["test"]["roc_auc"]
 
 
-def _days_are_scored_with_their_checks(deployment: Deployment) -> None:
-    result = deployment.materialize(scores_key("fraud"), "2024-02-02")
+def _days_are_scored_with_their_checks(trained: Deployment) -> None:
+    result = trained.materialize(scores_key("fraud"), "2024-02-02")
     (event,) = result.get_asset_materialization_events()
     assert event.materialization.partition == "2024-02-02"
     metadata = {name: value.value for name, value in event.materialization.metadata.items()}
