@@ -24,10 +24,10 @@ from lakehouse.spark.jars import delta_jars
 _WORK = """
 import sys
 from pyspark.sql import SparkSession
-from lakehouse.settings import Settings
+from lakehouse.lake import Lake
 from lakehouse.spark.session import spark_options
 builder = SparkSession.builder
-for name, value in spark_options(Settings()).items():
+for name, value in spark_options(Lake.open()).items():
     builder = builder.config(name, value)
 spark = builder.getOrCreate()
 table = sys.argv[1] + "/table"

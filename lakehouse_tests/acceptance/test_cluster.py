@@ -108,20 +108,20 @@ APPENDS = """
 import sys
 from pyspark.sql import SparkSession
 from lakehouse.delta import row_writer, table_io
-from lakehouse.settings import Settings
+from lakehouse.lake import Lake
 from lakehouse.spark import commits
 from lakehouse.spark.session import local_options
 
-settings, writer = Settings(), sys.argv[1]
+lake, writer = Lake.open(), sys.argv[1]
 builder = SparkSession.builder
-for name, value in local_options(settings).items():
+for name, value in local_options(lake).items():
     builder = builder.config(name, value)
 spark = builder.getOrCreate()
 for number in range(10):
     frame = spark.range(number, number + 1).selectExpr("id as number", f"'{writer}' as writer").coalesce(1)
-    path = settings.table("bronze", "appended")
-    version = table_io.version(path, settings.storage_options)
-    commits.append_alone(frame, settings, path, f"{writer}:{number}", version, {})
+    path = lake.address("bronze", "appended")
+    version = table_io.version(path, lake.storage_options)
+    commits.append_alone(frame, lake, path, f"{writer}:{number}", version, {})
 """
 
 

@@ -89,22 +89,21 @@ def test_a_server_and_the_embedded_store_give_the_same_and_nothing_is_half_done_
 KILLED = """\
 import os, signal, sys
 from pathlib import Path
-from lakehouse.models import tracking
-from lakehouse.models.promotion import promotion
-from lakehouse.settings import Settings
+from lakehouse.lake import Lake
+from lakehouse.models import promotion, tracking
 from lakehouse_tests.support.trained_lake import CATALOG, MODEL
 
-settings, move = Settings(), tracking.set_champion
+lake, move = Lake.open(), tracking.set_champion
 
 
-def killed(settings, release):
+def killed(lake, release):
     if sys.argv[1] == "behind":
-        move(settings, release)
+        move(lake, release)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 tracking.set_champion = killed
-promotion.promote(settings, CATALOG, MODEL, "v2.4", by="ana", notes="better", sign_off="no months yet")
+promotion.promote(lake, CATALOG, MODEL, "v2.4", by="ana", notes="better", sign_off="no months yet")
 """
 
 

@@ -155,9 +155,7 @@ def test_another_contract_has_all_intervals_computed_again(lake: Lake, spark: Sp
     assert [row["bucket"] for row in rows] == tables.key_buckets(pa.array([row["dimension_key"] for row in rows]), 5).to_pylist()
     named = [{"name": name, "type": "string"} for name in ("customer_id", "tier", "region", "email", "note")]
     sample.contract = dimension(model={"fields": named})
-    sample.deliver(
-        ARRIVAL, b"customer_id,tier,region,email,changed_at,until,arrived_at,op,note\n3,,,,2024-01-02,,2024-01-02,,x\n"
-    )
+    sample.deliver(ARRIVAL, b"customer_id,tier,region,email,changed_at,until,arrived_at,op,note\n3,,,,2024-01-02,,never,,x\n")
     sample.ingest(ARRIVAL)
     assert sample.pending() == []
     sample.update([date(2024, 1, 1)])

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 READS = """\
 import json, sys
+from lakehouse.lake import Lake
 from lakehouse.models import lineage
-from lakehouse.settings import Settings
 
-print(json.dumps(lineage.of(Settings(root=sys.argv[1]), "fraud", "v2.3").as_json()))
+print(json.dumps(lineage.of(Lake.open(root=sys.argv[1]), "fraud", "v2.3").as_json()))
 assert not {"mlflow", "sklearn", "pyspark", "dagster"} & sys.modules.keys()
 """
 

@@ -15,9 +15,11 @@ from lakehouse.ledger import applied_inputs
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from datetime import date
 
     from lakehouse.contracts import Catalog
+    from lakehouse.contracts.series import Series
     from lakehouse.delta.damaged_files import DamagedFile
     from lakehouse.lake import Lake
     from lakehouse.lake_tables import LakeTable
@@ -27,6 +29,8 @@ COMMAND = "lakehouse repair"
 DERIVED = frozenset({"publications", "restatements", "applications"})
 KEYS = "_keys"
 _SHOWN = 3
+#: The errors of a table that cannot be read.
+_UNREADABLE = (OSError, DeltaError, pa.ArrowException, table_io.DamagedLogError)
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ def find(lake: Lake, catalog: Catalog) -> list[DamagedTable]:
             continue
         if files:
             damaged.append(DamagedTable(table, files))
-        elif table.series is not None and (lost := lost_numbers.of(lake, table.series)):
+        elif table.series is not None and (lost := _lost_numbers(lake, table.series)):
             is_gone = table_io.open_table(table.path(lake), lake.storage_options) is None
             names = () if is_gone else sorted(name for of_period in lost.values() for name in of_period)
             damaged.append(DamagedTable(table, files, names))
@@ -96,9 +100,17 @@ def find(lake: Lake, catalog: Catalog) -> list[DamagedTable]:
     return damaged
 
 
+def _lost_numbers(lake: Lake, series: Series) -> Mapping[date, Sequence[str]]:
+    """The versions that a table of numbers has lost; without readable records nothing is known."""
+    try:
+        return lost_numbers.of(lake, series)
+    except _UNREADABLE:  # the record itself is listed as damaged
+        return {}
+
+
 def _has_lost_commits(lake: Lake, table: LakeTable, source: str) -> bool:
     """Whether a table has lost commits that silver's record names; without a readable record nothing is known."""
     try:
         return applied_inputs.lost_versions(lake, source, table.path(lake)) is not None
-    except (OSError, DeltaError, pa.ArrowException, table_io.DamagedLogError):  # the record itself is listed as damaged
+    except _UNREADABLE:
         return False

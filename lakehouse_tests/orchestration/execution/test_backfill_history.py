@@ -42,7 +42,7 @@ NOVEMBER = (date(2024, 11, 1), date(2024, 11, 30))
 def _lake(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
     lake.settings.now = datetime(2024, 11, 22, 12, tzinfo=timezone.utc)
     for name in ("root", "landing", "now"):
-        monkeypatch.setenv(f"LAKEHOUSE_{name.upper()}", f"{getattr(lake, name)}")
+        monkeypatch.setenv(f"LAKEHOUSE_{name.upper()}", f"{getattr(lake.settings, name)}")
     return lake
 
 

@@ -65,7 +65,7 @@ def filled(folder: Path, instance: dg.DagsterInstance, spark: SparkSession, monk
     lake = lake_in(folder)
     lake.settings.now = datetime(2024, 11, 7, 12, tzinfo=timezone.utc)
     for name in ("root", "landing", "now"):
-        monkeypatch.setenv(f"LAKEHOUSE_{name.upper()}", f"{getattr(lake, name)}")
+        monkeypatch.setenv(f"LAKEHOUSE_{name.upper()}", f"{getattr(lake.settings, name)}")
     for day, sales in SALES.items():
         lines = [
             f"{name},{store},2024-11-{event}T10:00:00Z,{amount},1,{day}T06:00:00Z,insert,0,\n"

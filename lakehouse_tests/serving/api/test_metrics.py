@@ -434,7 +434,8 @@ def test_a_table_that_is_recreated_in_its_place_is_another_one(tmp_path: Any, mo
     numbers = publish_two_days(numbers_with_weeks(lake_in(tmp_path)))
     with api_client(numbers.lake, catalog(numbers.metric)) as client:
         shutil.rmtree(tmp_path / "lake" / "gold")
-        shutil.rmtree(tmp_path / "lake" / "ops" / "restatements")  # else the numbers are lost, and not begun again
+        for record in ("restatements", "publications"):  # else the numbers are lost, and not begun again
+            shutil.rmtree(tmp_path / "lake" / "ops" / record)
         assert get_json(client, "/metrics/total", 404, window=on(1))["type"] == "urn:lakehouse:not-published"
         numbers.set(1, 99)
         numbers.publish(1)
