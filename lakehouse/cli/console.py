@@ -108,7 +108,7 @@ def unexpected(problem: Exception) -> str:
     """Describe an unexpected problem, of the system or of a library, and how to proceed."""
     text = f"{problem}".strip().splitlines()
     where = "" if isinstance(problem, OSError) else f"{type(problem).__name__}: "
-    message = f"{where}{text[0] if text else 'no reason is given'}".rstrip(".")
+    message = f"{where}{text[0] if text else 'no reason is given'}".rstrip(". ")
     if type(problem).__module__.startswith("sqlalchemy"):
         return (
             f"{message}. It comes from Dagster's storage of runs in DAGSTER_HOME; no table is concerned. If a file is damaged, "
