@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.live import status, window_state
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.live_lake import LiveLake
 from lakehouse_tests.support.united_lake import metric
 

@@ -12,7 +12,7 @@ from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse_tests.support import shared_spark
 from lakehouse_tests.support.cli import inherited
-from lakehouse_tests.support.lake_settings import lake_in, without_retention
+from lakehouse_tests.support.empty_lake import lake_in, without_retention
 from lakehouse_tests.support.laws import is_proof
 
 if TYPE_CHECKING:

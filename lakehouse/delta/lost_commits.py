@@ -73,6 +73,11 @@ def is_kept(lineage: str, earlier: str, version: int) -> bool:
     return since[: len(before)] == before and all(version <= newest for newest in kept)
 
 
+def is_closed(table: DeltaTable, followed: int, since: int) -> bool:
+    """Whether :func:`close_gap` with these versions was the last change of a table's lineage."""
+    return table.version() > followed and lineage(table).split(".")[-1].startswith(f"{since}~")
+
+
 def identity(table: DeltaTable) -> str:
     """The id of a table, and its lineage if it has lost commits."""
     return ":".join(filter(None, (f"{table.metadata().id}", lineage(table))))

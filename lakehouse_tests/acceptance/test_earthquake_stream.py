@@ -34,9 +34,9 @@ from lakehouse_tests.support.earthquakes.history import (
     true_daily,
     true_digests,
 )
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.kafka_broker import KafkaBroker
 from lakehouse_tests.support.kafka_lake import KafkaLake, milliseconds
-from lakehouse_tests.support.lake_settings import lake_in
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from lakehouse.live import status as live_status
 from lakehouse_tests.support import tried
 from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.deployment import Deployment
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.live_lake import LiveLake
 from lakehouse_tests.support.united_lake import metric
 from lakehouse_tests.support.windowed_lake import ARRIVES, TUMBLING, Event, source

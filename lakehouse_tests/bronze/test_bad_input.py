@@ -8,8 +8,8 @@ from datetime import date
 import pytest
 
 from lakehouse.bronze.landing import landing_files
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import HEADER, SampleLake, contract, csv_file
-from lakehouse_tests.support.lake_settings import lake_in
 
 pytestmark = pytest.mark.spark
 

@@ -15,8 +15,8 @@ from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import reader
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ids import DeliveredFile
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake, content_id, contract, row_of
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import some
 from lakehouse_tests.support.malformed_files import malformations
 from lakehouse_tests.support.malformed_files.expected import TYPED, misfits

@@ -13,8 +13,8 @@ from lakehouse.dispositions import account
 from lakehouse.lake import SimulatedClock
 from lakehouse.ledger import ingestions
 from lakehouse.project import delivery
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract, csv_file
-from lakehouse_tests.support.lake_settings import lake_in
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from lakehouse.dispositions.readings import RECEIVED
 from lakehouse.lake import SimulatedClock
 from lakehouse.ledger import ingestions
 from lakehouse.reparse.raw_records import RawFile, rows_read_otherwise
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake

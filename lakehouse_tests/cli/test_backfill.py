@@ -11,8 +11,8 @@ import pytest
 
 from lakehouse.operations.backfills import commands
 from lakehouse.operations.backfills.verification import BackfillVerification
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.forked_cli import lakehouse_command
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.sales_files import deliver_sales
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.forked_cli import lakehouse_command
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.late_lake import LateLake, late, source
 from lakehouse_tests.support.numbers_without_spark import without_spark
 from lakehouse_tests.support.windowed_lake import SLIDING, TUMBLING, Event

@@ -14,8 +14,8 @@ from lakehouse.contracts.source_rules import Lateness
 from lakehouse.dispositions import row_rules
 from lakehouse.impact import analysis
 from lakehouse_tests.support.api_client import catalog, write_source_rows
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract, csv_file
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import metric
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from lakehouse.delta import code_commit
 from lakehouse.gold.numbers import made_by
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, metric, without_spark
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from lakehouse.dimensions import as_then
 from lakehouse_tests.support import dimension_model as model
 from lakehouse_tests.support.dimension_lake import CORNERS, as_model, deliver, dimension, dimension_files, held_intervals
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:

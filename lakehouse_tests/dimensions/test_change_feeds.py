@@ -11,8 +11,8 @@ from hypothesis import example, given
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.row_histories import BACKWARD, FEEDS, SentHistory, intervals_after, sent_histories
 

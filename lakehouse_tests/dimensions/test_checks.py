@@ -17,8 +17,8 @@ from lakehouse.dimensions.checks import check_intervals
 from lakehouse.silver import checks as silver_checks
 from lakehouse_tests.support.dimension_lake import deliver, dimension
 from lakehouse_tests.support.dimension_model import DimensionRecord, day
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake, contract
-from lakehouse_tests.support.lake_settings import lake_in
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,8 +18,8 @@ from lakehouse.dimensions import buckets, interval_table, tables
 from lakehouse_tests.support import dimension_model as model
 from lakehouse_tests.support.dimension_lake import CORNERS, csv_file, deliver, dimension, dimension_files, held_intervals, in_file
 from lakehouse_tests.support.dimension_model import DimensionRecord, day
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.stopped_commits import after_each_commit
 

@@ -11,8 +11,8 @@ from hypothesis import example, given
 
 from lakehouse.contracts.metric import MetricContract
 from lakehouse_tests.support.dimension_model import DimensionRecord, day
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.joined_histories import BY_TIER, Delivery, Fact, JoinedHistory, deliveries
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.stopped_commits import stopped_behind
 

@@ -13,8 +13,8 @@ import pytest
 from lakehouse_tests.support import dimension_model as model
 from lakehouse_tests.support.dimension_lake import deliver, dimension, held_intervals
 from lakehouse_tests.support.dimension_model import DimensionRecord, day
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake
-from lakehouse_tests.support.lake_settings import lake_in
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -27,8 +27,8 @@ from lakehouse.ledger.redactions import Redaction
 from lakehouse.ledger.row_states import Disposition, StewardVerdict
 from lakehouse_tests.support import row_by_row
 from lakehouse_tests.support.claim_histories import DAYS, FILES, KEYS, NOON, ClaimHistory, claim_histories
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from lakehouse.ledger import key_log
 from lakehouse.ledger.ids import DeliveredFile
 from lakehouse_tests.support.arrivals import append_claims
 from lakehouse_tests.support.claim_histories import DAYS, NOON
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

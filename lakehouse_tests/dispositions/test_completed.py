@@ -16,9 +16,9 @@ from lakehouse.contracts import record_changes
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions import living_rows, readings
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.ingested_files import deliver_text
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:

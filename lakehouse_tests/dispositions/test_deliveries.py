@@ -16,9 +16,9 @@ from lakehouse.delta import table_io
 from lakehouse.dispositions import account, claims, living_rows
 from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.silver import update as silver_update
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.ingested_files import deliver_files
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from lakehouse.lake import SimulatedClock
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse_tests.support import kafka_lake
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.ingested_files import deliver, deliver_files
 from lakehouse_tests.support.lake import SampleLake, contract, csv_file
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:

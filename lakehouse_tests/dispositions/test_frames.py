@@ -20,8 +20,8 @@ from lakehouse.dispositions import readings as bronze_readings
 from lakehouse.ledger import ingestions, rebuild_requests
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.rebuild_requests import RebuildRequest
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 from lakehouse.dispositions import claims
 from lakehouse.stewardship import quarantine
 from lakehouse.stewardship.quarantine import QuarantineFilter
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import HEADER, SampleLake, contract
-from lakehouse_tests.support.lake_settings import lake_in
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,8 +22,8 @@ from lakehouse.impact.row_changes import Behind
 from lakehouse.ledger import redactions
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.silver import audit_log
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import reconciliation
 from lakehouse.ledger import contract_archive
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.late_lake import CORNERS, LateLake, histories, late
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.windowed_lake import BEGINS, DAYS, FIRST, SLIDING, TUMBLING, Event

@@ -14,7 +14,7 @@ from lakehouse.delta import table_io
 from lakehouse.gold.publication import late_updates
 from lakehouse.gold.restatement import reconciliation
 from lakehouse.late_events import counters, follow, late_rows
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.late_lake import LateLake, late
 from lakehouse_tests.support.windowed_lake import BEGINS, FIRST, TUMBLING, Event
 

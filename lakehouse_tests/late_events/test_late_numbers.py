@@ -17,7 +17,7 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import reconciliation
 from lakehouse.ledger.row_states import StewardVerdict
 from lakehouse.stewardship import quarantine
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.late_lake import CORNERS, LateLake, histories, late, source
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.windowed_lake import BEGINS, FIRST, SESSIONS, SLIDING, TUMBLING, Event

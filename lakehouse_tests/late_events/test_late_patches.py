@@ -11,7 +11,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.gold.publication import write_audit_publish
 from lakehouse.gold.restatement import patched_days
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.late_lake import CORNERS, LateLake, histories, late
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.windowed_lake import FIRST, TUMBLING, Event

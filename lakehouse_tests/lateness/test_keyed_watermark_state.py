@@ -13,9 +13,9 @@ from lakehouse import locations
 from lakehouse.contracts.source_rules import PerKeyWatermark
 from lakehouse.lateness import event_watermark, watermark_per_key
 from lakehouse.lateness.event_watermark import BEGINNING
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.ingested_files import at, deliver, ingest, line, source_with
 from lakehouse_tests.support.keyed_watermark_model import least_newest_event
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:

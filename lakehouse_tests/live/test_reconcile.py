@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lakehouse.live import dropped_rows, reconciliation_log, run
 from lakehouse.live.causes import add_up
 from lakehouse.live.reconcile import reconcile
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.late_lake import LateLake, late
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.live_lake import LIVE, QUARANTINED_FROM, LiveLake, StreamModel

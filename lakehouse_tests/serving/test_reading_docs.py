@@ -23,8 +23,8 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_due
 from lakehouse.serving import sql_views
 from lakehouse.serving.sql_views import Dialect
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, without_spark
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from lakehouse.silver import merge as silver_merge
 from lakehouse.silver import update as silver_update
 from lakehouse.spark import commits as spark_commits
 from lakehouse_tests.support.audit_reader import audit_columns, replayed_audit
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake, content_id, contract, csv_file, csv_line
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.silver_histories import BY_SPARK, FORWARD, histories
 

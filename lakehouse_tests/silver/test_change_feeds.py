@@ -16,8 +16,8 @@ from lakehouse.contracts.source import SourceContract
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.ledger import contracts_in_use
 from lakehouse_tests.support.earlier_columns import without_source_order
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake, contract, csv_file
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.row_histories import (
     BACKWARD,

@@ -17,9 +17,9 @@ from lakehouse.delta import table_io
 from lakehouse.ledger import applied_inputs
 from lakehouse.silver import checks, competing_corrections
 from lakehouse.silver import update as silver_update
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.ingested_files import deliver_files
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:

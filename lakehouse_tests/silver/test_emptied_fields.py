@@ -13,9 +13,9 @@ from lakehouse.ledger import applied_inputs, redactions
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.silver import checks, emptied_fields
 from lakehouse.silver import update as silver_update
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.ingested_files import deliver_text
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 
 from lakehouse.dispositions import account as dispositions_account
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake, content_id, contract, csv_file, csv_line, row_of
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.reference_model import Record, deliver_again, live_rows
 from lakehouse_tests.support.silver_histories import BACKWARD, BY_SPARK, DAYS, FORWARD, History, histories

@@ -18,7 +18,7 @@ from lakehouse.lake import Lake
 from lakehouse.ledger import lost_rows
 from lakehouse.settings import Settings
 from lakehouse.silver import lost_records
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.lossy_lake import (
     METRIC,

@@ -23,8 +23,8 @@ from lakehouse.stewardship import quarantine
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.damaged_lake import DamagedLake, damage
 from lakehouse_tests.support.earlier_append import earlier_release
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake, appended, content_id, contract, csv_file, csv_line, row_of
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import metric
 from lakehouse_tests.support.reference_model import Record, deliver_again, live_rows

@@ -11,8 +11,8 @@ from lakehouse import locations
 from lakehouse.delta import table_io
 from lakehouse.silver import checks
 from lakehouse.silver import merge as silver_merge
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake, contract
-from lakehouse_tests.support.lake_settings import lake_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -22,8 +22,8 @@ from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.ledger import decisions, restatements
 from lakehouse.ledger.decisions import Decision
 from lakehouse.silver import checks as silver_checks
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake, contract, csv_file, csv_line
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.reproducible_lake import TOTAL, ReproducibleLake, metric, reproducible_lake
 from lakehouse_tests.support.resent_days import ARRIVED, FIRST, SECOND, A, B, C, D, deliver_and_update, lake_under_policy

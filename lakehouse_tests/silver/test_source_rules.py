@@ -23,8 +23,8 @@ from lakehouse.ledger import ingestions, redactions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.silver import checks as silver_checks
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from lakehouse.snapshots.dimension_rows import valid_as_of
 from lakehouse_tests.support import dimension_model as model
 from lakehouse_tests.support.dimension_lake import CORNERS, as_model, deliver, dimension, dimension_files
 from lakehouse_tests.support.dimension_model import DimensionRecord, day
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake, contract
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from lakehouse.delta import row_writer
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.snapshots import local_rows, named, rows
 from lakehouse.stewardship.redact import redact_fields
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.ingested_files import at, deliver, line
 from lakehouse_tests.support.lake import SampleLake, contract, csv_file, csv_line
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.quarantine_lake import decide
 from lakehouse_tests.support.reproducible_lake import WEEK_WATERMARK, reproducible_lake

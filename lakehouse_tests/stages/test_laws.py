@@ -16,8 +16,8 @@ from lakehouse import locations
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.delta import table_io
 from lakehouse.stages import side_rows, staged_files
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import ROW, SampleLake, content_id, contract, csv_file, csv_line, row_of, rows_once
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.reference_model import Record, deliver_again, live_rows
 from lakehouse_tests.support.silver_histories import DAYS, record_at, records

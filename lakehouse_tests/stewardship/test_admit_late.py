@@ -17,7 +17,7 @@ from lakehouse.ledger import ingestions, late_decisions
 from lakehouse.ledger.ids import row_id_of
 from lakehouse.stewardship import admit_late
 from lakehouse.stewardship.quarantine import StewardError
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.late_lake import CORNERS, LateLake, histories, late
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import without_spark

@@ -18,8 +18,8 @@ from lakehouse.dispositions import account as dispositions_account
 from lakehouse.stewardship import quarantine as quarantine_decisions
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.audit_reader import replayed_audit
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake, content_id, contract, csv_file, csv_line, row_of
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.reference_model import Record, deliver_again, live_rows, resent_days
 from lakehouse_tests.support.silver_histories import DAYS, KEYS, record_at

@@ -14,8 +14,8 @@ from lakehouse.serving.app import AccessPolicy
 from lakehouse.serving.http import tokens
 from lakehouse.serving.http.tokens import Role
 from lakehouse_tests.support.api_client import at, catalog, numbers_with_weeks, publish_two_days, write_source_rows
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import without_spark
 
 if TYPE_CHECKING:

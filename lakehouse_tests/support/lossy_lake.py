@@ -15,7 +15,7 @@ from lakehouse.gold.reproduction import repair as gold_repair
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.prepared_lake import prepare
 from lakehouse_tests.support.reproducible_lake import TOTAL, ReproducibleLake, metric, reproducible_lake
 

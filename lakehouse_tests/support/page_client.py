@@ -10,8 +10,8 @@ from lakehouse.serving.http import tokens
 from lakehouse.serving.http.tokens import Role
 from lakehouse.serving.web.sessions import COOKIE
 from lakehouse_tests.support.api_client import at, numbers_with_weeks, on, publish_two_days, write_source_rows
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import without_spark
 from lakehouse_tests.support.parsed_page import ParsedPage
 from lakehouse_tests.support.prepared_lake import prepare

@@ -15,7 +15,7 @@ from lakehouse.training_sets import build, labels, releases, set_table
 from lakehouse.training_sets import events as set_events
 from lakehouse.training_sets.releases import ReleaseError, ReleaseKind
 from lakehouse_tests.support import stopped_commits
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.training_lake import Said, TrainingLake, moment, rows_of, training_set
 

@@ -11,7 +11,7 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.training_sets import addresses, affected, build, changes, labels, reproduce, set_table
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.training_lake import Said, TrainingLake, moment, rows_of
 
 if TYPE_CHECKING:

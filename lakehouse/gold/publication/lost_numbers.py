@@ -72,6 +72,5 @@ def make_up_for_lost_commits(lake: Lake, series: Series) -> None:
         )
         raise LostNumbersError(msg)
     followed, kept = lost
-    is_closed = table.version() > followed and lost_commits.lineage(table).split(".")[-1].startswith(f"{kept}~")
-    if not is_closed:  # nothing has been published since
+    if not lost_commits.is_closed(table, followed, kept):  # if it is, nothing has been published since
         lost_commits.close_gap(path, lake.storage_options, name, followed, kept)

@@ -51,11 +51,19 @@ def repair(lake: Lake, catalog: Catalog, series: Series, session: Callable[[], S
     :returns: the first days of the periods.
     :raises LostNumbersError: naming the versions that cannot be computed again; the other periods are written.
     """
+    mended = _with_damaged_files(lake, catalog, series, session, run_id)
+    return sorted({*mended, *_restored(lake, catalog, series, session, run_id)})
+
+
+def _with_damaged_files(
+    lake: Lake, catalog: Catalog, series: Series, session: Callable[[], SparkSession], run_id: str
+) -> list[date]:
+    """Write the periods with damaged files again."""
     path = locations.gold(lake, series)
     table = table_io.open_snapshot(path, lake.storage_options)
     files = [] if table is None else damaged_files.of_table(table)
     if table is None or not files:
-        return _restored(lake, catalog, series, table, session, run_id)
+        return []
     damaged_files.set_aside(table, files)
     publications.follow(lake, series.name, path)
     starts = sorted({file.partition for file in files})
@@ -75,7 +83,7 @@ def repair(lake: Lake, catalog: Catalog, series: Series, session: Callable[[], S
         repaired.append(start)
     if lost:
         raise _cannot_be_made(series, lost)
-    return sorted({*repaired, *_restored(lake, catalog, series, table, session, run_id)})
+    return repaired
 
 
 def _cannot_be_made(series: Series, versions: list[str]) -> LostNumbersError:
@@ -93,24 +101,17 @@ def restore(lake: Lake, catalog: Catalog, series: Series, session: Callable[[], 
     :returns: the first days of their periods; none for a table that has all its versions.
     :raises LostNumbersError: if one of the versions cannot be computed again; nothing is written.
     """
-    table = table_io.open_snapshot(locations.gold(lake, series), lake.storage_options)
-    return [] if table is None else _restored(lake, catalog, series, table, session, run_id)
+    is_gone = table_io.open_table(locations.gold(lake, series), lake.storage_options) is None
+    return [] if is_gone else _restored(lake, catalog, series, session, run_id)
 
 
-def _restored(
-    lake: Lake,
-    catalog: Catalog,
-    series: Series,
-    table: DeltaTable | None,
-    session: Callable[[], SparkSession],
-    run_id: str,
-) -> list[date]:
+def _restored(lake: Lake, catalog: Catalog, series: Series, session: Callable[[], SparkSession], run_id: str) -> list[date]:
     """Write the versions that a table has lost, or all of one that is gone."""
     lost = lost_numbers.of(lake, series)
     if not lost:
         return []
     _LOG.warning("gold/%s has lost versions of %d periods: they are computed again", series.name, len(lost))
-    starts = sorted(lost)
+    starts, table = sorted(lost), table_io.open_snapshot(locations.gold(lake, series), lake.storage_options)
     stored = None if table is None else table_io.read_version(table, None, {series.by: starts})
     rows_by_period = {} if stored is None else table_io.split(stored, series.by)
     recorded, periods = _recorded(lake, series, set(starts)), []

@@ -35,8 +35,8 @@ from lakehouse_tests.support.derived_numbers import (
     revenue,
     sessions,
 )
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:

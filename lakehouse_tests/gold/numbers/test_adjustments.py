@@ -17,7 +17,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse_tests.support.candidates import AFTER, DIGITS, NEXT
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import (
     ScriptedNumbers,

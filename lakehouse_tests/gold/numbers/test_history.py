@@ -20,7 +20,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.version_selector import SelectBy, UnknownVersionError, parse
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import FIRST, ScriptedNumbers, day, metric, published_rows, without_spark
 

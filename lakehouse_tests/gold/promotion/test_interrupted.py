@@ -12,7 +12,7 @@ from lakehouse.delta import partition_writer, table_io
 from lakehouse.gold.promotion import promotion, promotion_log
 from lakehouse.ledger import publications
 from lakehouse_tests.support import two_dataset_versions as total
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.silver_log import append_to_silver
 from lakehouse_tests.support.stopped_commits import stopped_after_each_commit
 from lakehouse_tests.support.two_dataset_versions import (

@@ -20,7 +20,7 @@ from lakehouse.gold.numbers.version_selector import parse
 from lakehouse.gold.promotion.promotion import PromotionRefusedError
 from lakehouse.gold.publication import candidates, held_numbers
 from lakehouse.gold.publication.write_audit_publish import Run
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import lawful_versions
 from lakehouse_tests.support.two_dataset_versions import (

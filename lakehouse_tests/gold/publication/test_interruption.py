@@ -18,7 +18,7 @@ from lakehouse.delta import table_io
 from lakehouse.gold.publication import rejected_candidates
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import publications, restatements
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.numbers_without_spark import (
     ScriptedNumbers,
     day,

@@ -15,7 +15,7 @@ from lakehouse.gold.publication import revisions
 from lakehouse.gold.reproduction import repair
 from lakehouse.ledger import publications
 from lakehouse_tests.support.api_client import numbers_with_weeks, publish_two_days
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.numbers_without_spark import without_spark
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from lakehouse.gold.numbers import history
 from lakehouse.gold.publication import restatement_reports
 from lakehouse.gold.publication.restatement_reports import RestatementReport, sides_of
 from lakehouse.ledger import publications
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
 from lakehouse_tests.support.stopped_commits import stopped_after_each_commit

@@ -16,7 +16,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.gold.restatement import closing, reconciliation
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.ledger import failed_numbers
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, lawful_versions, metric, without_spark
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from lakehouse.stewardship import quarantine
 from lakehouse.stewardship.redact import redact_fields
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake, contract, csv_file, csv_line
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.reproducible_lake import BIGGEST, KEYS, TOTAL, WEEK_WATERMARK, ReproducibleLake, metric
 from lakehouse_tests.support.silver_histories import NOON, record_at

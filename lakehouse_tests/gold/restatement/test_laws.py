@@ -27,8 +27,8 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.ledger import publications
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake, content_id, contract, csv_file, csv_line
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import lawful_versions, published_rows
 from lakehouse_tests.support.published_histories import DAYS, HISTORIES, START, Decide, Deliver, Follow, Roll

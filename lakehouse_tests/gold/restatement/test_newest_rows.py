@@ -21,8 +21,8 @@ from lakehouse.gold.restatement import reconciliation
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.gold.rows_read.tables import UnbuiltTableError
 from lakehouse_tests.support.earlier_append import earlier_release
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake, appended, content_id, csv_file, csv_line
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.reference_model import Record, deliver_again, live_rows
 from lakehouse_tests.support.reproducible_lake import TOTAL, ReproducibleLake, metric, reproducible_lake

@@ -15,8 +15,8 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import metric_query, patched_days
 from lakehouse.gold.restatement.pending import find_pending
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake, contract, csv_file
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.laws import law
 
 pytestmark = pytest.mark.spark

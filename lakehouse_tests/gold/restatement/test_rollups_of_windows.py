@@ -17,7 +17,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
 from lakehouse.gold.derived import restate as derived
 from lakehouse.gold.publication.write_audit_publish import Run
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.united_lake import metric
 from lakehouse_tests.support.windowed_lake import CORNERS, SESSIONS, TUMBLING, ZONE, Event, WindowedLake, sendings, sessions_of

@@ -13,7 +13,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.gold.publication import write_audit_publish
 from lakehouse.gold.restatement import metric_query, touched_windows
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.united_lake import metric
 from lakehouse_tests.support.windowed_lake import CORNERS, FIRST, SESSIONS, SLIDING, TUMBLING, Event, WindowedLake, sendings

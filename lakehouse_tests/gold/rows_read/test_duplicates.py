@@ -15,7 +15,7 @@ from lakehouse.contracts.loader import completed
 from lakehouse.delta import row_writer
 from lakehouse.gold.restatement import lineage
 from lakehouse.gold.rows_read import tables
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.united_lake import COLUMNS, TWO_DAYS, metric, source
 

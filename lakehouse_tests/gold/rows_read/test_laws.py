@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 
 from lakehouse.contracts.series import Series
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.stopped_commits import stopped_behind
 from lakehouse_tests.support.united_lake import Order, UnitedLake, deliveries, metric

@@ -17,7 +17,7 @@ from lakehouse.gold.restatement import reconciliation
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.gold.rows_read import windows
 from lakehouse.spark import dataframes
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.united_lake import metric
 from lakehouse_tests.support.windowed_lake import (

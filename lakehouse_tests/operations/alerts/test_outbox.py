@@ -17,7 +17,7 @@ from lakehouse.operations.alerts import outbox
 from lakehouse.operations.alerts.alert import Alert, AlertKind
 from lakehouse.operations.channels import DeliveryError
 from lakehouse.operations.delivery import AfterFailure, Directory, deliver
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:

@@ -34,8 +34,8 @@ from lakehouse.serving.http import pending_changes
 from lakehouse_tests.support.arrivals import append_to_bronze, at, bronze_row, rows_every
 from lakehouse_tests.support.derived_numbers import DerivedNumbers, metrics, revenue, sessions
 from lakehouse_tests.support.derived_numbers import day as numbers_of_day
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.late_lake import LateLake, late
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
 from lakehouse_tests.support.windowed_lake import TUMBLING, Event

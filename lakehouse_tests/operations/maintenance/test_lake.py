@@ -17,7 +17,7 @@ from lakehouse.ledger import publications
 from lakehouse.operations.maintenance import maintain as maintenance_maintain
 from lakehouse.operations.maintenance.maintain import maintain
 from lakehouse.silver import audit_log
-from lakehouse_tests.support.lake_settings import without_retention
+from lakehouse_tests.support.empty_lake import without_retention
 from lakehouse_tests.support.quarantine_lake import decide
 from lakehouse_tests.support.reproducible_lake import TWO_METRICS, WEEK_WATERMARK, ReproducibleLake, reproducible_lake
 

@@ -20,7 +20,7 @@ from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse.silver import checks as silver_checks
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.sales_files import FIRST_SALES
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse.orchestration.assets.metric_assets import window_metadata
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from lakehouse.operations.alerts.alert import AlertKind
 from lakehouse.orchestration.automation import source_schedules
 from lakehouse.orchestration.build import build_definitions
 from lakehouse_tests.support.api_client import api_client, get_json
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.numbers_without_spark import without_spark
 from lakehouse_tests.support.tuned_source import arrive_daily, tuned_source
 

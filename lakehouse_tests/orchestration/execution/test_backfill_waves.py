@@ -26,7 +26,7 @@ from lakehouse.operations.backfills.planner import BackfillRequest
 from lakehouse.orchestration.execution.backfill_runner import Backfill, Waves
 from lakehouse.orchestration.execution.in_process import RunFailedError
 from lakehouse.silver import update as silver_update
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.sales_files import deliver_sales
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from lakehouse.operations.backfills.planner import BackfillRequest
 from lakehouse.orchestration.execution.backfill_runner import Backfill
 from lakehouse.orchestration.execution.in_process import InProcess
 from lakehouse.silver import audit_log
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.sales_files import SALES_HEADER
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from lakehouse.ledger.row_states import AdmissionStatus
 from lakehouse.orchestration.execution.single_run import SingleRun
 from lakehouse.silver import replaced_days
 from lakehouse.silver.replaced_days import Replaced, replaced_by
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -25,8 +25,8 @@ from lakehouse_tests.support.api_client import (
     on,
     write_source_rows,
 )
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import day, metric, without_spark
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from lakehouse.gold.restatement.pending import find_due
 from lakehouse_tests.support.api_client import api_client, get_json
 from lakehouse_tests.support.earthquakes.history import needs_earthquakes, true_daily
 from lakehouse_tests.support.earthquakes.published import EMPTY, Numbers, Published
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, without_spark
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from lakehouse.serving.api.models import MetricsModel
 from lakehouse.serving.app import AccessPolicy
 from lakehouse.serving.http import responses, snapshot
 from lakehouse_tests.support.api_client import api_client, at, catalog, get_json, numbers_with_weeks, on, publish_two_days
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.numbers_without_spark import without_spark
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.serving.api.quality_models import RestatementReportModel
 from lakehouse_tests.support.api_client import api_client, at, catalog, get_json, on
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, metric, without_spark
 from lakehouse_tests.support.page_client import page
 from lakehouse_tests.support.parsed_page import words

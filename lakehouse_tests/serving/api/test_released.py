@@ -13,7 +13,7 @@ from lakehouse.models import canary_log, lineage
 from lakehouse.serving.app import AccessPolicy
 from lakehouse_tests.support import released_models
 from lakehouse_tests.support.api_client import api_client, get_json
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.released_history import HistoryRecord, HistorySet, ReleasedHistory, source
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from lakehouse.late_events.routes import MetricLateEventsModel, SourceLateEventsModel
 from lakehouse_tests.support.api_client import api_client, get_json
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.late_lake import LateLake, late
 from lakehouse_tests.support.numbers_without_spark import without_spark
 from lakehouse_tests.support.united_lake import metric

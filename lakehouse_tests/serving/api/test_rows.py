@@ -17,9 +17,9 @@ from lakehouse.snapshots import routes as api_rows
 from lakehouse.snapshots.routes import RowsModel
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.api_client import api_client, get_json, problem_document
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.ingested_files import at, deliver, line
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ from lakehouse.serving import app
 from lakehouse.serving.api import openapi_examples as examples_of
 from lakehouse_tests.support.api_client import catalog, on
 from lakehouse_tests.support.api_server import running_server
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.numbers_without_spark import metric
 
 if TYPE_CHECKING:

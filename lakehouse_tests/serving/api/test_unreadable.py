@@ -9,8 +9,8 @@ from deltalake import DeltaTable
 
 from lakehouse.contracts import Catalog
 from lakehouse_tests.support.api_client import api_client, get_json, on, publish_two_days
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, metric, without_spark
 
 MISSING = "the table gold/total cannot be read: a data file is missing or cut off; 'lakehouse repair' makes it again"

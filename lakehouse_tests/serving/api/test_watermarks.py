@@ -10,8 +10,8 @@ import pytest
 from lakehouse.contracts import Catalog
 from lakehouse.lateness.routes import WatermarkModel
 from lakehouse_tests.support.api_client import api_client, get_json
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import without_spark
 from lakehouse_tests.support.tuned_source import arrive_daily, tuned_source
 

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from lakehouse.serving.app import AccessPolicy
 from lakehouse.serving.http.request_guard import RequestGuard, TokenBuckets
 from lakehouse_tests.support.api_client import api_client, catalog, get_json, problem_document
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.numbers_without_spark import metric
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.version_selector import choose, parse
 from lakehouse.serving.http import snapshot
 from lakehouse.serving.http.snapshot import Snapshot
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, metric, without_spark
 

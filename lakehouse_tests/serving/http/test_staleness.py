@@ -21,8 +21,8 @@ from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.lake.table_cache import TableCache
 from lakehouse.serving.http import pending_changes, published_cache
 from lakehouse_tests.support.api_client import api_client, at, catalog, get_json, numbers_with_weeks, on, write_source_rows
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.maintained_lake import correct_in_silver, record_followed
 from lakehouse_tests.support.numbers_without_spark import FIRST, day, without_spark
 from lakehouse_tests.support.silver_log import append_to_silver

@@ -22,8 +22,8 @@ from lakehouse_tests.support.api_client import (
     publish_two_days,
     write_source_rows,
 )
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import metric, without_spark
 from lakehouse_tests.support.page_client import PAGES, ROW, SOURCE, decide, form_secret, page, sign_in
 from lakehouse_tests.support.parsed_page import HOSTILE_TEXT, words
@@ -99,7 +99,7 @@ def test_the_watermark_is_drawn_in(client: TestClient) -> None:
 def test_the_figures_of_the_alerts_are_shown_with_their_bounds(tmp_path: Path) -> None:
     """One of ten rows came beyond the cutoff, and a tenth is tolerated."""
     source = contract(lateness={"expected": "PT1H", "cutoff": "P1D", "alert_above": 0.05})
-    lake = lake_settings_in(tmp_path / "lake")
+    lake = lake_below(tmp_path / "lake")
     write_source_rows(
         lake, source, [(f"i{key}", at(3), at(3, 48 if key == 0 else 0.5), "insert", "admitted") for key in range(10)]
     )
@@ -125,7 +125,7 @@ def test_each_type_is_held_against_its_own_bounds(tmp_path: Path) -> None:
     rows = [(f"i{key}", at(1), at(1, 48 if key == 0 else 0.5), "insert", "admitted") for key in range(10)]
     slow = [(f"c{key}", at(1), at(3), "correct", "admitted") for key in range(10)]
     for name, told in (("both", [*rows, *slow]), ("slow", slow)):
-        lake = lake_settings_in(tmp_path / name)
+        lake = lake_below(tmp_path / name)
         write_source_rows(lake, source, told)
         with api_client(lake, catalog(metric(), source=source)) as client:
             shown = " ".join(re.sub(r"<[^>]+>", " ", unescape(client.get("/page/lateness?source=events").text)).split())
@@ -284,12 +284,12 @@ def test_an_empty_lake_is_reported_as_empty(tmp_path: Path) -> None:
     nothing = catalog(metric())
     nothing.metrics.clear()
     nothing.sources.clear()
-    with api_client(lake_settings_in(tmp_path / "b"), nothing) as client:
+    with api_client(lake_below(tmp_path / "b"), nothing) as client:
         assert "There is no metric yet" in page(client.get("/")).text
         assert "There is no source yet" in page(client.get("/page/lateness")).text
 
 
-def lake_settings_in(folder: Path) -> Lake:
+def lake_below(folder: Path) -> Lake:
     folder.mkdir()
     return lake_in(folder)
 

@@ -10,7 +10,7 @@ from lakehouse.contracts import Catalog
 from lakehouse.training_sets import pages
 from lakehouse_tests.support import released_models
 from lakehouse_tests.support.api_client import api_client
-from lakehouse_tests.support.lake_settings import lake_in
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.page_client import HtmlPage, page
 from lakehouse_tests.support.parsed_page import HOSTILE_TEXT, words
 

@@ -18,8 +18,8 @@ from lakehouse.lateness.event_watermark import SourceWatermark, steps
 from lakehouse.reports import templates
 from lakehouse.serving.http.observed_source import ObservedSource
 from lakehouse_tests.support.api_client import api_client, at, catalog, write_source_rows
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import metric
 from lakehouse_tests.support.page_client import HtmlPage, page
 from lakehouse_tests.support.parsed_page import HOSTILE_TEXT, words

@@ -12,8 +12,8 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import revert
 from lakehouse.lateness import missing_inputs
 from lakehouse_tests.support.api_client import api_client, at, catalog, numbers_with_weeks, on
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract
-from lakehouse_tests.support.lake_settings import lake_in
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
 from lakehouse_tests.support.page_client import page
 from lakehouse_tests.support.parsed_page import words
