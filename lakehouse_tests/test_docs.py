@@ -35,6 +35,13 @@ def test_each_link_to_a_file_leads_to_one(page: Path) -> None:
     assert [path for path in linked if not (page.parent / path).exists()] == []
 
 
+def test_a_link_of_an_included_page_leads_to_a_file_from_both_places() -> None:
+    for page in sorted((CHECKOUT / "docs").rglob("*.md")):
+        for name in re.findall(r'^--8<-- "([^"]+)"', page.read_text(), re.MULTILINE):
+            linked = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (CHECKOUT / name).read_text())
+            assert [path for path in linked if not (page.parent / path).exists()] == [], f"{page.name} includes {name}"
+
+
 LOCKED = re.findall(r"^typer==([\w.]+)", (CHECKOUT / "requirements.lock").read_text(), re.MULTILINE)
 
 
