@@ -166,7 +166,9 @@ def rows_of(
 
 def write(rows: DataFrame, path: str) -> None:
     """Write the rows of a version in one commit; they replace the remains of a stopped build."""
-    rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+    # A Spark Connect client names the collation of texts that an Arrow function returned, and only Spark reads such a table.
+    plain = rows.select(*(F.col(field.name).cast(field.dataType.simpleString()).alias(field.name) for field in rows.schema))
+    plain.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
 
 
 def refuse_deprecated(lake: Lake, catalog: Catalog, contract: TrainingSetContract) -> None:

@@ -53,18 +53,16 @@ def with_last(events: DataFrame, history: DataFrame, on: Mapping[str, str], at: 
         F.col(at).alias("_time"),
         F.lit(1).alias("_is_event"),
         row.alias("_event"),
-        F.lit(None).cast(history.select(value.alias("_")).schema[0].dataType).alias("_value"),
     )
     theirs = history.select(
         *(F.col(column).alias(key) for key, column in zip(keys, on)),
         F.col(begins).alias("_time"),
         F.lit(0).alias("_is_event"),
-        F.lit(None).cast(events.select(row.alias("_")).schema[0].dataType).alias("_event"),
         value.alias("_value"),
     )
     so_far = Window.partitionBy(*keys).orderBy("_time", "_is_event").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     last = F.last("_value", ignorenulls=True).over(so_far)
-    joined = ours.unionByName(theirs).withColumn("_value", last).where(F.col("_is_event") == 1)
+    joined = ours.unionByName(theirs, allowMissingColumns=True).withColumn("_value", last).where(F.col("_is_event") == 1)
     return joined.select("_event.*", *(F.col(f"_value.{name}").alias(name) for name in brought))
 
 

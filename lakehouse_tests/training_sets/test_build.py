@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
     from lakehouse.training_sets.releases import Release
 
-pytestmark = [pytest.mark.spark, pytest.mark.own_spark, pytest.mark.merge]
+pytestmark = [pytest.mark.spark, pytest.mark.merge]
 
 
 def built(sample: TrainingLake, version: str = "v5.0", of_labels: str = "v3.0") -> Release:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 
-pytestmark = [pytest.mark.spark, pytest.mark.own_spark, pytest.mark.merge]
+pytestmark = [pytest.mark.spark, pytest.mark.merge]
 
 
 class Released:
