@@ -5,6 +5,7 @@ Spark's options are set in no other module.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import sys
@@ -75,6 +76,7 @@ def spark_options(lake: Lake) -> dict[str, str]:
     remote = connect.remote_address(lake)
     if remote is None:
         return private_options.hidden(local_options(lake))
+    importlib.import_module("delta.connect.exceptions")  # a Connect client knows Delta's conflicts once this is imported
     return {"spark.remote": remote, **_of_any_session(lake), **lake.settings.spark_conf, **lake.settings.PINNED}
 
 

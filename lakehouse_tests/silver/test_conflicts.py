@@ -36,7 +36,7 @@ def line(key: str, amount: int, arrived: int) -> str:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("local_rows", [pytest.param(0, marks=pytest.mark.proof), 20_000], ids=["by Spark", "by delta-rs"])
+@pytest.mark.parametrize("local_rows", [pytest.param(0, marks=pytest.mark.merge), 20_000], ids=["by Spark", "by delta-rs"])
 def test_a_compaction_in_the_middle_of_a_merge_fails_nobody(
     lake, spark, local_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
