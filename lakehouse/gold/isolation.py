@@ -21,6 +21,7 @@ from pyspark.errors import (
     NumberFormatException,
 )
 
+from lakehouse.gold import failures
 from lakehouse.ledger import failed_numbers
 
 if TYPE_CHECKING:
@@ -45,10 +46,6 @@ _OF_VALUES = (
 )
 #: Spark's data exceptions (class 22), duplicate keys of a map, and arrays that are too long, under any Python class.
 _STATE = re.compile(r"SQLSTATE: (?:22\w{3}|23505|54000)|Illegal sequence boundaries")
-_CODE = re.compile(r"\[[A-Z_]+(?:\.[A-Z_]+)*\]\s*")
-_ADVICE = re.compile(r"\s*(?:If necessary set|To process malformed records|To return NULL instead|Use `?'?try_).*$", re.DOTALL)
-_NOISE = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
-_JAVA = re.compile(r"^\s*(?:Caused by: )?(?:java|org)\.[\w.]+(?:Exception|Error): (.+)$", re.MULTILINE)
 _PARTS = 4
 
 
@@ -118,13 +115,13 @@ def numbers_of(
     for period, rows in list(numbers.items()):
         beyond = next(((each, problem) for each in measures if (problem := _beyond_doubles(rows, each))), None)
         if beyond is not None:
-            failed[period] = (beyond[0].name, _explained(series, start_of(period), *beyond))
+            failed[period] = (beyond[0].name, failures.explained(series, start_of(period), *beyond))
             del numbers[period]
     for period, problem in problems.items():
         measure = _failing_measure(series.metric, measures, period, compute)
         if measure is not None:
             measures.sort(key=lambda one: one != measure)  # it is the likeliest of the next period as well
-        failed[period] = (measure.name if measure else None, _explained(series, start_of(period), measure, problem))
+        failed[period] = (measure.name if measure else None, failures.explained(series, start_of(period), measure, problem))
     return Isolated(numbers, failed)
 
 
@@ -151,22 +148,3 @@ def _failing_measure(
         if isolate([period], partial(compute, alone))[1]:
             return measure
     return None
-
-
-def _explained(series: Series, start: date, measure: Measure | None, problem: Exception) -> str:
-    """The failed computation, the reason, and the remedy."""
-    of = f" (measure {measure.name}: {measure.sql} as {measure.type})" if measure else ""
-    return (
-        f"{series.name} of {series.period(start).name} cannot be computed{of}: {reason(problem)}. Correct the rows, or the "
-        f"measure in the contract of {series.metric.name} (a decimal may have more digits; another type needs "
-        "a new dataset_version); the next run then publishes the number"
-    )
-
-
-def reason(problem: Exception) -> str:
-    """The part of an error about the value, in one line, without Spark's codes and settings."""
-    text = f"{problem}".strip()
-    java = _JAVA.findall(text) if "Traceback" in text or "\tat " in text else []
-    line = (java[-1] if java else text).splitlines()[0] if text else type(problem).__name__
-    line = _ADVICE.sub("", _NOISE.sub("", _CODE.sub("", line)))
-    return line.strip().rstrip(".") or type(problem).__name__

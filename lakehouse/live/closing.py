@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lakehouse import locations
 from lakehouse.contracts.series import Series
 from lakehouse.delta import table_io
-from lakehouse.gold import isolation
+from lakehouse.gold import failures, isolation
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.live import batches, reconciliation_log, table
@@ -94,7 +94,7 @@ def _reconciled(
     except Exception as problem:
         if not isolation.is_of_a_value(problem):
             raise
-        explanation = f"{metric.name} of {day} cannot be reconciled with its stream: {isolation.reason(problem)}"
+        explanation = f"{metric.name} of {day} cannot be reconciled with its stream: {failures.reason(problem)}"
         return CheckResult(LIVE_EQUALS_BOOKS, day, passed=False, explanation=explanation, warns=True)
 
 

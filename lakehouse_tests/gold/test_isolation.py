@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import ArithmeticException
 
-from lakehouse.gold import isolation
+from lakehouse.gold import failures, isolation
 from lakehouse_tests.support.laws import law
 
 _PERIODS = st.sets(st.integers(0, 200), max_size=60)
@@ -82,4 +82,4 @@ _OF_NO_NUMBER = "The value 'x' of the type STRING cannot be cast to INT because 
     [(_TOO_LARGE, "10.99 cannot be represented as Decimal(3, 2)"), (_NO_NUMBER, _OF_NO_NUMBER), ("", "ValueError")],
 )
 def test_the_reason_is_what_the_error_says_of_the_value(text: str, line: str) -> None:
-    assert isolation.reason(ValueError(text)) == line
+    assert failures.reason(ValueError(text)) == line

@@ -420,11 +420,20 @@ def _version(series: Series, start: date, rows: list[dict[str, Any]]) -> Publish
 EXACT = Context(prec=100, traps=[Inexact])
 
 
+class UnbookableError(OverflowError):
+    """A difference that does not fit the type of its measure."""
+
+    def __init__(self, name: str, differences: Sequence[Any], kind: pa.DataType) -> None:
+        super().__init__(f"an adjustment by {max(differences, key=abs)} does not fit {kind}")
+        self.name = name
+
+
 def between(series: Series, published: pa.Table | None, restated: pa.Table) -> pa.Table:
     """The rows that, added to a closed period and its adjustments, give ``restated``.
 
     :param published: all rows of the period: its newest revision and its adjustments.
     :returns: rows with the columns of ``restated`` for the grain values that differ; a single row of zeros if none differs.
+    :raises UnbookableError: if a difference does not fit the type of its measure, although both numbers do.
     """
     names = series.numbers
     with localcontext(EXACT):
@@ -437,7 +446,23 @@ def between(series: Series, published: pa.Table | None, restated: pa.Table) -> p
     changed = {grain: values for grain, values in differences.items() if any(values)}
     changed = changed or {tuple(None for _ in series.grain): [0 for _ in names]}
     rows = [dict(zip([*series.grain, *names], [*grain, *values])) for grain, values in changed.items()]
-    return pa.Table.from_pylist(rows, schema=pa.schema([pa.field(item.name, item.type) for item in restated.schema]))
+    return pa.table({item.name: _of_differences(item, [row.get(item.name) for row in rows]) for item in restated.schema})
+
+
+def unbookable(series: Series, published: pa.Table | None, restated: pa.Table) -> UnbookableError | None:
+    """Why :func:`between` cannot book the difference; None if it can."""
+    try:
+        between(series, published, restated)
+    except UnbookableError as problem:
+        return problem
+    return None
+
+
+def _of_differences(field: pa.Field, values: list[Any]) -> pa.Array:
+    try:
+        return pa.array(values, field.type)
+    except (pa.ArrowInvalid, OverflowError) as problem:
+        raise UnbookableError(field.name, [value for value in values if value is not None], field.type) from problem
 
 
 def booked(series: Series, published: pa.Table | None) -> dict[tuple[Any, ...], list[Any]]:

@@ -19,7 +19,8 @@ from lakehouse import locations, pieces
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import days_reached
 from lakehouse.delta import code_commit, provenance, table_io
-from lakehouse.gold.numbers import published_table
+from lakehouse.gold import failures
+from lakehouse.gold.numbers import history, published_table
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason
 from lakehouse.gold.publication import candidates, lost_numbers, revisions
 from lakehouse.gold.publication import checks as publication_checks
@@ -149,8 +150,9 @@ def publish(
     :raises CommitFailedError: when another run published one of the periods since ``before`` was read.
     """
     lake = lake.cached()
-    done = _publish(lake, before, drafts, run, why, expected)
-    failed = uncomputed or {}
+    unbookable = _unbookable(before, drafts)
+    done = _publish(lake, before, [draft for draft in drafts if draft.start not in unbookable], run, why, expected)
+    failed = {**(uncomputed or {}), **unbookable}
     mended = failed_numbers.record(lake, before.series, failed, before.starts, run.run_id)
     outcomes = [publication_checks.computed(start, explanation) for start, (_, explanation) in failed.items()]
     judged = {outcome.day for outcome in done.outcomes}
@@ -203,6 +205,20 @@ def _publish(
     settle = again_on_conflict(candidates.settle) if done else candidates.settle
     settle(lake, series, {*starts, *waiting}, failed)
     return PublishResult(done, sorted(failed), outcomes, lineage)
+
+
+def _unbookable(before: SeriesSnapshot, drafts: Sequence[Draft]) -> dict[date, tuple[str | None, str]]:
+    """The closed periods whose adjustment does not fit the type of a measure: the measure and the explanation."""
+    adjusted = [draft for draft in drafts if draft.action is PublishAction.ADJUSTMENT]
+    series = before.series
+    failed: dict[date, tuple[str | None, str]] = {}
+    published = table_io.split(before.existing, series.by) if adjusted and before.existing is not None else {}
+    for draft in adjusted:
+        problem = history.unbookable(series, published.get(draft.start), draft.rows)
+        if problem is not None:
+            measure = next((one for one in series.metric.measures if one.name == problem.name), None)
+            failed[draft.start] = (problem.name, failures.explained(series, draft.start, measure, problem))
+    return failed
 
 
 def judge(

@@ -124,7 +124,9 @@ def _changed_since(lake: Lake, series: Series) -> PendingRestatement:
         return _by_days(lake, series)
     tables, further = tables_read.silver_tables(lake, series.metric), _dimensions(lake, series)
     if not any(tables.values()):
-        return PendingRestatement(frozenset(), -1)
+        # Silver that was there and is gone: the run that is to publish these days names it.
+        gone = _followed_any(lake, series)
+        return PendingRestatement(frozenset(published_table.known_days(lake, series) if gone else ()), -1)
     releases = reverted_periods.released(lake, series.name)
     newest = max((entry.number for entry in releases.values()), default=0)
     followed = served_version.followed_version(lake, series)

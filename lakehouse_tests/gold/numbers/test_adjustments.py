@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ADJUST: dict[str, Any] = {"after_close": "adjust"}
+# A difference of two of them fits, too.
 VALUES = (
-    st.none() | st.decimals(Decimal("-9999999999999999.99"), Decimal("9999999999999999.99"), places=2) | st.just(Decimal("0.10"))
+    st.none() | st.decimals(Decimal("-4999999999999999.99"), Decimal("4999999999999999.99"), places=2) | st.just(Decimal("0.10"))
 )
 SAID = st.none() | st.dictionaries(st.sampled_from(["north", "south", "west"]), VALUES, min_size=1, max_size=3)
 
@@ -81,6 +82,26 @@ def test_closed_and_adjustments_are_what_a_restatement_would_say(tmp_path_factor
         assert brought_to(numbers, 1) == restated(by_store)
         assert numbers.publish(1).revisions == [], "saying it again books nothing"
     assert all(row[0] is None or row[0] >= day(10) for row in columns_of_day(numbers, 1, "booked_on"))
+
+
+def test_an_adjustment_that_does_not_fit_its_type_holds_its_day_and_no_other(lake) -> None:
+    numbers = ScriptedNumbers(lake, metric(grain=["store"], type="decimal(18,2)", publication=ADJUST))
+    numbers.at(12)
+    for number in (1, 2):
+        numbers.set(number, {"north": "9000000000000000.00"})
+    numbers.publish()
+    numbers.at(13)
+    numbers.set(1, {"north": "-9000000000000000.00"})
+    numbers.set(2, {"north": "1.00"})
+    done = numbers.publish()
+    assert done.held == [day(1)]
+    assert [f"{revision.name}" for revision in done.revisions] == ["total_v2024-01-02.r1.a1"]
+    assert numbers.publish(1).held == [day(1)], "it is held until the rows or the contract change"
+    explanation = next(outcome.explanation for outcome in done.outcomes if outcome.day == day(1) and not outcome.passed)
+    assert "an adjustment by -18000000000000000.00 does not fit decimal128(18, 2)" in explanation
+    numbers.set(1, {"north": "8999999999999999.00"})
+    done = numbers.publish(1)
+    assert (done.held, brought_to(numbers, 1)) == ([], {"north": [Decimal("8999999999999999.00"), 1]})
 
 
 def test_contents_of_an_adjustment(lake) -> None:
