@@ -60,13 +60,13 @@ class Tables:
             for row in history.log
             if row["kind"] != "retire"
         ]
+        arrived = {row["ingestion_id"]: row["arrival_date"] for row in history.log}
         for line in range(malformed):
-            unread = {"arrival_date": DAYS[0], "source_file": "f1.csv", "ingestion_id": "f1", "line_number": 100 + line}
+            unread = {"arrival_date": arrived.get("f1", DAYS[0]), "source_file": "f1.csv", "ingestion_id": "f1", "line_number": 100 + line}
             self.bronze.append(dict.fromkeys(schema.names) | unread | {"malformed_reason": "no number", "raw_payload": "?"})
         path = locations.bronze(lake, SOURCE)
         row_writer.append(path, pa.Table.from_pylist(self.bronze, schema=schema), partition_by=["arrival_date"])
         row_writer.append(locations.key_log(lake, SOURCE), pa.Table.from_pylist(history.log, schema=key_log.SCHEMA))
-        arrived = {row["ingestion_id"]: row["arrival_date"] for row in history.log}
         files = [
             Ingestion(SOURCE, name, name, arrived.get(name, DAYS[0]), f"{name}.csv", 1, None, "ingested", "run", NOON)
             for name in FILES
