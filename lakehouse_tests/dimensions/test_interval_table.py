@@ -89,7 +89,7 @@ def test_a_stop_after_any_commit_changes_nothing(
     undisturbed = delivered()
     steps(undisturbed)
     expected = held_intervals(undisturbed.lake)
-    assert expected == model.intervals(placed for records in files.values() for placed in in_file(records))
+    assert expected == model.intervals(one for arrival, records in files.items() for one in in_file(records, (arrival, "")))
     # What a killed process leaves are the files as they were after a commit: the same steps on a copy of each.
     sample, stops = delivered(), list[str]()
 

@@ -62,7 +62,12 @@ class Tables:
         ]
         arrived = {row["ingestion_id"]: row["arrival_date"] for row in history.log}
         for line in range(malformed):
-            unread = {"arrival_date": arrived.get("f1", DAYS[0]), "source_file": "f1.csv", "ingestion_id": "f1", "line_number": 100 + line}
+            unread = {
+                "arrival_date": arrived.get("f1", DAYS[0]),
+                "source_file": "f1.csv",
+                "ingestion_id": "f1",
+                "line_number": 100 + line,
+            }
             self.bronze.append(dict.fromkeys(schema.names) | unread | {"malformed_reason": "no number", "raw_payload": "?"})
         path = locations.bronze(lake, SOURCE)
         row_writer.append(path, pa.Table.from_pylist(self.bronze, schema=schema), partition_by=["arrival_date"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lakehouse import locations
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import table_io
-from lakehouse_tests.support.dimension_model import DimensionRecord, ModelInterval, arrived, day
+from lakehouse_tests.support.dimension_model import ONLY, DimensionRecord, ModelInterval, arrived, day
 from lakehouse_tests.support.lake import content_id
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ def csv_file(records: list[DimensionRecord]) -> bytes:
     return "".join(f"{line}\n" for line in (HEADER, *map(csv_line, records))).encode()
 
 
-def in_file(records: list[DimensionRecord]) -> list[DimensionRecord]:
-    """The records with their places in the file that they make."""
+def in_file(records: list[DimensionRecord], delivered: tuple[date, str] = ONLY) -> list[DimensionRecord]:
+    """The records with their places in the file that they make, which comes on an arrival day under a name."""
     name = content_id(csv_file(records))
-    return [arrived(record, name, line) for line, record in enumerate(records, start=2)]
+    return [arrived(record, name, line, delivered) for line, record in enumerate(records, start=2)]
 
 
 def deliver(sample: SampleLake, arrival: date, records: list[DimensionRecord], suffix: str) -> list[DimensionRecord]:
@@ -66,7 +66,7 @@ def deliver(sample: SampleLake, arrival: date, records: list[DimensionRecord], s
     sample.deliver(arrival, csv_file(records), f".{suffix}.csv")
     sample.ingest(arrival)
     sample.update()
-    return in_file(records)
+    return in_file(records, (arrival, suffix))
 
 
 def held_intervals(lake: Lake) -> set[ModelInterval]:

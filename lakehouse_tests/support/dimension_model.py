@@ -6,18 +6,23 @@ The product joins neighbours of sorted changes; the model asks for every moment 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+#: The delivery of a record where only one file comes.
+ONLY = (date.min, "")
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
 class DimensionRecord:
-    """One record about a key at a time; its place in the total order is (arrival, file, line)."""
+    """One record about a key at a time. Its place in the total order is its arrival, then that of its file, then its line.
+
+    ``delivered`` is the arrival day and the name of a delivery of its file.
+    """
 
     key: str
     at: datetime
@@ -29,10 +34,7 @@ class DimensionRecord:
     arrival: datetime
     file: str = ""
     line: int = 0
-
-    @property
-    def order(self) -> tuple[datetime, str, int]:
-        return self.arrival, self.file, self.line
+    delivered: tuple[date, str] = ONLY
 
 
 class ModelInterval(NamedTuple):
@@ -50,15 +52,25 @@ class ModelInterval(NamedTuple):
 
 def changes(records: Iterable[DimensionRecord]) -> dict[str, list[DimensionRecord]]:
     """By key, in the order of their times, the changes that hold: the greatest record about each time, unless it retracts."""
+    records = list(records)
+    places = _places(records)
     greatest: dict[tuple[str, datetime], DimensionRecord] = {}
-    for record in records:
-        place = record.key, record.at
-        if place not in greatest or greatest[place].order < record.order:
-            greatest[place] = record
+    for record in sorted(records, key=lambda one: (one.arrival, places[one.file], one.file, one.line)):
+        greatest[record.key, record.at] = record
     held: dict[str, list[DimensionRecord]] = {}
     for record in sorted((one for one in greatest.values() if one.op != "retract"), key=lambda one: one.at):
         held.setdefault(record.key, []).append(record)
     return held
+
+
+def _places(records: list[DimensionRecord]) -> dict[str, tuple[date, str]]:
+    """Of each file its newest delivery; on an arrival day on which it came before, it is found again, and not delivered."""
+    places: dict[str, tuple[date, str]] = {}
+    for record in records:
+        place = places.get(record.file)
+        if place is None or place[0] < record.delivered[0]:
+            places[record.file] = record.delivered
+    return places
 
 
 def in_force(of_key: list[DimensionRecord], moment: datetime) -> DimensionRecord | None:
@@ -99,6 +111,6 @@ def day(number: float) -> datetime:
     return START + timedelta(days=number)
 
 
-def arrived(record: DimensionRecord, file: str, line: int) -> DimensionRecord:
-    """The record with its place in a file."""
-    return replace(record, file=file, line=line)
+def arrived(record: DimensionRecord, file: str, line: int, delivered: tuple[date, str] = ONLY) -> DimensionRecord:
+    """The record with its place in a file, and the file's delivery."""
+    return replace(record, file=file, line=line, delivered=delivered)

@@ -129,7 +129,7 @@ class JoinedHistory:
             self.facts |= {fact.key: fact for fact in delivery}
             return "events"
         self._file(f"customers.arrival_date={ARRIVES}.{self.delivered}.csv", dimension_lake.csv_file(delivery))
-        self.changes += dimension_lake.in_file(delivery)
+        self.changes += dimension_lake.in_file(delivery, (ARRIVES, f"{self.delivered}"))
         return "customers"
 
     def _file(self, name: str, content: bytes) -> None:
