@@ -81,7 +81,7 @@ def run(sample: SampleLake, history: History, *, beyond: str, plain: bool) -> No
             lines = history.files[action.file]
             data = csv_file(map(csv_line, lines))
             arrival = ARRIVAL - timedelta(days=action.file) if plain else ARRIVAL  # a delivery each, where deliveries replace
-            people.arrivals[content_id(data)] = arrival
+            people.arrivals[content_id(data)] = max(arrival, people.arrivals.get(content_id(data), arrival))
             sample.deliver(arrival, data, f".{action.file}.csv")
             sample.ingest(arrival)
             place = (arrival, f".{action.file}.csv")
