@@ -136,9 +136,14 @@ def about_window(metric: str, period: str) -> About:
     lake, catalog, contract = metric_named(metric)
     wanted, window = period_or_window(contract, period)
     series = series_of(lake, catalog, contract, wanted.kind)
-    if series.metric.deprecation:
-        errors.print(f"{series.metric.deprecation}.", style="yellow", soft_wrap=True)
+    warn_if_deprecated(series.metric)
     return About(lake, catalog, series, wanted, window)
+
+
+def warn_if_deprecated(metric: MetricContract) -> None:
+    """Print until when the numbers of a metric are published, if they are deprecated."""
+    if metric.deprecation:
+        errors.print(f"{metric.deprecation}.", style="yellow", soft_wrap=True)
 
 
 def asked_for(text: str) -> VersionSelector:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _LEGEND = """\
-late       arrived after the day was first published; the first publication itself is no restatement
+late       arrived later than the contract expects; the first publication itself is no restatement
 corrected  the same sale on the same day, with another amount: the published number was wrong and is now right
 moved      the sale was reassigned to another day; both days change
 withdrawn  deleted, or replaced by a sale with a new id, which then counts as late"""

@@ -53,7 +53,7 @@ def late(
     date: Annotated[datetime | None, typer.Option(formats=arguments.DAY, help="Rows of this event day.")] = None,
     window: Annotated[str | None, typer.Option(help="Rows of this window, such as 2024-01-15T14.")] = None,
     *,
-    dropped: Annotated[bool, typer.Option("--dropped", help="Only rows that do not count in the metric.")] = False,
+    dropped: Annotated[bool, typer.Option("--dropped", help="Only rows that came too late to count at once.")] = False,
     live: Annotated[bool, typer.Option("--live", help="The rows that the stream of a live metric has dropped as late.")] = False,
     limit: Annotated[int, typer.Option(help="Maximum number of rows, the newest arrivals.", min=1)] = _SHOWN,
     as_json: arguments.AsJson = False,

@@ -81,8 +81,8 @@ class LateCountsModel(Shape):
     metric: str
     rows: int
     on_time: int
-    late_accepted: int = Field(description="Rows that came after their window and count.")
-    late_dropped: int = Field(description="Rows that came after their window and do not count.")
+    late_accepted: int = Field(description="Rows that came after their window and counted at once, or that a steward admitted.")
+    late_dropped: int = Field(description="Rows that came too late to count at once; at_close decides for final numbers.")
     on_time_rate: float
     late_accepted_rate: float
     late_dropped_rate: float
@@ -102,7 +102,7 @@ class LateRowModel(Shape):
     window_end: datetime = Field(description="The end of the last window that the row lies in.")
     action: str = Field(description="drop, side_output, update or recompute; admit by a steward's decision.")
     reason: str = Field(description="late_within_tolerance or dropped_beyond_tolerance.")
-    counts: bool = Field(description="Whether the row counts in the metric.")
+    counts: bool = Field(description="Whether the row counts before its day is closed; see counted_at_close.")
     windows: list[str]
     counted_at_close: bool = Field(description="Whether it did not count, and does now that its day is closed.")
 

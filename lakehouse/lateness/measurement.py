@@ -141,7 +141,7 @@ def measure(lake: Lake, contract: SourceContract, first: date, last: date) -> La
     """
     where: table_io.Where = {"arrival_date": list(span(first, last))}
     by, options = contract.event_type_column, lake.storage_options
-    columns = _columns_measured(contract, by)
+    columns = columns_measured(contract, by)
     seconds, late, dispositions = defaultdict[str, list[Seconds]](list), Counter[str](), Counter[str]()
     unclocked = skewed = historical = 0
     known_history = history.of_source(lake, contract.dataset)
@@ -149,9 +149,9 @@ def measure(lake: Lake, contract: SourceContract, first: date, last: date) -> La
         for row in piece.group_by("disposition").aggregate([([], "count_all")]).to_pylist():
             dispositions[row["disposition"]] += row["count_all"]
     for piece in table_io.pieces(locations.bronze(lake, contract.dataset), columns, where, options):
-        measured = _measured(contract, piece)
-        rows = known_history.left_out(measured)
-        historical += len(measured) - len(rows)
+        own = measured_rows(contract, piece)
+        rows = known_history.left_out(own)
+        historical += len(own) - len(rows)
         every_lag = lags(rows, contract)
         lag = without_skewed(rows, every_lag)
         unclocked, skewed = unclocked + every_lag.null_count, skewed + lag.null_count - every_lag.null_count
@@ -170,11 +170,11 @@ def late_dispositions(lake: Lake, contract: SourceContract, first: date, last: d
     """
     where: table_io.Where = {"arrival_date": list(span(first, last))}
     by, options, key = contract.event_type_column, lake.storage_options, ["ingestion_id", "line_number"]
-    columns = _columns_measured(contract, by, *key)
+    columns = columns_measured(contract, by, *key)
     known_history = history.of_source(lake, contract.dataset)
     late: list[pa.Table] = []
     for piece in table_io.pieces(locations.bronze(lake, contract.dataset), columns, where, options):
-        rows = known_history.left_out(_measured(contract, piece))
+        rows = known_history.left_out(measured_rows(contract, piece))
         expected = _expected(pc.cast(rows[by], pa.string()).combine_chunks(), contract)
         bounds = expected if isinstance(expected, int) else pa.chunked_array([expected])
         late.append(rows.select(key).filter(are_late(sound_lags(rows, contract), bounds)))
@@ -213,11 +213,11 @@ def _grouped(
     lake: Lake, contract: SourceContract, days: Iterable[date], group: Callable[[pa.Table], pa.ChunkedArray]
 ) -> dict[Any, Sequence[int]]:
     """The lateness of the rows of ``days`` in begun seconds, sorted, by ``group``; without history and rows of no group."""
-    columns, known_history = _columns_measured(contract), history.of_source(lake, contract.dataset)
+    columns, known_history = columns_measured(contract), history.of_source(lake, contract.dataset)
     where: table_io.Where = {"arrival_date": list(days)}
     seconds = defaultdict[Any, list[Seconds]](list)
     for piece in table_io.pieces(locations.bronze(lake, contract.dataset), columns, where, lake.storage_options):
-        rows = known_history.left_out(_measured(contract, piece))
+        rows = known_history.left_out(measured_rows(contract, piece))
         lag = pa.table({"group": group(rows), "seconds": _seconds(sound_lags(rows, contract))})
         judged = lag.filter(pc.and_(pc.is_valid(lag["seconds"]), pc.is_valid(lag["group"])))
         for key, part in table_io.split(judged, "group").items():
@@ -302,12 +302,12 @@ def _has_marker(values: pa.ChunkedArray, marker: str) -> pa.ChunkedArray:
     return pc.fill_null(pc.equal(values.cast(pa.string()), marker), False)
 
 
-def _measured(contract: SourceContract, rows: pa.Table) -> pa.Table:
+def measured_rows(contract: SourceContract, rows: pa.Table) -> pa.Table:
     """The rows of Bronze that have a lateness of their own: well-formed ones that are not marker records."""
     return rows.filter(pc.and_not(pc.is_null(rows["malformed_reason"]), are_marker_records(contract, rows)))
 
 
-def _columns_measured(contract: SourceContract, *more: str) -> list[str]:
+def columns_measured(contract: SourceContract, *more: str) -> list[str]:
     """The columns of Bronze that measuring needs."""
     of_marker = [contract.marker.column] if contract.marker else []
     return list(dict.fromkeys([*_CLOCKS, *history.COLUMNS, *of_marker, *more]))

@@ -87,11 +87,11 @@ def newest(lake: Lake, contract: SourceContract, days: int) -> RecentArrivals | 
     now = lake.now()
     if table is None:
         return None
-    columns = ["arrival_ts", "event_ts", "malformed_reason", *history.COLUMNS]
-    columns += [contract.lateness.by.column] if contract.lateness.by else []
-    rows = table_io.read_version(table, list(dict.fromkeys(columns)), {"arrival_date": _arrival_days(table, now, days)})
-    arrived = rows["arrival_ts"].cast(_TIME)
-    rows = rows.filter(pc.and_(pc.is_null(rows["malformed_reason"]), pc.less_equal(arrived, _scalar(now))))
+    columns = measurement.columns_measured(contract, *([contract.lateness.by.column] if contract.lateness.by else []))
+    rows = measurement.measured_rows(
+        contract, table_io.read_version(table, columns, {"arrival_date": _arrival_days(table, now, days)})
+    )
+    rows = rows.filter(pc.less_equal(rows["arrival_ts"].cast(_TIME), _scalar(now)))
     rows = history.of_source(lake, contract.dataset).left_out(rows)
     arrived = rows["arrival_ts"].cast(_TIME)
     through = pc.max(arrived).as_py()

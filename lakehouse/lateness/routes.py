@@ -97,10 +97,13 @@ def data_quality_routes(cache: PublishedCache) -> APIRouter:
         return responses.respond(request, {"start_date": start, "end_date": end, "sources": lateness})
 
     @router.get(
-        "/restatements", response_model=quality_models.RestatementsModel, summary="Numbers that changed after publication"
+        "/restatements", response_model=quality_models.RestatementsModel, summary="Numbers that were restated or adjusted"
     )
     async def restated(request: Request, wanted: Annotated[RestatementsParameters, Query()]) -> Response:
-        """Revisions with new content, and adjustments, published from `start_date` through `end_date` (UTC); newest first."""
+        """Restatements and adjustments published from `start_date` through `end_date` (UTC), newest first.
+
+        The growth of a running period is none.
+        """
         start, end = parameters.span(wanted.start_date, wanted.end_date)
         names = [cache.metric(wanted.metric).name] if wanted.metric else sorted(cache.catalog.metrics)
         published, unreadable = await cache.readable(names, wanted.by)

@@ -82,7 +82,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
 def _compared(cache: PublishedCache, metric: MetricContract, published: PublishedSeries, day: date) -> dict[str, Any]:
     """Each number of a day in both layers, with the causes from the last reconciliation if its difference is still the same."""
     versions = published.numbers.periods.get(day)
-    newest = versions.version(published.series, versions.summaries[-1]) if versions else None
+    newest = versions.version(published.series, versions.newest_revision) if versions else None
     live = {_group(metric, row): row for row in table.live_rows(cache.lake, metric, [day])}
     books = {_group(metric, row): row for row in newest.rows if row["row_count"]} if newest else {}
     reconciled = {entry.cell: entry for entry in reconciliation_log.newest(cache.lake, metric.name, day)}

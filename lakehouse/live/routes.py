@@ -351,8 +351,7 @@ def _day(cache: PublishedCache, metric: MetricContract, published: PublishedSeri
 def _newest(published: PublishedSeries, day: date) -> PublishedVersion | None:
     """The newest revision of a day; None if nothing is published for the day."""
     versions = published.numbers.periods.get(day)
-    summaries = [summary for summary in versions.summaries if summary.adjustment is None] if versions else []
-    return versions.version(published.series, summaries[-1]) if versions and summaries else None
+    return versions.version(published.series, versions.newest_revision) if versions else None
 
 
 _COUNTS = {"created": 180, "fired": 168, "cleaned": 168}

@@ -44,16 +44,15 @@ def objections(lake: Lake, contract: ModelContract, version: str, against: str |
     """
     if against is None:
         return []
-    return [*_of_backtest(lake, contract, version, against), *_of_canary(lake, contract, version, against)]
+    return [*_of_backtest(lake, contract, version, against), *_of_canary(lake, contract, version)]
 
 
-def _of_canary(lake: Lake, contract: ModelContract, version: str, against: str) -> list[str]:
+def _of_canary(lake: Lake, contract: ModelContract, version: str) -> list[str]:
     """What the newest canary of a version lacks: it runs still, did not meet its rules, or has too few labels.
 
-    A version without a canary lacks nothing: a contract asks for none.
+    It counts whichever version was in use while it ran. A version without a canary lacks nothing: a contract asks for none.
     """
-    both = (version, against)
-    canaries = [one for one in canary_log.of(lake, contract.name) if (one.started.challenger, one.started.champion) == both]
+    canaries = [one for one in canary_log.of(lake, contract.name) if one.started.challenger == version]
     if not canaries:
         return []
     newest = canaries[-1]

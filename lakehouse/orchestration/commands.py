@@ -66,7 +66,7 @@ def restate(lake: Lake, catalog: Catalog, source: str) -> None:
     changed = sorted(after.causes)
     out.print(f"silver/{source}: {_listed(changed) or 'no day'} changed.", soft_wrap=True)
     for metric, written in after.restated.items():
-        out.print(f"gold/{metric}: {_listed([f'{day}' for day in written]) or 'no day'} restated.", soft_wrap=True)
+        out.print(f"gold/{metric}: {_listed([f'{day}' for day in written]) or 'no day'} published again.", soft_wrap=True)
     end_of_update(layers.failed_checks.values())
 
 

@@ -148,7 +148,7 @@ def promote(
     out.print(f"The stage {name} is promoted by {by}: {reason}", soft_wrap=True)
     out.print(f"silver/{done.stage.source}: {_listed(done.silver_days) or 'no day'} brought up to date.", soft_wrap=True)
     for series, starts in done.restated.items():
-        out.print(f"gold/{series}: {_listed(starts) or 'no period'} restated.", soft_wrap=True)
+        out.print(f"gold/{series}: {_listed(starts) or 'no period'} published again.", soft_wrap=True)
     out.print(f"'lakehouse stage undo {name}' puts the numbers back.", soft_wrap=True)
     end_of_update(done.failed_checks)
 

@@ -59,7 +59,7 @@ def test_what_would_change_is_shown_before_it_is_put_into_force(tmp_path: Path) 
             "yes",
         )
     )
-    assert "gold/revenue: 2024-11-05, 2024-11-06 restated." in promoted
+    assert "gold/revenue: 2024-11-05, 2024-11-06 published again." in promoted
     assert "read again by anna" in lakehouse("trace", "sales", "1")
     (record,) = json.loads(lakehouse("trace", "sales", "1", "--json"))["records"]
     assert (record["event_date"], record["reading"]["reason"]) == ("2024-11-06", "the shops are in Tokyo")

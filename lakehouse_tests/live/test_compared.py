@@ -102,6 +102,14 @@ def test_a_window_is_compared_from_its_own_first_number_on(client: TestClient) -
     assert len(compared(client, "2024-01-01")["changes"]) == 3, "the day has all of its windows"
 
 
+def test_the_first_number_of_a_window_is_that_of_the_revision_that_brought_it(client: TestClient) -> None:
+    first = get_json(client, "/metrics/hourly", window="2024-01-01T09", version="first")
+    assert [row["total"] for row in first["result"]] == [5]
+    assert first["version"] == "r2"
+    of_two = get_json(client, "/metrics/hourly/compare", window="2024-01-01T09", version_a="first", version_b="r3")
+    assert of_two["version_a"]["version"] == "r2"
+
+
 @pytest.mark.parametrize("text", ["2024-01-01-09", "2024-01-01 09:00", "2024-01-01T09:00:00Z", "2024-01-01-9", "2024-01-01t09"])
 def test_a_window_may_be_written_as_people_do(client: TestClient, text: str) -> None:
     assert compared(client, text) == compared(client, "2024-01-01T09")
@@ -205,3 +213,19 @@ def test_a_period_without_a_number_is_answered_with_the_nearest_ones(run: Any, c
     assert f"{run('show', 'hourly', '2024-01-05', code=1).exception}" == nearest
     typed = f"{run('history', 'hourly', '2024-01-05-09', code=1).exception}"
     assert typed == nearest.replace("2024-01-05", "2024-01-05-09", 1)
+
+
+def test_the_page_of_a_closed_day_shows_its_number_and_not_its_adjustment(lake: Lake) -> None:
+    adjusted = metric("hourly", window={"size": "PT1H"}, live=True, publication={"after_close": "adjust"})
+    with without_spark():
+        made = ScriptedNumbers(lake, adjusted)
+        for number, totals in ((20, {1: 1260}), (21, {1: 1253})):
+            made.by_day[FIRST] = of_hours(totals)
+            made.at(number)
+            made.publish(1)
+        assert [line[0] for line in made.history(1)] == ["r1", "r1.a1"]
+        stream(lake, {1: 1260})
+        with api_client(lake, catalog(adjusted)) as client:
+            page = client.get(f"/page/metrics/hourly/{FIRST}/live").text
+    assert "1,260" in page
+    assert "-7" not in page

@@ -313,6 +313,7 @@ def diff(
         msg = f"--by is one of {', '.join(kind.value for kind in Kind)}"
         raise typer.BadParameter(msg)
     series = arguments.series_of(lake, catalog, contract, Kind(by))
+    arguments.warn_if_deprecated(series.metric)
     known = published_table.partitions(lake, locations.gold(lake, series), series.by)
     if not known:
         errors.print(f"Nothing of {series.name} has been published.", style="yellow")

@@ -303,8 +303,8 @@ def _behind(
         return None, None
     if after.is_live or (before is not None and before.is_live):
         return None, None  # the causes of such a difference are those of a reconciliation
-    first = before.revision if before else 0
-    passed = [one for one in known if min(first, after.revision) < one.revision <= max(first, after.revision)]
+    ends = [(one.revision, one.adjustment or 0) if one else (0, 0) for one in (before, after)]
+    passed = [one for one in known if min(ends) < (one.revision, one.adjustment or 0) <= max(ends)]
     restated = [one for one in passed or [after] if one.has_new_content]
     counts = [one.row["changed_rows"] for one in restated if one.row.get("changed_rows") is not None]
     reasons = {one.reason for one in restated if one.revision > 1}

@@ -181,7 +181,9 @@ def reason_for(
         return RevisionReason.NEW_DATA
     if happened:
         return RevisionReason.LATE_DATA if happened <= _KNOWN_LATE else RevisionReason.CORRECTION
-    return requested or RevisionReason.MANUAL
+    given = requested or RevisionReason.MANUAL
+    # Growth is given for a longer period to which a day was added. A final number never grows.
+    return RevisionReason.LATE_DATA if given.is_growth and published.state is State.FINAL else given
 
 
 def reason_of_longer(reasons: Collection[RevisionReason], requested: RevisionReason | None) -> RevisionReason:
@@ -217,10 +219,11 @@ def grows(reason: RevisionReason, published: State) -> bool:
 def is_restatement(reason: RevisionReason, state: State, published_at: datetime, restated_on: datetime | None) -> bool:
     """Whether a published revision replaced a number that readers had, according to its recorded columns.
 
-    The time of the last restatement alone is not sufficient: a replay's clock stands still, so a revision that only grew may have
-    the same time. A revision that is not final never follows a final one.
+    The time of the last restatement alone is not sufficient: a replay's clock stands still, so a revision that only grew, or only
+    changed its state, may have the same time. A revision that is not final never follows a final one.
     """
-    return restated_on == published_at and not grows(reason, state)
+    is_new = not grows(reason, state) and reason is not RevisionReason.DAILY_FINALIZATION
+    return restated_on == published_at and is_new
 
 
 @dataclass(frozen=True)

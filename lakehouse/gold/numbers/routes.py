@@ -27,7 +27,6 @@ from lakehouse.text import json_value
 if TYPE_CHECKING:
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts import MetricContract
-    from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.gold.numbers.version_selector import VersionSelector
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
@@ -104,8 +103,8 @@ def routes(cache: PublishedCache) -> APIRouter:
         summary, note = parameters.chosen(published, period, period_versions, version)
 
         def with_content() -> tuple[PublishedVersion, dict[str, Any]]:
-            content, reasons, adjustments = _of_period(period_versions, published.series, summary, version, start)
-            about = {"adjustments": adjustments, "update_count": lifecycle.update_count(reasons)}
+            content, adjustments, updates = _content(published, period, summary, version, start)
+            about = {"adjustments": adjustments, "update_count": updates}
             body = window(published, period, start) | _BOOKS | responses.version(content, wanted.row_offset)
             return content, body | about
 
@@ -188,9 +187,14 @@ async def _beside(cache: PublishedCache, published: PublishedSeries, period: Per
 
 def _adjusted(published: PublishedSeries, period: Period, version: VersionSelector, start: datetime | None) -> dict[str, Any]:
     """The totals of a version, or of a window of it, with its adjustments."""
+    return {name: json_value(value) for name, value in _selected(published, period, version, start).adjusted.items()}
+
+
+def _selected(
+    published: PublishedSeries, period: Period, version: VersionSelector, start: datetime | None
+) -> numbers_history.SelectedVersion:
     versions = published.versions_of(period).versions(published.series)
-    of_version = numbers_history.selected(published.series, period, versions, version, start)
-    return {name: json_value(value) for name, value in of_version.adjusted.items()}
+    return numbers_history.selected(published.series, period, versions, version, start)
 
 
 def window(published: PublishedSeries, period: Period, start: datetime | None = None) -> dict[str, Any]:
@@ -204,28 +208,24 @@ def window(published: PublishedSeries, period: Period, start: datetime | None = 
     return {"metric": series.metric.metric, "series": series.name, "window": name, **days}
 
 
-def _of_period(
-    period_versions: PeriodVersions,
-    series: Series,
+def _content(
+    published: PublishedSeries,
+    period: Period,
     summary: VersionSummary,
     selector: VersionSelector,
     start: datetime | None,
-) -> tuple[PublishedVersion, list[RevisionReason], list[str]]:
-    """The content of a version, the reasons of all revisions of the number, and the adjustments that belong to the version.
+) -> tuple[PublishedVersion, list[str], int]:
+    """The content of a version, the adjustments that belong to it, and how often the number was updated.
 
     :param start: the first moment of a window; then all of it is the window's own.
     """
-    if start is None:
-        booked = version_selector.adjustments_of(period_versions.summaries, summary, selector)
-        revisions = [RevisionReason(each.reason) for each in period_versions.summaries if each.adjustment is None]
-        return period_versions.version(series, summary), revisions, [one.label for one in booked]
-    versions = period_versions.versions(series)
-    chosen = next(version for version in versions if version.label == summary.label)
-    of_window = window_history.history(versions, start)
-    changes = [version for version in of_window if version.adjustment is not None]
-    labels = [version.label for version in version_selector.adjustments_of(changes, chosen, selector)]
-    reasons = [version.reason for version in of_window if version.adjustment is None]
-    return window_history.shown(versions, chosen, start), reasons, labels
+    if start is not None:
+        of_window = _selected(published, period, selector, start)
+        return of_window.version, [one.label for one in of_window.adjustments], of_window.update_count
+    period_versions, series = published.versions_of(period), published.series
+    booked = version_selector.adjustments_of(period_versions.summaries, summary, selector)
+    revisions = [RevisionReason(each.reason) for each in period_versions.summaries if each.adjustment is None]
+    return period_versions.version(series, summary), [one.label for one in booked], lifecycle.update_count(revisions)
 
 
 def _history(

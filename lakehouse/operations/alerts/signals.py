@@ -20,7 +20,7 @@ from lakehouse.calendar.days import start_of_day
 from lakehouse.contracts.series import Series
 from lakehouse.delta import commit_log, provenance, table_io
 from lakehouse.gold.numbers import lifecycle, published_table, served_version, window_history
-from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.gold.numbers.lifecycle import RevisionReason, State
 from lakehouse.gold.numbers.published_table import TIME
 from lakehouse.gold.publication import candidates, late_at_close
 from lakehouse.gold.restatement import closing
@@ -315,14 +315,16 @@ def _selected(rows: list[dict[str, Any]], series: Series, bound: ValueBound) -> 
 
 def _restated(lake: Lake, daily: Series, days: set[date], begin: datetime) -> list[PeriodRestatement]:
     """The revisions and adjustments since ``begin`` whose content differs from the previous number."""
-    columns = ["period", "revision", "adjustment", "published_at", "restated_on"]
+    columns = ["period", "revision", "adjustment", "published_at", "restated_on", "reason", "state"]
     published = table_io.read(locations.gold(lake, daily), columns, {daily.by: days}, lake.storage_options) if days else None
     if published is None:
         return []
-    is_restated = pc.equal(published["restated_on"], published["published_at"])  # a change of state keeps the time of its content
-    recent = pc.greater_equal(published["published_at"], pa.scalar(begin, TIME))
-    versions = published.filter(pc.and_(is_restated, recent)).group_by(columns).aggregate([]).to_pylist()
-    return [PeriodRestatement(version["published_at"], version["period"]) for version in versions]
+    recent = published.filter(pc.greater_equal(published["published_at"], pa.scalar(begin, TIME)))
+    return [
+        PeriodRestatement(row["published_at"], row["period"])
+        for row in recent.group_by(columns).aggregate([]).to_pylist()
+        if lifecycle.is_restatement(RevisionReason(row["reason"]), State(row["state"]), row["published_at"], row["restated_on"])
+    ]
 
 
 def _since(files: pa.Table, column: str, begin: datetime, series: Series) -> set[date]:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from lakehouse import locations
 from lakehouse.bronze.file_stability import Observations
-from lakehouse.delta import commit_log, provenance
+from lakehouse.delta import commit_log, provenance, table_io
 from lakehouse.orchestration.common.dagster_internals import MAX_RETRIES_TAG
 
 if TYPE_CHECKING:
@@ -56,7 +57,14 @@ class Cursor:
 
 
 def state_of(lake: Lake, tables: Iterable[str], contracts: Iterable[SourceContract | MetricContract], *more: str) -> str:
-    """The fingerprint of everything that determines a sensor's result: tables, contracts, the code, and ``more`` texts."""
+    """The fingerprint of everything that determines a sensor's result: tables, contracts, the code, and ``more`` texts.
+
+    A log that is gone is written again from ``ops/journal`` when it is read, so that the journal determines the result, too. On
+    an object store the journal is read once per process, see ``ledger.journal``.
+    """
+    tables = list(tables)
+    if "://" not in lake.root and any(table_io.open_table(path, lake.storage_options) is None for path in tables):
+        tables.append(locations.journal(lake))
     return commit_log.state_of(lake, tables, provenance.code(), *map(provenance.of_contract, contracts), *more)
 
 

@@ -300,7 +300,7 @@ class PublishedCache:
     async def _state_of_input(self, metric: str, period: Period) -> State | None:
         published = await self.published(self.metric(metric), period.kind)
         versions = published.numbers.periods.get(period.start)
-        return next((one.state for one in reversed(versions.summaries) if one.adjustment is None), None) if versions else None
+        return versions.newest_revision.state if versions else None
 
     async def completeness(
         self, series: Series, period: Period, version: PublishedVersion, *, stale: bool, window: datetime | None = None

@@ -89,6 +89,11 @@ class PeriodVersions:
                 summaries.append(VersionSummary(**values, first_row=place, rows=1))
         return summaries
 
+    @property
+    def newest_revision(self) -> VersionSummary:
+        """The newest revision: of a closed number with adjustments, the closed number itself."""
+        return next(one for one in reversed(self.summaries) if one.adjustment is None)
+
     def version(self, series: Series, summary: VersionSummary) -> PublishedVersion:
         """One version with its content."""
         ((version,),) = numbers_history.versions_in(series, self._rows.slice(summary.first_row, summary.rows)).values()

@@ -148,6 +148,9 @@ SOME: dict[str, int] = {"inserted": 2, "corrected": 0}
         (PublishedState(1, LIVE, "a"), PublishAction.REVISION, RevisionReason.BACKFILL, {}, RevisionReason.BACKFILL),
         (PublishedState(1, LIVE, "a"), PublishAction.REVISION, None, {"inserted": 0}, RevisionReason.MANUAL),
         (PublishedState(1, FINAL, "a"), PublishAction.ADJUSTMENT, None, SOME, RevisionReason.LATE_DATA),
+        (PublishedState(1, LIVE, "a"), PublishAction.REVISION, RevisionReason.INITIAL, {}, RevisionReason.INITIAL),
+        (PublishedState(1, FINAL, "a"), PublishAction.REVISION, RevisionReason.INITIAL, {}, RevisionReason.LATE_DATA),
+        (PublishedState(1, FINAL, "a"), PublishAction.ADJUSTMENT, RevisionReason.NEW_DATA, {}, RevisionReason.LATE_DATA),
     ],
 )
 def test_why_it_is_published(
@@ -189,6 +192,7 @@ def test_any_text_is_a_version_name_or_none(text: str) -> None:
         (RevisionReason.NEW_DATA, State.PRELIMINARY, NOW, False),
         (RevisionReason.INITIAL, State.FINAL, NOW, True),
         (RevisionReason.NEW_DATA, State.FINAL, None, False),
+        (RevisionReason.DAILY_FINALIZATION, State.FINAL, NOW, False),
     ],
 )
 def test_what_is_recorded_tells_a_restatement_from_growth(

@@ -197,6 +197,7 @@ BETWEEN_TICKS = st.lists(st.sampled_from(HAPPENINGS), min_size=1, max_size=4)
 @example([["taken", "applied", "keep", "held"], ["put_back", "taken"]])  # the same one has, again
 @example([["taken", "decided", "applied"], ["ops/applications"]])  # what was applied is forgotten
 @example([["another_contract", "file"], ["another_contract"]])
+@example([["file"], ["decided", "bronze/sales_decisions"]])  # decisions that are only in the journal
 @example([["changed", "published", "followed"], ["released"]])
 # Weeks follow days; then no row changes, what was followed is forgotten, and the numbers are lost.
 @example([["changed", "published", "followed", "followed_by_weeks"], ["compacted"], ["ops/restatements", "gold/revenue"]])

@@ -61,5 +61,5 @@ def test_a_metric_that_counts_every_row_has_no_late_events(client: Any) -> None:
 @pytest.mark.merge
 def test_the_page_of_the_metric_tells_the_rates(client: Any) -> None:
     page = client.get("/page/metrics/hourly").text
-    assert "1 too late to count (20.00 %)" in page.replace("\N{NO-BREAK SPACE}", " ")
-    assert "too late to count" not in client.get("/page/metrics/sliding").text
+    assert "1 later than that (20.00 %)" in page.replace("\N{NO-BREAK SPACE}", " ")
+    assert "later than that" not in client.get("/page/metrics/sliding").text
