@@ -1,7 +1,7 @@
 """``ops/event_watermarks``: the decisions about ``max_lateness`` of the event-time watermarks, by tuning or by a person.
 
 Decisions about a source are numbered. A decision is written only if no other one was written since its basis was read. The value
-that results is computed in ``history``.
+that results is computed in ``max_lateness``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An entry of a reconciliation (plain Python). The table is in ``log``.
+"""An entry of a reconciliation (plain Python). The table is in ``reconciliation_log``.
 
 The causes of a difference between a live number and the published one, as a chain of row sets (plain Python).
 """

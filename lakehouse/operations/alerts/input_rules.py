@@ -1,7 +1,7 @@
 """The rules of alerting about the inputs of a source: missing data, silence, and rows that wait for a person.
 
-Each rule takes facts and returns an alert or None. The rules are described in docs/alerts.md. Rules about rows and numbers are in
-``rules``, the length of a usual pause in ``rules``; ``input_signals`` reads the facts.
+Each rule takes facts and returns an alert or None. The rules are described in docs/alerts.md. Rules about rows and numbers,
+and the length of a usual pause, are in ``rules``; ``input_signals`` reads the facts.
 """
 
 from __future__ import annotations
