@@ -307,7 +307,7 @@ def _behind(
     passed = [one for one in known if min(ends) < (one.revision, one.adjustment or 0) <= max(ends)]
     restated = [one for one in passed or [after] if one.has_new_content]
     counts = [one.row["changed_rows"] for one in restated if one.row.get("changed_rows") is not None]
-    reasons = {one.reason for one in restated if one.revision > 1}
+    reasons = {one.reason for one in restated if one.revision > 1 or one.adjustment is not None}
     gravest = next((reason for reason in REASONS_BY_PRECEDENCE if reason in reasons), after.reason)
     return gravest.value, sum(counts) if counts else None
 

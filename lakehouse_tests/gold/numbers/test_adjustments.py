@@ -6,6 +6,7 @@ Generated histories of decimals with grain rows that appear and vanish; how book
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
+from lakehouse.gold.numbers import history
+from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse_tests.support.candidates import AFTER, DIGITS, NEXT
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
@@ -30,6 +33,8 @@ from lakehouse_tests.support.numbers_without_spark import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from lakehouse.gold.numbers.history import PublishedVersion
 
 ADJUST: dict[str, Any] = {"after_close": "adjust"}
 # A difference of two of them fits, too.
@@ -268,3 +273,27 @@ def test_adjustments_need_exact_types() -> None:
     measures = [{"name": "total", "sql": "sum(amount)", "type": "double"}]
     with pytest.raises(ValueError, match="adjustments are exact differences, and total cannot have any"):
         MetricContract.model_validate({"metric": "m", "source": "s", "measures": measures, "publication": ADJUST})
+
+
+def test_a_comparison_names_the_causes_of_all_adjustments_between_its_sides(lake) -> None:
+    numbers = ScriptedNumbers(lake, metric(type="decimal(18,2)", publication=ADJUST))
+    for at, total in ((9, "10.00"), (10, "15.00"), (11, "14.00")):
+        numbers.at(at)
+        numbers.set(1, total)
+        numbers.publish(1)
+    [known] = history.history(lake, numbers.series, [day(1)]).values()
+    causes = ((RevisionReason.INITIAL, 9), (RevisionReason.CORRECTION, 1), (RevisionReason.LATE_DATA, 5))
+    known = [
+        replace(version, reason=reason, row={**version.row, "changed_rows": rows})
+        for version, (reason, rows) in zip(known, causes)
+    ]
+    first, one, two = known
+    assert [version.label for version in known] == ["r1", "r1.a1", "r1.a2"]
+
+    def behind(before: PublishedVersion, after: PublishedVersion) -> tuple[str | None, int | None]:
+        delta = history.changes(numbers.series, before, after, known)[0]
+        return delta.reason, delta.rows
+
+    assert behind(first, two) == ("correction", 6)
+    assert behind(one, two) == ("late_data", 5)
+    assert behind(first, one) == ("correction", 1)
