@@ -11,7 +11,7 @@ from lakehouse import locations
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import table_io
 from lakehouse.dispositions import claims
-from lakehouse.lateness import measurement
+from lakehouse.lateness import measurement, recent_lags
 from lakehouse.ledger import key_log
 from lakehouse.ledger.row_states import AdmissionStatus
 from lakehouse_tests.support.both_readers import assert_same
@@ -66,6 +66,9 @@ def test_a_marker_needs_its_time_alone_and_counts_nowhere(lake: Lake) -> None:
     ]
     measured = measurement.measure(lake, source, DAY, DAY)
     assert (measured.rows, measured.late, measured.dispositions["dropped"]) == (1, 1, 2)
+    recent = recent_lags.newest(lake.with_settings(now=datetime(2024, 1, 3, tzinfo=timezone.utc)), source, 1)
+    assert recent is not None
+    assert [(count.rows, count.late) for count in recent.by_time()] == [(1, 0)], "the alerts measure the same rows"
     assert claims.not_admitted(lake, "meters", {"arrival_date": [DAY]}) == {(AdmissionStatus.DROPPED, "marker record"): 2}
     keys = key_log.about(lake, "meters", ["standing"], ["a", "x", "y"])
     assert keys is not None
