@@ -142,7 +142,7 @@ def test_a_steward_lets_a_row_in_and_a_rebuild_keeps_it(home: Path) -> None:
     done = lakehouse_command(home, "quarantine", "accept", "sales", row, "--by", "anna", "--reason", "a refund")
     assert done.returncode == 0, done.stderr
     assert "1 row accepted by anna" in done.stdout
-    assert "gold/revenue: 2024-11-09 restated" in done.stdout
+    assert "gold/revenue: 2024-11-09 published again" in done.stdout
     after = revenue()
     assert {day: after[day] - before[day] for day in after if after[day] != before[day]} == {"2024-11-09": Decimal("-24.50")}
     assert "accepted by anna" in lakehouse_command(home, "trace", "sales", "S-doubtful").stdout

@@ -293,7 +293,7 @@ def test_a_decision_restates_the_number(demo: ServedDemo) -> None:
 
     command = shlex.split(demo.element("#follow").text)
     assert command[0] == "lakehouse"
-    assert f"gold/revenue: {day} restated" in demo.run(*command[1:]).stdout
+    assert f"gold/revenue: {day} published again" in demo.run(*command[1:]).stdout
 
     demo.browser.refresh()
     assert "Silver and gold are up to date." in demo.text(".decided")
