@@ -287,13 +287,13 @@ def test_a_comparison_names_the_causes_of_all_adjustments_between_its_sides(lake
         replace(version, reason=reason, row={**version.row, "changed_rows": rows})
         for version, (reason, rows) in zip(known, causes)
     ]
-    first, one, two = known
+    closed, corrected, late = known
     assert [version.label for version in known] == ["r1", "r1.a1", "r1.a2"]
 
     def behind(before: PublishedVersion, after: PublishedVersion) -> tuple[str | None, int | None]:
         delta = history.changes(numbers.series, before, after, known)[0]
         return delta.reason, delta.rows
 
-    assert behind(first, two) == ("correction", 6)
-    assert behind(one, two) == ("late_data", 5)
-    assert behind(first, one) == ("correction", 1)
+    assert behind(closed, late) == ("correction", 6)
+    assert behind(corrected, late) == ("late_data", 5)
+    assert behind(closed, corrected) == ("correction", 1)
