@@ -290,10 +290,10 @@ def test_a_comparison_names_the_causes_of_all_adjustments_between_its_sides(lake
     closed, corrected, late = known
     assert [version.label for version in known] == ["r1", "r1.a1", "r1.a2"]
 
-    def behind(before: PublishedVersion, after: PublishedVersion) -> tuple[str | None, int | None]:
+    def causes_between(before: PublishedVersion, after: PublishedVersion) -> tuple[str | None, int | None]:
         delta = history.changes(numbers.series, before, after, known)[0]
         return delta.reason, delta.rows
 
-    assert behind(closed, late) == ("correction", 6)
-    assert behind(corrected, late) == ("late_data", 5)
-    assert behind(closed, corrected) == ("correction", 1)
+    assert causes_between(closed, late) == ("correction", 6)
+    assert causes_between(corrected, late) == ("late_data", 5)
+    assert causes_between(closed, corrected) == ("correction", 1)
