@@ -167,7 +167,7 @@ def chosen(
     try:
         return version_selector.select(period_versions.summaries, wanted, published.series, period)
     except MissingVersionError as problem:
-        detail = f"{problem}, and its newest revision is r{period_versions.summaries[-1].revision}"
+        detail = f"{problem}, and its newest revision is r{period_versions.newest_revision.revision}"
     except UnknownVersionError as problem:
         detail = f"{problem}"
     raise Problem(404, "unknown-version", detail)

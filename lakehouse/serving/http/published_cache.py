@@ -252,7 +252,7 @@ class PublishedCache:
         if series.metric.publication.after_close == "adjust":
             return True
         days = (await self._snapshot(_daily(series))).periods
-        newest = {day: f"r{days[day].summaries[-1].revision}" for day in period.days if day in days}
+        newest = {day: f"r{days[day].newest_revision.revision}" for day in period.days if day in days}
         made_from = version.made_from.revisions
         return any(made_from.get(day) != revision for day, revision in newest.items())
 
@@ -289,7 +289,7 @@ class PublishedCache:
         open_days, held_days = set[date](), set[date]()
         if series.kind is not Kind.DAY:
             days = (await self._snapshot(_daily(series))).periods
-            known = {day: days[day].summaries[-1].state for day in period.days if day in days}
+            known = {day: days[day].newest_revision.state for day in period.days if day in days}
             held_days = {*await self._failing_by_period(_daily(series))}
             open_days = {day for day, state in known.items() if state is not State.FINAL}
         required = [(await self.observed(entry.source)).state for entry in series.metric.read if entry.required]
