@@ -96,6 +96,11 @@ _CANDIDATE_ONLY = (
     Column("failed", ColumnType.TEXT, Origin.CANDIDATE),
     Column("proposed_at", ColumnType.TIME, Origin.CANDIDATE),
 )
+#: The columns of a row of a metric with windows that say why the number of its window changed; empty where it did not.
+WINDOW_COLUMNS = (
+    Column("window_reason", ColumnType.TEXT, Origin.DRAFT),
+    Column("window_changed_rows", ColumnType.COUNT, Origin.DRAFT),
+)
 _BY_NAME = {column.name: column for column in (*PUBLISHED, *_CANDIDATE_ONLY)}
 #: The columns of a candidate, in the order in which they are stored.
 CANDIDATE = tuple(
@@ -107,7 +112,7 @@ CANDIDATE = tuple(
     )
 )
 #: All names that grain columns and measures cannot have, including those of periods and of the row count.
-RESERVED = frozenset({"event_date", "period_start", "row_count", *_BY_NAME})
+RESERVED = frozenset({"event_date", "period_start", "row_count", *_BY_NAME, *(column.name for column in WINDOW_COLUMNS)})
 #: The inputs of a number.
 LINEAGE = tuple(column.name for column in PUBLISHED if column.origin is Origin.LINEAGE)
 

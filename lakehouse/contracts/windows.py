@@ -73,6 +73,11 @@ class EventWindow(Strict):
         """The grain columns that identify a window."""
         return [WINDOW_START]
 
+    @property
+    def place(self) -> list[str]:
+        """The grain columns by which changed rows are assigned to a number: those of the window."""
+        return [WINDOW_START]
+
     def start_of(self, name: str) -> tuple[date, datetime]:
         """The day and the first moment of the window ``name``.
 
@@ -135,6 +140,11 @@ class SessionWindow(Strict):
     def columns(self) -> list[str]:
         """The grain columns that identify a session."""
         return [WINDOW_START, *self.key]
+
+    @property
+    def place(self) -> list[str]:
+        """The grain columns by which changed rows are assigned to a number: a row may move the beginning of a session."""
+        return list(self.key)
 
     @field_validator("key", mode="before")
     @classmethod

@@ -217,9 +217,19 @@ def key_changes(table: DeltaTable, first: int, last: int, late_rows: LateRows | 
 
     :param late_rows: if given, the change of a key that was inserted without a late row is :data:`ON_TIME`.
     """
+    yield from (changes for changes, _ in key_changes_with_rows(table, first, last, late_rows))
+
+
+def key_changes_with_rows(
+    table: DeltaTable, first: int, last: int, late_rows: LateRows | None = None, more: Sequence[str] = ()
+) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """The pieces of :func:`key_changes`, each with the rows of the feed from which it was made.
+
+    :param more: columns of the rows that are read besides those of keys, days and the rule of late rows.
+    """
     if first > last:
         return
-    columns = list(dict.fromkeys([*_PLACE, "_change_type", *(late_rows.columns if late_rows else ())]))
+    columns = list(dict.fromkeys([*_PLACE, "_change_type", *(late_rows.columns if late_rows else ()), *more]))
     for part in parts_of_feed(table, first, last, columns):
         sides = _sides(part)
         replaced = sides.filter(pc.and_(sides["removed"], sides["added"]))["event_date"].unique()
@@ -227,7 +237,7 @@ def key_changes(table: DeltaTable, first: int, last: int, late_rows: LateRows | 
             compared = _sides_of_net(_content(_feed(table, first, last, _on(replaced.to_pylist()))))
             sides = pa.concat_tables([sides.filter(pc.invert(pc.is_in(sides["event_date"], replaced))), compared])
         changes = _key_changes(sides)
-        yield _with_on_time(changes, part, late_rows) if late_rows else changes
+        yield (_with_on_time(changes, part, late_rows) if late_rows else changes), part
 
 
 def key_changes_on(table: DeltaTable, days: Collection[date], first: int, last: int) -> tuple[pa.Table, pa.Table]:

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
+from lakehouse.contracts.windows import WINDOW_START
 from lakehouse.delta import table_io
-from lakehouse.gold.numbers import lifecycle, published_table, window_history
+from lakehouse.gold.numbers import lifecycle, published_table, window_history, window_reasons
 from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Number, Sides, added
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, RollupInputs
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.comparison import Threshold
     from lakehouse.gold.numbers.version_selector import VersionSelector
+    from lakehouse.gold.numbers.window_reasons import WindowReason
     from lakehouse.lake import Lake
 
 
@@ -49,6 +51,7 @@ class PublishedVersion:
 
     :param rows: its grain, measures and row_count.
     :param row: its published columns.
+    :param windows: for a day with windows: why the number of a window differs from that of the version before, by first moment.
     :param is_live: whether it is the number of the stream: one side of a comparison, and not a published version.
     """
 
@@ -66,6 +69,7 @@ class PublishedVersion:
     restatement_reason: str | None
     rows: list[dict[str, Any]]
     row: Mapping[str, Any] = field(default_factory=dict)
+    windows: Mapping[datetime | None, WindowReason] = field(default_factory=dict)
     is_live: bool = False
 
     @property
@@ -413,6 +417,7 @@ def _version(series: Series, start: date, rows: list[dict[str, Any]]) -> Publish
         restatement_reason=row["restatement_reason"],
         rows=content,
         row=row,
+        windows={at: one for (at,), one in window_reasons.read(rows, [WINDOW_START]).items()} if WINDOW_START in rows[0] else {},
     )
 
 

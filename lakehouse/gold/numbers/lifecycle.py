@@ -167,7 +167,7 @@ def reason_for(
     :param requested: the reason that the run gives, such as a backfill; None if the run follows the data.
     :param causes: the changes of the number's Silver rows: counts of keys that came on time, of inserted (late), corrected, moved
         and deleted keys, and of rows whose attributes changed, which become known late like late rows.
-    :param is_running: whether the period ended yesterday or later. Rows of an older period that came on time, and that a steward
+    :param is_running: see :func:`is_running`. Rows of an older period that came on time, and that a steward
         has admitted since, were no longer expected.
     """
     if published is None:
@@ -184,6 +184,11 @@ def reason_for(
     given = requested or RevisionReason.MANUAL
     # Growth is given for a longer period to which a day was added. A final number never grows.
     return RevisionReason.LATE_DATA if given.is_growth and published.state is State.FINAL else given
+
+
+def is_running(last_day: date, today: date) -> bool:
+    """Whether a period ended yesterday or later: rows of it that come on time are still expected."""
+    return today <= last_day + timedelta(days=1)
 
 
 def reason_of_longer(reasons: Collection[RevisionReason], requested: RevisionReason | None) -> RevisionReason:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lakehouse.calendar import windows
 from lakehouse.contracts.windows import WINDOW_START
 from lakehouse.gold.numbers import lifecycle
-from lakehouse.gold.numbers.lifecycle import RevisionReason
+from lakehouse.gold.numbers.lifecycle import RevisionReason, State
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -82,8 +82,9 @@ def history(versions: Sequence[PublishedVersion], start: datetime) -> list[Publi
     """The versions of a day that changed a window, in their order; adjustments that do not concern it are left out.
 
     Each has the provenance of the window: when it was restated, why, by how many rows, and until when it was the newest. A
-    revision that changed only other windows, and the state of all, is the change of a state. How many rows changed, and in which
-    way, is known of a revision that changed no other window.
+    revision that changed only other windows, and the state of all, is the change of a state. The first number of a window is
+    initial, unless its day was final without it. Where the reason of the window was not stored with the revision, it is that of
+    the day; how many rows changed, and in which way, is then known only if no other window changed.
 
     :param versions: all of the day, in the order of publication.
     """
@@ -101,9 +102,11 @@ def histories(
     changes: dict[datetime, list[PublishedVersion]] = {}
     newest: dict[datetime, PublishedVersion] = {}
     before: dict[datetime | None, list[dict[str, Any]]] = {}
+    was_final = False
     for version in versions:
         rows = _by_window(version.rows)
         moved = {start for start in {**before, **rows} if before.get(start, []) != rows.get(start, [])}
+        after_close, was_final = was_final, version.state is State.FINAL
         if version.adjustment is None:
             before = rows
         for start in dict.fromkeys([*newest, *rows]):
@@ -111,9 +114,13 @@ def histories(
                 continue
             of_window, last = replace(version, rows=rows.get(start, [])), newest.get(start)
             if version.adjustment is not None:
-                changes.setdefault(start, []).extend([of_window] if of_window.rows else [])
-            elif start in moved or (last is not None and last.state is not version.state):
-                newest[start] = _own(of_window, last, is_moved=start in moved, is_alone=moved == {start})
+                changes.setdefault(start, []).extend([_adjusting(of_window, start)] if of_window.rows else [])
+            elif start in moved:
+                is_first = last is None and not after_close
+                newest[start] = _first(of_window) if is_first else _moved(of_window, last, start, is_alone=moved == {start})
+                changes.setdefault(start, []).append(newest[start])
+            elif last is not None and last.state is not version.state:
+                newest[start] = _left_alone(of_window, last)
                 changes.setdefault(start, []).append(newest[start])
     has_newest = any(version.is_latest for version in versions)
     return {start: _succeeding(of_window, has_newest=has_newest) for start, of_window in sorted(changes.items())}
@@ -135,7 +142,7 @@ def versions_of(versions: Sequence[PublishedVersion], start: datetime) -> list[P
     changes = {version.label: version for version in history(versions, start)}
     revisions = [version for version in versions if version.adjustment is None or version.label in changes]
     alone = [changes.get(version.label) or narrowed(version, start) for version in revisions]
-    return [one if one.label in changes else _own(one, None, is_moved=False, is_alone=False, is_change=False) for one in alone]
+    return [one if one.label in changes else _left_alone(one, None) for one in alone]
 
 
 def shown(versions: Sequence[PublishedVersion], chosen: PublishedVersion, start: datetime) -> PublishedVersion:
@@ -144,30 +151,55 @@ def shown(versions: Sequence[PublishedVersion], chosen: PublishedVersion, start:
     :param versions: all of the day, in the order of publication; ``chosen`` is one of them.
     """
     if chosen.adjustment is not None:
-        return narrowed(chosen, start)
+        return _adjusting(narrowed(chosen, start), start)
     until = [one for one in history(versions, start) if one.adjustment is None and one.revision <= chosen.revision]
-    return until[-1] if until else _own(narrowed(chosen, start), None, is_moved=False, is_alone=False)
+    return until[-1] if until else _first(narrowed(chosen, start))
 
 
-def _own(
-    version: PublishedVersion, last: PublishedVersion | None, *, is_moved: bool, is_alone: bool, is_change: bool = True
-) -> PublishedVersion:
-    """A version of a window with its own provenance.
+def _first(version: PublishedVersion) -> PublishedVersion:
+    """The first number of a window."""
+    return _with_provenance(version, RevisionReason.INITIAL, None, None, None)
+
+
+def _moved(version: PublishedVersion, last: PublishedVersion | None, start: datetime, *, is_alone: bool) -> PublishedVersion:
+    """A version with other numbers of a window than before.
+
+    :param last: the version of the window before it; None if its day was final without the window.
+    :param is_alone: whether the numbers of all other windows stay.
+    """
+    own = version.windows.get(start)
+    reason, changed_rows = (own.reason, own.changed_rows) if own else (version.reason, None)
+    why = own.text if own else reason.value
+    if own is None and is_alone:
+        why, changed_rows = version.restatement_reason or reason.value, version.row.get("changed_rows")
+    if version.restates and not reason.is_growth:
+        return _with_provenance(version, reason, version.restated_on, why, changed_rows)
+    restated_on, restated_for = (last.restated_on, last.restatement_reason) if last else (None, None)
+    return _with_provenance(version, reason, restated_on, restated_for, changed_rows)
+
+
+def _left_alone(version: PublishedVersion, last: PublishedVersion | None) -> PublishedVersion:
+    """A version that changed other windows, or only the state.
 
     :param last: the version of the window before it.
-    :param is_moved: whether the numbers of the window are others; else only the state is.
-    :param is_alone: whether the numbers of all other windows stay.
-    :param is_change: whether the version is one of the window at all.
     """
     restated_on, why = (last.restated_on, last.restatement_reason) if last else (None, None)
-    if is_moved and last is not None and version.restates:
-        restated_on, why = version.restated_on, version.restatement_reason if is_alone else version.reason.value
-    is_own = is_change and (is_moved or last is None)
-    reason = version.reason if is_own else RevisionReason.DAILY_FINALIZATION
-    changed_rows = version.row.get("changed_rows") if is_moved and is_alone else None
+    return _with_provenance(version, RevisionReason.DAILY_FINALIZATION, restated_on, why, None)
+
+
+def _adjusting(version: PublishedVersion, start: datetime) -> PublishedVersion:
+    """An adjustment of a window."""
+    own = version.windows.get(start)
+    if own is None:
+        return version
+    return _with_provenance(version, own.reason, version.restated_on, own.text, own.changed_rows)
+
+
+def _with_provenance(
+    version: PublishedVersion, reason: RevisionReason, restated_on: datetime | None, why: str | None, changed_rows: int | None
+) -> PublishedVersion:
     own = {"reason": reason.value, "restated_on": restated_on, "restatement_reason": why, "changed_rows": changed_rows}
-    row = {**version.row, **own}
-    return replace(version, reason=reason, restated_on=restated_on, restatement_reason=why, row=row)
+    return replace(version, reason=reason, restated_on=restated_on, restatement_reason=why, row={**version.row, **own})
 
 
 def _succeeding(changes: Sequence[PublishedVersion], *, has_newest: bool) -> list[PublishedVersion]:

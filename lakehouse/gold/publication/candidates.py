@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from deltalake.exceptions import CommitFailedError
 from lakehouse import locations
 from lakehouse.contracts.series import CANDIDATE, LINEAGE, Origin, named
 from lakehouse.delta import partition_writer, provenance, table_io
-from lakehouse.gold.numbers import lifecycle
+from lakehouse.gold.numbers import lifecycle, window_reasons
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.published_table import arrow_schema, content_of, digest
 from lakehouse.ledger import failed_numbers
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.publication import PublicationRules
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.lifecycle import PublishedState
+    from lakehouse.gold.numbers.window_reasons import WindowReason
     from lakehouse.lake import Lake
     from lakehouse.quality.check_result import CheckResult
 
@@ -70,6 +70,7 @@ class Draft:
     :param explanation: why the number differs from the published one, for people.
     :param changed_rows: the number of changes of Silver rows that led to it, if known.
     :param booked_on: the open day that an adjustment is booked to.
+    :param windows: why the number of each window differs, by ``window_reasons.place``; empty if that is not known.
     """
 
     start: date
@@ -80,6 +81,7 @@ class Draft:
     explanation: str | None = None
     changed_rows: int | None = None
     booked_on: date | None = None
+    windows: Mapping[str, WindowReason] = field(default_factory=dict)
     lineage: NumberLineage = field(default_factory=NumberLineage)
 
     @property
@@ -122,7 +124,7 @@ def draft_period(
         state=state,
         action=action,
         reason=lifecycle.reason_for(
-            action, published, requested, causes or {}, is_running=today <= series.period(start).last + timedelta(days=1)
+            action, published, requested, causes or {}, is_running=lifecycle.is_running(series.period(start).last, today)
         ),
         booked_on=today if action is PublishAction.ADJUSTMENT else None,
     )
@@ -235,11 +237,18 @@ def held(lake: Lake, series: Series, starts: Collection[date] | None = None) -> 
             explanation=row["explanation"],
             changed_rows=row["changed_rows"],
             booked_on=row["booked_on"],
+            windows=_windows(series, rows),
             lineage=NumberLineage.of_row(row),
         )
         failed = json.loads(row["failed"] or "{}")
         result.append(HeldCandidate(start, row["revision"], draft, failed, row["proposed_at"], row["run_id"]))
     return result
+
+
+def _windows(series: Series, rows: pa.Table) -> dict[str, WindowReason]:
+    names = series.metric.event_window.place if series.metric.event_window else []
+    known = bool(names) and set(names) <= set(rows.column_names)
+    return {window_reasons.place(at): one for at, one in window_reasons.read(rows.to_pylist(), names).items()} if known else {}
 
 
 def failing(lake: Lake, series: Series) -> dict[date, dict[str, str]]:
@@ -280,4 +289,5 @@ def _rows(series: Series, draft: Draft, revision: int, run_id: str, now: datetim
     size = len(draft.rows)
     columns = {series.by: pa.array([draft.start] * size, pa.date32())}
     columns |= {name: draft.rows[name] for name in draft.rows.column_names}
+    columns |= window_reasons.stored(draft.rows, series.metric, draft.windows)
     return pa.table(columns | {item.name: pa.array([values[item.name]] * size, item.type) for item in _SCHEMA})

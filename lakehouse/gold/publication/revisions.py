@@ -23,7 +23,7 @@ from deltalake.exceptions import CommitFailedError
 from lakehouse import locations
 from lakehouse.contracts.series import PUBLISHED, Origin, named
 from lakehouse.delta import partition_writer, table_io
-from lakehouse.gold.numbers import history, served_version
+from lakehouse.gold.numbers import history, served_version, window_reasons
 from lakehouse.gold.numbers.lifecycle import PublishAction, PublishedState, RevisionReason, State, VersionName, grows, next_change
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, TIME, published_states
 
@@ -37,12 +37,18 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 
+#: The entry of a record with the reasons of single windows, by ``window_reasons.place``.
+_WINDOWS = "windows"
 _READ = {pa.date32(): date.fromisoformat, pa.timestamp("us", "UTC"): datetime.fromisoformat}
 
 
 def packed(versions: Iterable[Mapping[str, Any]]) -> str:
     """The record of ``versions``."""
-    by_name = {values["version_name"]: {name: values[name] for name in PUBLISHED_SCHEMA.names} for values in versions}
+    by_name = {
+        values["version_name"]: {name: values[name] for name in PUBLISHED_SCHEMA.names}
+        | ({_WINDOWS: values[_WINDOWS]} if values.get(_WINDOWS) else {})
+        for values in versions
+    }
     return base64.b64encode(zlib.compress(json.dumps(by_name, default=str).encode())).decode()
 
 
@@ -56,7 +62,7 @@ def unpacked(record: str | None) -> dict[str, dict[str, Any]]:
 
 def _typed(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values with their types; a column that a later release has added is empty."""
-    typed = {}
+    typed = {_WINDOWS: values[_WINDOWS]} if values.get(_WINDOWS) else {}
     for item in PUBLISHED_SCHEMA:
         value, read = values.get(item.name), _READ.get(item.type)
         typed[item.name] = read(value) if read and value is not None else value
@@ -151,12 +157,13 @@ def publish(
 def published_rows(series: Series, start: date, content: pa.Table, values: Mapping[str, Any]) -> pa.Table:
     """The rows of one version of a period.
 
-    :param values: the published columns other than grain and measures.
+    :param values: the published columns other than grain and measures, and the reasons of windows if there are any.
     """
     size = len(content)
     columns = {series.by: pa.array([start] * size, pa.date32())}
     columns |= {name: content[name] for name in content.column_names}
     columns |= {item.name: pa.array([values[item.name]] * size, item.type) for item in PUBLISHED_SCHEMA}
+    columns |= window_reasons.stored(content, series.metric, values.get(_WINDOWS) or {})
     return pa.table(columns)
 
 
@@ -195,6 +202,7 @@ def _values(
         "adjustment": adjustment,
         "version_name": f"{name}",
         "dataset_version": series.metric.dataset_version,
+        _WINDOWS: dict(draft.windows),
     }
     return values, Revision(draft.start, name, draft.state, draft.reason, draft.action, restates)
 

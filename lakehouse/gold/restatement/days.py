@@ -21,8 +21,9 @@ from lakehouse.dimensions import fact_index, interval_table
 from lakehouse.dimensions.changed_facts import ChangedFacts
 from lakehouse.gold import isolation
 from lakehouse.gold.isolation import Isolated
-from lakehouse.gold.numbers import lifecycle, published_table
-from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
+from lakehouse.gold.numbers import lifecycle, published_table, window_reasons
+from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, PublishAction, RevisionReason, State
+from lakehouse.gold.numbers.window_reasons import WindowReason
 from lakehouse.gold.publication import candidates, late_updates, restatement_reports, reverted_periods, write_audit_publish
 from lakehouse.gold.publication.candidates import NumberLineage, draft_period
 from lakehouse.gold.publication.held_numbers import find_refused
@@ -30,7 +31,7 @@ from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, S
 from lakehouse.gold.restatement import closing, late_causes, metric_query, patched_days, touched_windows
 from lakehouse.gold.restatement import lineage as restatement_lineage
 from lakehouse.gold.restatement.pending import record_restatement
-from lakehouse.gold.rows_read import tables
+from lakehouse.gold.rows_read import tables, window_places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.gold.numbers.lifecycle import PublishedState
     from lakehouse.gold.publication.candidates import Draft
     from lakehouse.gold.restatement.closing import Limit
     from lakehouse.gold.restatement.late_causes import LateCauses
@@ -273,15 +275,43 @@ def _drafts(
                 if since
                 else explain(draft.reason, causes, attributes, late.decided.get(day, ()))
             )
-            if waiting and not since and draft.reason is waiting.reason:
+            is_waiting = waiting is not None and not since and draft.reason is waiting.reason
+            if waiting and is_waiting:
                 why = waiting.explanation or why
             explanation = run.explanation or why
             changed_rows = sum(causes.values()) if causes else None
-            drafts.append(replace(draft, explanation=explanation, changed_rows=changed_rows))
+            windows = waiting.windows if waiting and is_waiting else {}
+            if published is not None and follows is not None and not (remade or since or run.explanation):
+                windows = windows or _window_reasons(follows, covered, causes, draft, published, requested, today)
+            drafts.append(replace(draft, explanation=explanation, changed_rows=changed_rows, windows=windows))
     if not drafts:
         return [], refused_days
     by_day = lineages(lake, before, made_from, [draft.start for draft in drafts], refused_days, late.with_every_row)
     return [replace(draft, lineage=by_day[draft.start]) for draft in drafts], refused_days
+
+
+def _window_reasons(
+    follows: PendingRestatement,
+    covered: Collection[date],
+    causes: Mapping[str, int],
+    draft: Draft,
+    published: PublishedState,
+    requested: RevisionReason | None,
+    today: date,
+) -> dict[str, WindowReason]:
+    """Why the number of each window of a day changes; empty if rows are concerned whose windows are not known.
+
+    :param covered: the Silver days with rows of the day's windows.
+    :param causes: the changes of all their rows.
+    """
+    if draft.action is PublishAction.STATE_CHANGE or not causes.keys() <= _OF_ROWS:
+        return {}
+    is_running = lifecycle.is_running(draft.start, today)
+    reasons: dict[str, WindowReason] = {}
+    for place, counts in window_places.together(*(follows.places.get(day, {}) for day in covered)).items():
+        reason = lifecycle.reason_for(draft.action, published, requested, counts, is_running=is_running)
+        reasons[window_reasons.place(place)] = WindowReason(explain(reason, counts), sum(counts.values()))
+    return reasons
 
 
 def lineages(
@@ -326,6 +356,8 @@ _WORDS = {
     "deleted": "withdrawn",
     late_causes.AT_CLOSE: late_causes.WORDS,
 }
+#: The causes that are changes of rows of Silver, of which the window is known.
+_OF_ROWS = _WORDS.keys() - {late_causes.AT_CLOSE}
 
 
 def explain(

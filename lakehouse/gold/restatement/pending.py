@@ -24,6 +24,7 @@ from lakehouse.gold.publication import candidates, rejected_candidates, reverted
 from lakehouse.gold.publication.checks import INPUTS_PASSED
 from lakehouse.gold.restatement import closing
 from lakehouse.gold.rows_read import tables as tables_read
+from lakehouse.gold.rows_read import window_places
 from lakehouse.gold.rows_read.tables import ChangedDays
 from lakehouse.late_events import follow as late_events
 from lakehouse.ledger import failed_checks, failed_numbers, restatements
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.gold.rows_read.window_places import CausesByPlace
     from lakehouse.lake import Lake
 
 #: The cause of rows that did not change themselves, but have another attribute of a dimension.
@@ -56,6 +58,7 @@ class PendingRestatement:
     :param causes: for days only: per Silver day the number of keys inserted, corrected, moved and deleted; empty if the change
         feed no longer reaches back.
     :param keys: for days only: a sample of the changed keys per Silver day.
+    :param places: for days with windows only: the causes per Silver day, by window or key of sessions.
     :param inputs: for a derived series: the version of each table that it follows, in place of one upstream version.
     :param released: the number of the newest release of a reverted day among them, 0 without one.
     :param further: for days only: the version through which changes were read of each further table, -1 if it does not exist yet:
@@ -71,6 +74,7 @@ class PendingRestatement:
     since: int = 0
     causes: Mapping[date, Counter[str]] = field(default_factory=dict)
     keys: Mapping[date, list[str]] = field(default_factory=dict)
+    places: CausesByPlace = field(default_factory=dict)
     inputs: Mapping[str, int] = field(default_factory=dict)
     released: int = 0
     further: Mapping[str, int] = field(default_factory=dict)
@@ -164,12 +168,14 @@ def _with_silver(
         starts = published_table.known_days(lake, series)
     elif table is not None and since <= version:
         try:
-            changed = tables_read.since(table, since, series.metric.contract_of_silver(name))
+            # The first numbers of a metric need no reason: their windows are not told apart.
+            window = window_places.window_of(series.metric) if since else None
+            changed = tables_read.since(table, since, series.metric.contract_of_silver(name), window)
             starts = days_reached(series.metric, changed.causes)
         except change_feed.ForgottenFeedError:
             starts = published_table.known_days(lake, series)
-    both = ChangedDays(pending.causes, pending.keys) + changed
-    pending = replace(pending, starts=pending.starts | starts, causes=both.causes, keys=both.keys)
+    both = ChangedDays(pending.causes, pending.keys, pending.places) + changed
+    pending = replace(pending, starts=pending.starts | starts, causes=both.causes, keys=both.keys, places=both.places)
     if is_first:
         return replace(pending, upstream_version=version, since=since)
     return replace(pending, further={**pending.further, name: version}, since_further={**pending.since_further, name: since})

@@ -22,6 +22,7 @@ from lakehouse.delta.change_feed import LateRows
 from lakehouse.dimensions import join_keys
 from lakehouse.dimensions import tables as keys
 from lakehouse.errors import LakehouseError
+from lakehouse.gold.rows_read import window_places
 from lakehouse.lateness.measurement import judged
 from lakehouse.ledger import applied_inputs, hand_corrections
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.metric_sources import MetricSource
     from lakehouse.contracts.source import SourceContract
+    from lakehouse.contracts.windows import EventWindow, SessionWindow
+    from lakehouse.gold.rows_read.window_places import CausesByPlace, Place
     from lakehouse.lake import Lake
 
 
@@ -139,10 +142,12 @@ class ChangedDays:
 
     :param causes: per day the number of keys inserted, corrected, moved and deleted.
     :param keys: per day a sample of the changed keys.
+    :param places: per day the same numbers by window or key of sessions, for a metric with windows.
     """
 
     causes: Mapping[date, Counter[str]] = field(default_factory=dict)
     keys: Mapping[date, list[str]] = field(default_factory=dict)
+    places: CausesByPlace = field(default_factory=dict)
 
     def __add__(self, other: ChangedDays) -> ChangedDays:
         """The changes of both tables."""
@@ -150,7 +155,7 @@ class ChangedDays:
             day: self.causes.get(day, Counter()) + other.causes.get(day, Counter()) for day in {**self.causes, **other.causes}
         }
         keys = {day: [*self.keys.get(day, ()), *other.keys.get(day, ())][:SAMPLE] for day in {**self.keys, **other.keys}}
-        return ChangedDays(dict(sorted(causes.items())), keys)
+        return ChangedDays(dict(sorted(causes.items())), keys, window_places.added(self.places, other.places))
 
 
 def silver_tables(lake: Lake, metric: MetricContract) -> dict[str, DeltaTable | None]:
@@ -164,18 +169,27 @@ def first_unfollowed(table: DeltaTable, followed: int) -> int:
     return followed + 1 if followed <= table.version() else 0
 
 
-def since(table: DeltaTable, first: int, contract: SourceContract | None = None) -> ChangedDays:
+def since(
+    table: DeltaTable,
+    first: int,
+    contract: SourceContract | None = None,
+    window: EventWindow | SessionWindow | None = None,
+) -> ChangedDays:
     """The changes of a silver table by the versions from ``first`` on.
 
     :param contract: of the table's source: its bounds separate rows on time from late rows.
+    :param window: the windows to which the changes are assigned; None for none.
     :raises ForgottenFeedError: if its change feed no longer reaches back.
     """
     causes: dict[date, Counter[str]] = {}
     keys: dict[date, list[str]] = {}
-    for changes in change_feed.key_changes(table, first, table.version(), _late_rows(contract) if contract else None):
+    places: dict[date, Mapping[Place, Counter[str]]] = {}
+    late_rows, more = _late_rows(contract) if contract else None, window_places.columns_read(window) if window else []
+    for changes, rows in change_feed.key_changes_with_rows(table, first, table.version(), late_rows, more):
         causes |= change_feed.counts(changes)
         keys |= _sampled(changes)
-    return ChangedDays(dict(sorted(causes.items())), keys)
+        places.update(window_places.causes(changes, rows, window) if window else {})
+    return ChangedDays(dict(sorted(causes.items())), keys, places)
 
 
 def _late_rows(contract: SourceContract) -> LateRows:

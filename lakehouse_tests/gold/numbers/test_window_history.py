@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lakehouse.gold.numbers import window_history
 from lakehouse.gold.numbers.history import PublishedVersion
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
+from lakehouse.gold.numbers.window_reasons import WindowReason
 
 DAY = date(2024, 1, 15)
 MIDNIGHT = datetime(2024, 1, 15, tzinfo=timezone.utc)
@@ -94,6 +95,32 @@ def test_a_closing_revision_that_changes_another_hour_only_closes_this_one() -> 
     assert (closed.label, closed.reason, closed.restated_on) == ("r2", RevisionReason.DAILY_FINALIZATION, None)
     [_, changed] = window_history.history([first, final], hour(1))
     assert (changed.label, changed.reason, changed.restates) == ("r2", RevisionReason.LATE_DATA, True)
+
+
+def test_where_several_hours_change_each_has_the_reason_of_its_rows() -> None:
+    first, late = version(1, {0: 5, 1: 7}), restated(2, {0: 6, 1: 9, 2: 1}, 5)
+    reasons = {hour(0): WindowReason("late_data: 1 arrived late", 1), hour(1): WindowReason("new_data: 4 on time", 4)}
+    late = replace(late, windows=reasons)
+    shown = [window_history.shown([first, late], late, hour(number)) for number in range(3)]
+    assert [each.reason.value for each in shown] == ["late_data", "new_data", "initial"]
+    assert [each.row["changed_rows"] for each in shown] == [1, 4, None]
+    assert [each.restated_on for each in shown] == [late.published_at, None, None]
+    assert [each.restatement_reason for each in shown] == ["late_data: 1 arrived late", None, None]
+    assert [each.restates for each in shown] == [True, False, False]
+    assert [each.why for each in shown] == ["late_data: 1 arrived late", "new_data: 4 on time", "initial"]
+    standings = {each.start: (each.restated, each.update_count) for each in window_history.standings([first, late])}
+    assert standings == {hour(0): (1, 1), hour(1): (0, 1), hour(2): (0, 0)}
+
+
+def test_the_first_number_of_an_hour_restates_a_final_day() -> None:
+    final = replace(version(1, {0: 5}), state=State.FINAL)
+    late = replace(restated(2, {0: 5, 1: 9}, 3), state=State.FINAL)
+    [shown] = window_history.history([final, late], hour(1))
+    assert (shown.reason, shown.restates, shown.restatement_reason) == (
+        RevisionReason.LATE_DATA,
+        True,
+        "late_data: 3 arrived late",
+    )
 
 
 @given(st.lists(st.tuples(st.dictionaries(st.integers(0, 3), st.integers(1, 2)), st.booleans()), min_size=1, max_size=6))
