@@ -1,17 +1,22 @@
 """``lakehouse views``: write the statements that create SQL views of the tables; ``view`` prints one of the queries.
 
 ``lakehouse serve``: the metrics API and the web pages in one process.
+
+``lakehouse status``: the overview of the pages as text.
 """
 
 from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from lakehouse.cli.console import catalog_with, deployment, errors, out
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def serve(
@@ -89,6 +94,95 @@ def serve(
         http=protocol(limits),
         ws="none",
     )
+
+
+#: The number of reasons that are printed for which a number waits.
+_REASONS = 3
+
+
+def status(
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show what the page '/' shows: newest numbers, what they wait for, sources, models, and what waits for people."""
+    import asyncio  # noqa: PLC0415 (`--help` need not wait for it)
+    import json  # noqa: PLC0415
+
+    from lakehouse.reports import formatting  # noqa: PLC0415
+    from lakehouse.serving.http.published_cache import PublishedCache  # noqa: PLC0415 (FastAPI loads in a second)
+    from lakehouse.serving.web import overview  # noqa: PLC0415
+
+    lake, catalog = deployment()
+    shown = asyncio.run(overview.read(PublishedCache(lake, catalog)))
+    if as_json:
+        out.print(json.dumps(overview.as_json(shown), ensure_ascii=False), soft_wrap=True)
+        return
+    for card in shown["cards"]:
+        _print_metric(card)
+    if not shown["cards"]:
+        out.print("There is no metric yet: 'lakehouse init' and 'lakehouse infer' write contracts.")
+    for source in shown["sources"]:
+        watermark = f"watermark {formatting.moment(source['watermark'].watermark)}" if source["is_set"] else "no watermark"
+        newest = f"newest arrival {formatting.moment(source['newest'])}" if source["newest"] else "nothing has arrived"
+        missing = f"missing: {', '.join(source['missing'])}" if source["missing"] else "nothing is known to be missing"
+        out.print(f"source {source['name']}: {watermark}, {newest}; {missing}", soft_wrap=True)
+    for model in shown["models"]:
+        champion = model["champion"]
+        out.print(f"model {model['model']}: {champion['version'] if champion else 'no version'} in use", soft_wrap=True)
+    for problem in shown["unreadable"]:
+        out.print(f"{problem['metric']} cannot be read: {problem['detail']}", soft_wrap=True)
+    restated = formatting.counted(shown["restated"], "restatement") if shown["restated"] else "no restatement"
+    out.print(f"{restated[0].upper()}{restated[1:]} this week. {_overdue_text(shown['overdue'])}", soft_wrap=True)
+    for name, rows, overdue in shown["waiting"]:
+        wait = f"{formatting.counted(rows, 'row')} of {name} {'waits' if rows == 1 else 'wait'} for a steward"
+        late = f", {overdue:,} of them overdue" if overdue else ""
+        out.print(f"{wait}{late}: lakehouse quarantine list {name}", soft_wrap=True)
+
+
+def _overdue_text(overdue: int) -> str:
+    if not overdue:
+        return "No number is overdue."
+    numbers = "1 number is" if overdue == 1 else f"{overdue:,} numbers are"
+    return f"{numbers} not final, although the calendar allows it."
+
+
+def _print_metric(card: dict[str, Any]) -> None:
+    """The newest number of a metric in a line, and below it what it waits for."""
+    from lakehouse.cli.number_report import shown  # noqa: PLC0415
+
+    newest, overdue, closing = card["newest"], card["overdue"], card.get("closing")
+    if newest is None:
+        out.print(f"{card['name']}: nothing has been published yet", soft_wrap=True)
+        return
+    totals = ", ".join(f"{name} {shown(sides.after)}" for name, sides in newest.sides.items())
+    adjusted = "".join(f", {name} adjusted {shown(value)}" for name, value in newest.adjusted.items())
+    restated = f", restated {newest.restated} {'time' if newest.restated == 1 else 'times'}" if newest.restated else ""
+    out.print(f"{card['name']}  {newest.period.name}  {newest.label}{restated}: {totals}{adjusted}", soft_wrap=True)
+    if card["held"]:
+        out.print(f"  {card['whose']} is held back by {', '.join(card['held'])}: lakehouse gold held", soft_wrap=True)
+    elif card["behind"]:
+        out.print("  Newer data has arrived; the number will be restated.", soft_wrap=True)
+    if closing and not closing.overdue:
+        waits = "and not before this is settled:" if card["waiting_for"] else "nothing is known to be missing."
+        out.print(
+            f"  It becomes final on {closing.day} at the earliest{',' if card['waiting_for'] else ';'} {waits}", soft_wrap=True
+        )
+        _print_reasons(card["waiting_for"])
+    if overdue:
+        first = (
+            f"  {overdue.total:,} overdue; the oldest, {overdue.oldest.name},"
+            if overdue.total > 1
+            else f"  {overdue.oldest.name} is overdue and"
+        )
+        out.print(f"{first} waits for {'this:' if overdue.waiting_for else 'the next run only.'}", soft_wrap=True)
+        _print_reasons(overdue.waiting_for)
+
+
+def _print_reasons(reasons: Sequence[str]) -> None:
+    for reason in reasons[:_REASONS]:
+        out.print(f"  - {reason}", soft_wrap=True)
+    if len(reasons) > _REASONS:
+        out.print(f"  - and {len(reasons) - _REASONS:,} more", soft_wrap=True)
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""``/``: each metric's newest number with state, caveats and closing conditions, sources, models, and open issues."""
+"""``/`` and ``lakehouse status``: newest numbers with caveats and closing conditions, sources, models, and open issues."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from lakehouse.serving.http.problems import Problem
 from lakehouse.serving.web.page import respond
 from lakehouse.stewardship import routes
 from lakehouse.stewardship.quarantine import StatusFilter
+from lakehouse.text import json_value
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -43,26 +44,74 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
 
     @router.get("/")
     async def overview(request: Request, _: NoParameters) -> Response:
-        in_cards = len(cache.catalog.metrics) <= _CARDS
-        published, unreadable = await cache.readable(sorted(cache.catalog.metrics))
-        broken = {one["metric"] for one in unreadable}
-        names = [name for name in sorted(cache.catalog.metrics) if name not in broken]
-        cards = [await _card(cache, cache.catalog.metrics[name], with_drawing=in_cards) for name in names]
-        cards.sort(key=lambda card: (card["newest"] is None, card["overdue"] is None))  # metrics without a number come last
-        sources = []
-        for name in sorted(cache.catalog.sources):
-            try:
-                sources.append(_source(await cache.observed(name)))
-            except Problem as problem:  # noqa: PERF203
-                unreadable.append({"metric": name, "detail": problem.detail})
-        today = cache.lake.now().date()
-        restated = await run_in_threadpool(restatements, published, today - timedelta(days=_WEEK - 1), today)
-        waiting = await run_in_threadpool(_waiting, cache)
-        models = await run_in_threadpool(summaries, cache)
-        overdue = sum(card["overdue"].total for card in cards if card["overdue"])
-        shown = {"cards": cards, "groups": [] if in_cards else _groups(cards), "sources": sources, "overdue": overdue}
-        shown |= {"models": models, "unreadable": unreadable}
-        return respond(request, "overview", "overview", shown | {"restated": len(restated), "waiting": waiting})
+        return respond(request, "overview", "overview", await read(cache))
+
+
+async def read(cache: PublishedCache) -> dict[str, Any]:
+    """What the page and ``lakehouse status`` show: metrics as cards or in groups, sources, models, and what waits for people."""
+    in_cards = len(cache.catalog.metrics) <= _CARDS
+    published, unreadable = await cache.readable(sorted(cache.catalog.metrics))
+    broken = {one["metric"] for one in unreadable}
+    names = [name for name in sorted(cache.catalog.metrics) if name not in broken]
+    cards = [await _card(cache, cache.catalog.metrics[name], with_drawing=in_cards) for name in names]
+    cards.sort(key=lambda card: (card["newest"] is None, card["overdue"] is None))  # metrics without a number come last
+    sources = []
+    for name in sorted(cache.catalog.sources):
+        try:
+            sources.append(_source(await cache.observed(name)))
+        except Problem as problem:  # noqa: PERF203
+            unreadable.append({"metric": name, "detail": problem.detail})
+    today = cache.lake.now().date()
+    restated = await run_in_threadpool(restatements, published, today - timedelta(days=_WEEK - 1), today)
+    waiting = await run_in_threadpool(_waiting, cache)
+    models = await run_in_threadpool(summaries, cache)
+    overdue = sum(card["overdue"].total for card in cards if card["overdue"])
+    shown = {"cards": cards, "groups": [] if in_cards else _groups(cards), "sources": sources, "overdue": overdue}
+    return shown | {"models": models, "unreadable": unreadable, "restated": len(restated), "waiting": waiting}
+
+
+def as_json(shown: dict[str, Any]) -> dict[str, Any]:
+    """The result of :func:`read` for ``lakehouse status --json``."""
+    waiting = [{"source": source, "rows": rows, "overdue": overdue} for source, rows, overdue in shown["waiting"]]
+    return {
+        "metrics": [_card_as_json(card) for card in shown["cards"]],
+        "sources": [
+            {
+                "name": source["name"],
+                "watermark": source["watermark"].watermark.isoformat() if source["is_set"] else None,
+                "newest_arrival": source["newest"].isoformat() if source["newest"] else None,
+                "missing": source["missing"],
+            }
+            for source in shown["sources"]
+        ],
+        "models": [{"name": one["model"], "in_use": (one["champion"] or {}).get("version")} for one in shown["models"]],
+        "overdue": shown["overdue"],
+        "restated_this_week": shown["restated"],
+        "waiting": waiting,
+        "unreadable": [{"name": one["metric"], "detail": one["detail"]} for one in shown["unreadable"]],
+    }
+
+
+def _card_as_json(card: dict[str, Any]) -> dict[str, Any]:
+    newest, overdue, closing = card["newest"], card["overdue"], card.get("closing")
+    about: dict[str, Any] = {"name": card["name"], "period": None}
+    if newest is not None:
+        about |= {
+            "period": newest.period.name,
+            "version": newest.version.label,
+            "state": newest.version.state.value,
+            "totals": {name: json_value(sides.after) for name, sides in newest.sides.items()},
+            "adjusted": {name: json_value(value) for name, value in newest.adjusted.items()},
+            "restated": newest.restated,
+            "published_at": newest.version.published_at.isoformat(),
+            "has_newer_data": card["behind"],
+            "failed_checks": card["held"],
+            "completeness": card["complete"],
+            "final_from": f"{closing.day}" if closing else None,
+            "waiting_for": card["waiting_for"],
+        }
+    shown = {"total": overdue.total, "oldest": overdue.oldest.name, "waiting_for": overdue.waiting_for} if overdue else None
+    return about | {"overdue": shown}
 
 
 class OverdueNumbers(NamedTuple):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import wraps
 from io import StringIO
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -461,6 +462,43 @@ def overview_page(number: Number) -> Said | None:
 
 
 @_of_whole_periods
+def status(number: Number) -> Said | None:
+    """``lakehouse status``: the line of the metric, if the period is its newest one."""
+    lines = number.sample.typed("status").splitlines()
+    shown = rf"{number.metric}  {number.period}  (?P<label>[^,:]+)(?:, restated (?P<restated>\d+) times?)?: (?P<totals>.*)"
+    matched = {at: found for at, line in enumerate(lines) if (found := re.fullmatch(shown, line))}
+    if not matched:
+        return None
+    ((at, line),) = matched.items()
+    below = list(takewhile(lambda text: text.startswith("  "), lines[at + 1 :]))
+    values = re.findall(r"(?:^|, )(\w+)( adjusted)? (-?[\d.,]*\d)(?=,|$)", line["totals"])
+    return Said(
+        value={name: _number(value) for name, adjusted, value in values if not adjusted},
+        state=line["label"].split()[0].lower(),
+        restated=int(line["restated"] or 0),
+        adjusted={name: _number(value) for name, adjusted, value in values if adjusted},
+        held=any("A newer number is held back by " in text for text in below),
+    )
+
+
+@_of_whole_periods
+def status_json(number: Number) -> Said | None:
+    """``lakehouse status --json``."""
+    metrics = json.loads(number.sample.typed("status", "--json"))["metrics"]
+    (shown,) = (metric for metric in metrics if metric["name"] == number.metric)
+    if shown["period"] != number.period:
+        return None
+    return Said(
+        value={name: _number(value) for name, value in shown["totals"].items() if value is not None},
+        state=shown["state"],
+        revision=shown["version"],
+        restated=shown["restated"],
+        waiting=tuple(shown["waiting_for"]),
+        adjusted={name: _number(value) for name, value in shown["adjusted"].items() if value is not None},
+    )
+
+
+@_of_whole_periods
 def restated_page(number: Number) -> Said:
     """``/page/restated``: the lines about the period in all weeks."""
     matched: list[tuple[str, str, str]] = []
@@ -685,6 +723,8 @@ READERS: dict[str, Reader] = {
     "the page of the metric": metric_page,
     "the page of the revision": version_page,
     "the overview": overview_page,
+    "status": status,
+    "status --json": status_json,
     "the page of restatements": restated_page,
     "the DuckDB view": duckdb_view,
     "the demo's table": demo_table,
