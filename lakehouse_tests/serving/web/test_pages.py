@@ -112,6 +112,9 @@ def test_the_figures_of_the_alerts_are_shown_with_their_bounds(tmp_path: Path) -
         [opened] = alert_log.record(lake, [], [beyond], lambda _: False, lambda _: [])
         until = f"{at(3).date()}"
         alerted = client.get(f"/page/lateness?source=events&through={until}").text
+        quiet = client.get("/page/lateness?source=events&through=2020-01-01").text
+    assert "Day by day" not in quiet
+    assert f'<li id="alert-{opened.alert_id}">' in quiet, "an open alert is shown where no row of the period is measured"
     section = unescape(shown.partition('<section id="watched">')[2].partition("</section>")[0])
     assert section.count("<svg") >= 3
     assert "Share of late rows, by day of arrival: more than 1 h after the event." in re.sub(r"<[^>]+>", "", section)
