@@ -100,7 +100,7 @@ class Settings(BaseSettings):
     )
     addresses: Path | None = Field(
         None,
-        description="YAML file with the addresses of owners, consumers and the platform team; default: alert_targets for all.",
+        description="YAML file with the addresses of owners, stewards, consumers, platform team; default: alert_targets for all.",
     )
     alert_seconds: int = Field(60, ge=1, description="Seconds between two evaluations of the alerts.")
 

@@ -113,6 +113,7 @@ OF_SOURCE: Mapping[str, KeyEffect] = _DESCRIPTIONS | {
     "dimension.valid_to_is_last_day": KeyEffect.READING,
     "dimension.buckets": _NOTHING,
     "lateness": _NOTHING,
+    "stewards": _NOTHING,
     "freshness": _NOTHING,
     "rolling_backfill": _NOTHING,
 }

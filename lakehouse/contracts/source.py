@@ -131,6 +131,7 @@ class SourceContract(Documented):
     freshness: Freshness | None = None
     rolling_backfill: RollingBackfill | None = None
     alerts: SourceAlerts = Field(default_factory=SourceAlerts)
+    stewards: list[str] = Field(default_factory=list, description="Who decides about waiting rows; alerted with the owner.")
     _newest: bool = PrivateAttr(default=False)
 
     @property

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LOOK_BACK = 20
 #: Keys of a contract that change no published number.
-_CHANGE_NO_NUMBER = ("info", "description", "owner", "tags", "alerts", "materiality", "live", "reconcile")
+_CHANGE_NO_NUMBER = ("info", "description", "owner", "stewards", "tags", "alerts", "materiality", "live", "reconcile")
 
 #: Keys that releases have added to sections, each with the value that keeps the behaviour from before the key existed.
 _ADDED: tuple[tuple[str, str, Any], ...] = (

@@ -66,5 +66,17 @@ def judge(late: timedelta | None, bounds: Lateness, failed: Collection[str], rul
     return Judgement(AdmissionStatus.ADMITTED, beyond=True) if beyond else ADMITTED
 
 
+def reason_in_words(reason: str, detail: str | None) -> str:
+    """Why a row is not admitted, in words that are equal for equal causes: failed row rules with their names.
+
+    :param detail: the ``detail`` of its :class:`Judgement`.
+    """
+    fails = (detail or "").partition(";")[0]
+    return fails if fails.startswith(_FAILS) else QuarantineReason(reason).words
+
+
+_FAILS = "fails "
+
+
 def _fails(names: list[str]) -> str:
-    return f"fails {', '.join(names)}"
+    return f"{_FAILS}{', '.join(names)}"

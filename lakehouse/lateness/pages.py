@@ -28,15 +28,17 @@ from lakehouse.serving.web.page import PREFIX, respond
 from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
 
     from fastapi import APIRouter
 
     from lakehouse.contracts import Catalog, SourceContract
+    from lakehouse.contracts.source_rules import Tier
     from lakehouse.lake import Lake
     from lakehouse.lateness.measurement import EventTypeLateness, LatenessMeasurement
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.operations.alerts.figures import ArrivalFigure
+    from lakehouse.reports.templates import Chart
     from lakehouse.serving.http.observed_source import ObservedSource
     from lakehouse.serving.http.published_cache import PublishedCache
 
@@ -74,6 +76,7 @@ def add_lateness_page(router: APIRouter, cache: PublishedCache) -> None:
         with_rows = [name for name in sources if newest[name] is not None]
         source = cache.source(wanted.source).dataset if wanted.source else next(iter(with_rows or sources), None)
         about: dict[str, Any] = {"sources": sources, "source": source, "days": wanted.days, "choices": _CHOICES, "by": wanted.by}
+        about["through"] = wanted.through
         last = None if source is None else newest[source]
         if source is None or last is None:
             return about | {"found": None, "first": None, "last": None}
@@ -98,11 +101,12 @@ def _watched(lake: Lake, catalog: Catalog, contract: SourceContract, arrivals: S
     hours = [tuple(None if one is None else one / 3600 for one in line) for line in _lags(arrivals)]
     alerts = figures.open_alerts(lake)
     weekly = [each for metric in catalog.metrics_of(contract.dataset) if (each := figures.by_week(lake, catalog, metric))]
+    shown = {contract.dataset, *(each.metric for each in weekly)}
     restated = [
         {
             "figure": each,
             "chart": charts.against_bound(tuple(each.weeks), tuple(each.counts), (each.bound,) * len(each.weeks)),
-            "open": alerts.get((each.metric, AlertKind.RESTATEMENTS)),
+            "open": alerts.get((each.metric, AlertKind.RESTATEMENTS, None)),
         }
         for each in weekly
     ]
@@ -110,11 +114,29 @@ def _watched(lake: Lake, catalog: Catalog, contract: SourceContract, arrivals: S
         "arrivals": arrivals,
         "shares": shares,
         "lags": charts.against_bound(names, *hours),
-        "share_alert": alerts.get((contract.dataset, AlertKind.LATE_SHARE)),
-        "lag_alert": alerts.get((contract.dataset, AlertKind.LAG)),
+        "late_shares": charts.against_bound(names, _late(arrivals), (None,) * len(names), in_percent=True),
+        "tier_shares": [
+            {"tier": tier, "chart": chart, "open": alerts.get((contract.dataset, AlertKind.TIER_SHARE, tier.serves))}
+            for tier, chart in _tiers(contract, arrivals)
+        ],
+        "share_alert": alerts.get((contract.dataset, AlertKind.LATE_SHARE, None)),
+        "lag_alert": alerts.get((contract.dataset, AlertKind.LAG, None)),
+        "open_alerts": [entry for (about, *_), entry in alerts.items() if about in shown],
         "lag_terms": contract.alerts.lag,
         "restated": restated,
     }
+
+
+def _tiers(contract: SourceContract, arrivals: Sequence[ArrivalFigure]) -> Iterator[tuple[Tier, Chart]]:
+    """For each tier with a tolerated share, the shares of rows beyond it against this one."""
+    names = tuple(arrival.name for arrival in arrivals)
+    for number, tier in enumerate(contract.lateness.judged_tiers.values()):
+        shares = tuple(arrival.tiers[number].share if arrival.rows else None for arrival in arrivals)
+        yield tier, charts.against_bound(names, shares, (tier.tolerated,) * len(names), in_percent=True)
+
+
+def _late(arrivals: Sequence[ArrivalFigure]) -> tuple[float | None, ...]:
+    return tuple(arrival.unexpected for arrival in arrivals)
 
 
 def _lags(arrivals: Sequence[ArrivalFigure]) -> list[tuple[float | None, ...]]:

@@ -38,7 +38,7 @@ class RecentArrivals:
     """The well-formed rows of Bronze that arrived in a number of days through ``newest``.
 
     :param rows: ``arrival_ts``; ``lag`` in microseconds, empty without an event time and for a skewed row; ``late``, beyond the
-        watermark.
+        cutoff; ``unexpected``, later than the contract expects.
     """
 
     newest: datetime
@@ -58,15 +58,21 @@ class RecentArrivals:
 
     def late(self, after: datetime, through: datetime) -> tuple[int, int]:
         """The number of rows that arrived after ``after`` and through ``through``, and of those beyond the cutoff."""
-        there = self.rows["arrival_ts"]
-        late = self.rows["late"].filter(pc.and_(pc.greater(there, _scalar(after)), pc.less_equal(there, _scalar(through))))
+        late = self._arrived("late", after, through)
         return len(late), pc.sum(late).as_py() or 0
+
+    def unexpected(self, after: datetime, through: datetime) -> int:
+        """The number of rows that arrived after ``after`` and through ``through``, and later than expected."""
+        return pc.sum(self._arrived("unexpected", after, through)).as_py() or 0
+
+    def _arrived(self, column: str, after: datetime, through: datetime) -> pa.ChunkedArray:
+        """A column of the rows that arrived after ``after`` and through ``through``."""
+        there = self.rows["arrival_ts"]
+        return self.rows[column].filter(pc.and_(pc.greater(there, _scalar(after)), pc.less_equal(there, _scalar(through))))
 
     def _lags(self, after: datetime, through: datetime) -> pa.Array:
         """The lags of the rows that arrived after ``after`` and through ``through``."""
-        there = self.rows["arrival_ts"]
-        wanted = pc.and_(pc.greater(there, _scalar(after)), pc.less_equal(there, _scalar(through)))
-        return self.rows["lag"].filter(wanted).drop_null().combine_chunks()
+        return self._arrived("lag", after, through).drop_null().combine_chunks()
 
     def p99(self, after: datetime, through: datetime) -> LagPercentile:
         """The 99th percentile (nearest rank) of the lags of the rows that arrived after ``after`` and through ``through``."""
@@ -98,8 +104,8 @@ def newest(lake: Lake, contract: SourceContract, days: int) -> RecentArrivals | 
     if through is None:
         return None
     lags = measurement.sound_lags(rows, contract)
-    late = measurement.are_late(lags, _watermarks(rows, contract))
-    found = pa.table({"arrival_ts": arrived, "lag": lags, "late": late})
+    late, unexpected = (measurement.are_late(lags, bounds) for bounds in _bounds(rows, contract))
+    found = pa.table({"arrival_ts": arrived, "lag": lags, "late": late, "unexpected": unexpected})
     return RecentArrivals(through, found.filter(pc.greater(arrived, _scalar(through - timedelta(days=days + 1)))))
 
 
@@ -126,16 +132,17 @@ def _arrival_days(table: DeltaTable, now: datetime, days: int) -> set[object]:
     return set(found["day"].to_pylist())
 
 
-def _watermarks(rows: pa.Table, contract: SourceContract) -> pa.ChunkedArray:
-    """The watermark of each row in microseconds, by its event type and arrival day; NULL without one."""
+def _bounds(rows: pa.Table, contract: SourceContract) -> Iterator[pa.ChunkedArray]:
+    """The cutoff of each row in microseconds, by its event type and arrival day, NULL without one; and what is expected of it."""
     bounds = contract.lateness
     days = pc.unique(rows["arrival_date"])
     types = rows[bounds.by.column].cast(pa.string()) if bounds.by else pa.chunked_array([pa.nulls(len(rows), pa.string())])
     words = pc.unique(types)
-    watermarks = [bounds.as_of(word, day).watermark for word in words.to_pylist() for day in days.to_pylist()]
-    own = [None if span is None else measurement.microseconds(span) for span in watermarks]
+    own = [bounds.as_of(word, day) for word in words.to_pylist() for day in days.to_pylist()]
     places = pc.add(pc.multiply(pc.index_in(types, words), len(days)), pc.index_in(rows["arrival_date"], days))
-    return pa.chunked_array([pa.array(own, pa.int64())]).take(places)
+    for spans in ([each.watermark for each in own], [each.expected for each in own]):
+        numbers = [None if span is None else measurement.microseconds(span) for span in spans]
+        yield pa.chunked_array([pa.array(numbers, pa.int64())]).take(places)
 
 
 def _scalar(moment: datetime) -> pa.Scalar:

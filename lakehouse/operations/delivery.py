@@ -2,7 +2,7 @@
 
 Alerts and notices share this loop and provide the messages. ``channels`` delivers a message to one target.
 
-The addresses of owners, consumers and the platform team, in one YAML file of the deployment.
+The addresses of owners, stewards, consumers and the platform team, in one YAML file of the deployment.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class AddressFile(Strict):
     """The keys of the file."""
 
     owners: dict[str, list[TargetAddress]] = Field(default_factory=dict, description="By 'owner' of a contract.")
+    stewards: dict[str, list[TargetAddress]] = Field(default_factory=dict, description="By name in 'stewards' of a source.")
     consumers: dict[str, list[TargetAddress]] = Field(default_factory=dict, description="By name in 'consumers' of a metric.")
     platform: list[TargetAddress] | None = Field(None, description="Who runs the deployment; default: LAKEHOUSE_ALERT_TARGETS.")
     escalate_after: timedelta = Field(
@@ -48,8 +49,9 @@ TargetsOf = Callable[[str], "Sequence[str]"]
 
 @dataclass(frozen=True)
 class Directory:
-    """The targets of a deployment, by name, and the target names of owners, consumers and the platform team.
+    """The targets of a deployment, by name, and the target names of owners, stewards, consumers and the platform team.
 
+    :param owners: by the name of an owner or a steward.
     :param platform: the target names of the platform team.
     :param escalate_after: None if all have the same addresses.
     """
@@ -67,7 +69,7 @@ class Directory:
         return Directory(by_name, list(by_name))
 
     def of_owners(self, owners: Iterable[str]) -> list[str]:
-        """The targets of ``owners``, without repetition; those of the platform team if no owner has an address."""
+        """The targets of owners and stewards, without repetition; those of the platform team if none has an address."""
         names = dict.fromkeys(name for owner in owners for name in self.owners.get(owner, ()))
         return list(names or self.platform)
 
@@ -95,7 +97,10 @@ def directory(lake: Lake, logger: logging.Logger | None = None) -> Directory:
     return Directory(
         by_name,
         names(lake.settings.alert_targets if file.platform is None else file.platform),
-        {owner: names(addresses) for owner, addresses in file.owners.items()},
+        {
+            name: list(dict.fromkeys([*names(file.owners.get(name, [])), *names(file.stewards.get(name, []))]))
+            for name in dict.fromkeys([*file.owners, *file.stewards])
+        },
         {consumer: names(addresses) for consumer, addresses in file.consumers.items()},
         file.escalate_after,
     )

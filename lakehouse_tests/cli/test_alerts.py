@@ -37,7 +37,7 @@ def test_open_alerts_are_listed_and_resolved_ones_on_request(tmp_path: Path) -> 
     [line] = lakehouse_command(tmp_path, "alerts", "--json").stdout.splitlines()
     told = json.loads(line)
     assert (told["kind"], told["period"], told["addressed_to"]) == ("held", "2024-01-31", ["anna", "ben"])
-    assert told["not_told_yet"] == {"opened": ["log"], "escalated": [], "resolved": []}
+    assert told["not_told_yet"] == {"opened": ["log"], "escalated": [], "grown": [], "resolved": []}
     everything = lakehouse_command(tmp_path, "alerts", "--all").stdout
     for text in ("revenue 2024-01-31", "anna, ben", "2024-02-01 10:00", "Too many late rows."):
         assert text in everything

@@ -33,7 +33,7 @@ ALWAYS = {
         lateness.watermark lateness.changes lateness.tuning lateness.beyond lateness.review_within lateness.by freshness
         rolling_backfill alerts.failed_checks alerts.lag alerts.silent_source alerts.stream_lag materialization.strategy
         materialization.partition_by materialization.reprocess_policy materialization.target_path materialization.format
-        owner description version info tags""",
+        owner stewards description version info tags""",
     MetricContract: """metric source sources deduplicate_by joins derived_from inputs grain measures rows window late_events live
         reconcile checks.row_count checks.nulls checks.drift checks.change
         dataset_version deprecated_on consumers materiality publication.start_delay

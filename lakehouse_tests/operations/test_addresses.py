@@ -38,6 +38,9 @@ def test_owners_consumers_and_the_platform_team_have_addresses(lake: Lake, tmp_p
         """
 owners:
   anna: ["file:/var/anna.jsonl", "https://example.com/anna/secret"]
+stewards:
+  anna: ["file:/var/anna.jsonl", "file:/var/desk.jsonl"]
+  sue: ["file:/var/sue.jsonl"]
 consumers:
   board: ["file:/var/board.jsonl"]
 platform: [log]
@@ -46,12 +49,14 @@ escalate_after: PT30M
     )
     hook = reached.of_owners(["anna"])[1]
     assert hook.startswith("webhook:example.com:"), "a name contains no secret"
-    assert reached.of_owners(["anna"]) == ["file:/var/anna.jsonl", hook]
+    assert reached.of_owners(["anna"]) == ["file:/var/anna.jsonl", hook, "file:/var/desk.jsonl"]
+    assert reached.of_owners(["sue", "anna"])[:2] == ["file:/var/sue.jsonl", "file:/var/anna.jsonl"]
     assert reached.of_owners(["ben"]) == ["log"]
     assert reached.of_consumer("board") == ["file:/var/board.jsonl"]
     assert reached.of_consumer("press") == ["log"], "who has no address is reached through the platform team"
     assert reached.escalate_after == timedelta(minutes=30)
-    assert reached.targets.keys() == {"log", "file:/var/anna.jsonl", "file:/var/board.jsonl", hook}
+    files = {f"file:/var/{name}.jsonl" for name in ("anna", "board", "desk", "sue")}
+    assert reached.targets.keys() == {"log", hook, *files}
     assert {name: target.name for name, target in reached.targets.items()} == {name: name for name in reached.targets}
 
 

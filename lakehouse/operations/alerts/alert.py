@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.text import join_limited
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
@@ -72,6 +74,10 @@ _TITLES = {
 }
 
 
+#: The number of arrival days that a title names.
+_DAYS_IN_TITLE = 3
+
+
 @dataclass(frozen=True)
 class Alert:
     """A condition that people should know about.
@@ -80,7 +86,7 @@ class Alert:
     :param subject: the source, or the series of published numbers.
     :param since: the start of the condition, by the clock of the rule.
     :param text: the event, the place, and the remedy.
-    :param addressed_to: the source's owner first.
+    :param addressed_to: the source's owner first; about rows that wait for a steward, the stewards first.
     :param numbers: the figures of ``text``.
     :param period: the name of the number's period, or the arrival day of missing data.
     :param detail: distinguishes alerts of one kind about one subject and period.
@@ -98,7 +104,11 @@ class Alert:
 
     @property
     def title(self) -> str:
-        """The alert in a few words, for a value including the state of its number."""
+        """The alert in a few words: for a value with the state of its number, for waiting rows with their counts and days."""
+        if self.kind is AlertKind.WAITING_ROWS and "arrival_days" in self.numbers:
+            rows, days = self.numbers["rows"], join_limited([*self.numbers["arrival_days"]], _DAYS_IN_TITLE, " days")
+            words = f"{rows:,} {'row waits' if rows == 1 else 'rows wait'} for a steward"
+            return f"{words}: {self.subject} ({by_reason(self.numbers['reasons'])}; arrived on {days})"
         words = _TITLES[self.kind].format(self.numbers.get("state"))
         return f"{words}: {self.subject}{f' {self.period}' if self.period else ''}"
 
@@ -106,6 +116,20 @@ class Alert:
     def key(self) -> tuple[str, ...]:
         """The identity of an alert: alerts with equal keys are the same alert."""
         return (self.kind.value, self.contract, self.subject, self.period or "", self.detail or "")
+
+    @property
+    def is_kept_current(self) -> bool:
+        """Whether an open alert takes the present text and figures; those of other kinds are as of the opening."""
+        return self.kind is AlertKind.WAITING_ROWS
+
+    def has_grown(self, before: Alert) -> bool:
+        """Whether rows have begun to wait: of some arrival day and for some reason there are more than before."""
+        known = before.numbers.get("arrival_days", {})
+        return any(
+            count > known.get(day, {}).get(reason, 0)
+            for day, reasons in self.numbers.get("arrival_days", {}).items()
+            for reason, count in reasons.items()
+        )
 
 
 @dataclass(frozen=True)
@@ -122,5 +146,10 @@ class AlertSubject:
 
 
 def addressees(*owners: str | None) -> list[str]:
-    """The owners named in contracts, in this order, without repetition."""
+    """The owners and stewards named in contracts, in this order, without repetition."""
     return list(dict.fromkeys(owner for owner in owners if owner))
+
+
+def by_reason(reasons: Mapping[str, int]) -> str:
+    """The numbers of rows by reason, as part of a sentence."""
+    return ", ".join(f"{reason}: {count:,}" for reason, count in sorted(reasons.items()))

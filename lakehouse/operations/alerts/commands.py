@@ -120,7 +120,7 @@ def _duration(text: str) -> timedelta:
 
 def _as_json(record: AlertRecord) -> dict[str, object]:
     fields = {name: value for name, value in vars(record.alert).items() if name != "kind"}
-    undelivered = {event: record.waiting(event) for event in ("opened", "escalated", "resolved")}
+    undelivered = {event: record.waiting(event) for event in ("opened", "escalated", "grown", "resolved")}
     times = {"opened_at": record.opened_at, "resolved_at": record.resolved_at, "not_told_yet": undelivered}
     acknowledged = vars(record.acknowledged) if record.acknowledged else None
     handling = {"acknowledged": acknowledged, "snoozed_until": record.snoozed_until, "escalated_at": record.escalated_at}

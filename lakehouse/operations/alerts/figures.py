@@ -7,7 +7,7 @@ times than the newest one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Literal
 from zoneinfo import ZoneInfo
 
@@ -17,6 +17,7 @@ from lakehouse.gold.numbers import served_version
 from lakehouse.lateness import recent_lags, rules
 from lakehouse.operations.alerts import log, signals
 from lakehouse.operations.alerts import rules as alert_rules
+from lakehouse.operations.alerts.alert import AlertKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
-    from lakehouse.operations.alerts.alert import AlertKind
+    from lakehouse.lateness.rules import TierLateness
     from lakehouse.operations.alerts.log import AlertRecord
 
 _HOUR = timedelta(hours=1)
@@ -35,12 +36,16 @@ _INSTANT = timedelta(microseconds=1)
 _MICROSECONDS = 1_000_000
 #: Hours are shown for this many days at most.
 DAYS_BY_HOUR = 2
+#: The alerts whose figures are drawn.
+_DRAWN = {AlertKind.LATE_SHARE, AlertKind.TIER_SHARE, AlertKind.LAG, AlertKind.RESTATEMENTS}
 
 
 @dataclass(frozen=True)
 class ArrivalFigure:
-    """The rows that arrived on a day, or in an hour, against the bounds of the alerts ``late_share`` and ``lag``.
+    """The rows that arrived on a day, or in an hour, against the bounds of ``late_share``, ``tier_share`` and ``lag``.
 
+    :param unexpected: the share of rows later than the contract expects; None without rows. No alert judges it.
+    :param tiers: the rows beyond each tier that has a tolerated share.
     :param share: the share of rows beyond the cutoff; None without rows. ``share_bound`` is the tolerated one; None without one.
     :param p99: the lag of 99 of 100 rows in seconds; ``usual`` is that of the days before, ``p99_bound`` the greatest tolerated
         one, None where it is not judged.
@@ -54,6 +59,8 @@ class ArrivalFigure:
     p99: float | None
     usual: float | None
     p99_bound: float | None
+    unexpected: float | None = None
+    tiers: Sequence[TierLateness] = ()
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,7 @@ def by_arrival(lake: Lake, contract: SourceContract, through: date, days: int, b
     arrivals = recent_lags.newest(as_of, contract, days + terms.days + 1)
     if arrivals is None:
         return []
-    share_bound = signals.late_bound(contract)
+    share_bound, judged = signals.late_bound(contract), list(contract.lateness.judged_tiers.values())
     series = []
     for name, begin, end in _periods(through, days, by, zone):
         after, until = begin - _INSTANT, end - _INSTANT
@@ -97,6 +104,8 @@ def by_arrival(lake: Lake, contract: SourceContract, through: date, days: int, b
                 None if newest.lag is None else newest.lag.total_seconds(),
                 None if baseline.lag is None else baseline.lag.total_seconds(),
                 None if bound is None else float(bound) / _MICROSECONDS,
+                rules.late_share(arrivals.unexpected(after, until), rows) if rows else None,
+                list(rules.tiers_of(judged, arrivals.seconds(after, until))) if judged else [],
             )
         )
     return series
@@ -119,10 +128,10 @@ def by_week(lake: Lake, catalog: Catalog, metric: MetricContract) -> WeeklyFigur
     return WeeklyFigure(metric.name, weeks, counts, mean, bound, terms.sigma)
 
 
-def open_alerts(lake: Lake) -> dict[tuple[str, AlertKind], AlertRecord]:
-    """The open alerts by contract and kind, as last recorded."""
-    entries = (entry for entry in log.all_of(lake) if entry.resolved_at is None)
-    return {(entry.alert.contract, entry.alert.kind): entry for entry in entries}
+def open_alerts(lake: Lake) -> dict[tuple[str, AlertKind, str | None], AlertRecord]:
+    """The open alerts about arrivals and restatements by contract, kind and detail, as last recorded."""
+    entries = (entry for entry in log.all_of(lake) if entry.resolved_at is None and entry.alert.kind in _DRAWN)
+    return {(entry.alert.contract, entry.alert.kind, entry.alert.detail): entry for entry in entries}
 
 
 def _periods(through: date, days: int, by: Literal["day", "hour"], zone: ZoneInfo) -> list[tuple[str, datetime, datetime]]:
@@ -130,5 +139,12 @@ def _periods(through: date, days: int, by: Literal["day", "hour"], zone: ZoneInf
     dates = [through - timedelta(days=back) for back in reversed(range(days))]
     if by == "day":
         return [(f"{day}", start_of_day(day, zone), end_of_day(day, zone)) for day in dates]
-    hours = [datetime.combine(day, time(hour), zone) for day in dates for hour in range(24)]
-    return [(f"{hour:%m-%d %H}h", hour, hour + _HOUR) for hour in hours]
+    hours: list[datetime] = []
+    for day in dates:
+        begin, end = (moment.astimezone(timezone.utc) for moment in (start_of_day(day, zone), end_of_day(day, zone)))
+        hours += [begin + number * _HOUR for number in range((end - begin) // _HOUR)]
+    names = [f"{hour.astimezone(zone):%m-%d %H}h" for hour in hours]
+    return [
+        (f"{name} {hour.astimezone(zone):%Z}" if names.count(name) > 1 else name, hour, hour + _HOUR)
+        for name, hour in zip(names, hours)
+    ]

@@ -6,13 +6,14 @@ and the length of a usual pause, are in ``rules``; ``input_signals`` reads the f
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from lakehouse.calendar.days import business_day_of
 from lakehouse.lateness.rules import RecommendationSeverity
 from lakehouse.operations.alerts import rules
-from lakehouse.operations.alerts.alert import AlertKind
+from lakehouse.operations.alerts.alert import AlertKind, by_reason
 from lakehouse.text import format_duration, format_moment, join_limited
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _SHOWN = 3
+_DAYS_SHOWN = 10
 
 
 def held_file(about: AlertSubject, file: str, arrival_day: date, since: datetime, why: str | None) -> Alert:
@@ -123,22 +125,31 @@ def silent_source(
     return about.alert(AlertKind.SILENT_SOURCE, pause.since, text, numbers)
 
 
-def waiting_rows(
-    about: AlertSubject, arrival_day: date, since: datetime, reasons: Mapping[str, int], review_by: datetime
-) -> Alert:
-    """The alert about rows of an arrival day that wait for a steward.
+def waiting_rows(about: AlertSubject, since: datetime, by_day: Mapping[date, Mapping[str, int]], review_by: datetime) -> Alert:
+    """The alert about the rows of a source that wait for a steward.
 
     :param since: the start of the longest wait.
-    :param reasons: the numbers of waiting rows, by reason.
+    :param by_day: the numbers of waiting rows, by arrival day and reason.
     :param review_by: the earliest deadline.
     """
-    rows, why = sum(reasons.values()), ", ".join(f"{reason}: {count:,}" for reason, count in sorted(reasons.items()))
-    noun, wait, count, them = ("row", "waits", "counts", "it") if rows == 1 else ("rows", "wait", "count", "them")
-    text = (
-        f"{about.subject}: {rows:,} {noun} of {arrival_day} {wait} for a steward ({why}), and {count} in no number until then. "
-        f"'lakehouse quarantine list {about.subject}' shows {them}; decide by {format_moment(review_by)}."
+    reasons = sum((Counter(counts) for counts in by_day.values()), Counter[str]())
+    rows, days = reasons.total(), [f"{day}" for day in sorted(by_day)]
+    wait, start, arrived, them = (
+        ("row waits", "since", "It arrived on {}, and counts", "it")
+        if rows == 1
+        else ("rows wait", "the oldest since", "They arrived on {}, and count", "them")
     )
-    return about.alert(AlertKind.WAITING_ROWS, since, text, {"rows": rows, "reasons": dict(reasons)}, period=f"{arrival_day}")
+    text = (
+        f"{about.subject}: {rows:,} {wait} for a steward ({by_reason(reasons)}), {start} {format_moment(since)}. "
+        f"{arrived.format(join_limited(days, _DAYS_SHOWN, ' days'))} in no number until a decision. 'lakehouse quarantine list "
+        f"{about.subject}' shows {them}; decide by {format_moment(review_by)}."
+    )
+    numbers = {
+        "rows": rows,
+        "reasons": dict(sorted(reasons.items())),
+        "arrival_days": {f"{day}": dict(sorted(by_day[day].items())) for day in sorted(by_day)},
+    }
+    return about.alert(AlertKind.WAITING_ROWS, since, text, numbers)
 
 
 def overdue_review(about: AlertSubject, rows: int, since: datetime, advice: str) -> Alert:

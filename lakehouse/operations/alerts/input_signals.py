@@ -7,6 +7,7 @@ read in ``signals``.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -21,6 +22,7 @@ from lakehouse.contracts.alerts import Rhythm
 from lakehouse.contracts.source_rules import PerKeyWatermark, ProcessingTimeWatermark
 from lakehouse.delta import table_io
 from lakehouse.dispositions import account_tables
+from lakehouse.dispositions.admission import reason_in_words
 from lakehouse.dispositions.unread import of_source as unread_rows_of_source
 from lakehouse.lateness import event_watermark, missing_inputs, recommendation
 from lakehouse.lateness.event_watermark import BEGINNING
@@ -30,7 +32,7 @@ from lakehouse.operations.alerts import input_rules
 from lakehouse.operations.alerts.alert import AlertSubject, addressees
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
@@ -126,20 +128,29 @@ def _silence(contract: SourceContract) -> Rhythm | None:
 
 
 def _reviews(lake: Lake, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:
-    columns = ["arrival_date", "quarantine_reason", "quarantine_since", "quarantine_review_by"]
+    columns = ["arrival_date", "quarantine_reason", "quarantine_detail", "quarantine_since", "quarantine_review_by"]
     where = {"quarantine_status": [QuarantineStatus.OPEN.value]}
     waiting, now = account_tables.quarantined(lake, contract, columns, where), lake.now()
-    if waiting is not None:
-        for day, rows in sorted(table_io.split(waiting, "arrival_date").items()):
-            since, review_by = (
-                pc.min(rows[name].cast(pa.timestamp("us", "UTC"))).as_py()
-                for name in ("quarantine_since", "quarantine_review_by")
-            )
-            yield input_rules.waiting_rows(about, day, since, Counter(rows["quarantine_reason"].to_pylist()), review_by)
+    about = replace(about, addressed_to=addressees(*contract.stewards, contract.owner))
+    if waiting is not None and len(waiting):
+        since, review_by = (
+            pc.min(waiting[name].cast(pa.timestamp("us", "UTC"))).as_py() for name in ("quarantine_since", "quarantine_review_by")
+        )
+        by_day = {day: _reasons(rows) for day, rows in table_io.split(waiting, "arrival_date").items()}
+        yield input_rules.waiting_rows(about, since, by_day, review_by)
     judged = bronze_checks.reviews(contract.dataset, waiting, now)
     if waiting is not None and judged.explanation is not None:
         oldest = pc.min(waiting["quarantine_review_by"].cast(pa.timestamp("us", "UTC"))).as_py()
         yield input_rules.overdue_review(about, judged.numbers["overdue"], oldest, judged.explanation)
+
+
+def _reasons(rows: pa.Table) -> Mapping[str, int]:
+    """The numbers of quarantined rows by reason, for a row rule with its name."""
+    found = rows.group_by(["quarantine_reason", "quarantine_detail"]).aggregate([([], "count_all")]).to_pylist()
+    counts: Counter[str] = Counter()
+    for entry in found:
+        counts[reason_in_words(entry["quarantine_reason"], entry["quarantine_detail"])] += entry["count_all"]
+    return counts
 
 
 def _stalled(lake: Lake, contract: SourceContract, about: AlertSubject) -> Iterator[Alert]:

@@ -1,9 +1,10 @@
 """``ops/alerts``: the log of alerts. A row is an event of an alert, or of a message about several alerts.
 
 An alert is open from its first row until its condition ends; if the condition recurs, another alert opens. It may escalate to
-further targets, be acknowledged by a person, and be snoozed. Every target of an alert receives one message for each transition. A
-delivery is recorded afterwards: a message that was delivered but not recorded is repeated with the same id. ``rules`` decides
-about openings, ``routing`` about recipients, ``outbox`` about due messages.
+further targets, be acknowledged by a person, and be snoozed. Every target of an alert receives one message for each transition.
+An alert about waiting rows takes the present text, and is sent again after it has grown. A delivery is recorded afterwards: a
+message that was delivered but not recorded is repeated with the same id. ``rules`` decides about openings, ``outbox`` about
+recipients and due messages.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakehouse import locations
@@ -25,7 +27,11 @@ if TYPE_CHECKING:
 
     from lakehouse.lake import Lake
 
-Transition = Literal["opened", "escalated", "resolved"]
+Transition = Literal["opened", "escalated", "grown", "resolved"]
+#: At most one message within this time says that an alert has opened or grown.
+SENT_AGAIN_AFTER = timedelta(hours=4)
+#: The event of new text and figures about which no message is sent now, and its mark if they have grown.
+_UPDATED, _GREW = "updated", "grew"
 #: The event of a delivery, as stored since the first version of the table.
 _DELIVERED = "told"
 _SHOWN = 10
@@ -35,11 +41,12 @@ _SHOWN = 10
 class AlertEvent:
     """A row of the table: the opening of an alert, with all its fields, or a later event of it.
 
-    Later events: it escalated to ``targets``, was resolved, was acknowledged, was snoozed ``until`` a time, or ``targets``
+    Later events: it has new text and figures (``updated``), or is to be sent again with them (``grown``); it escalated to
+    ``targets``, was resolved, was acknowledged, was snoozed ``until`` a time, or ``targets``
     received a message. For a message about several alerts (a digest), ``alert_id`` is the id of the message, which is also
     recorded before it is sent.
 
-    :param about: the transition reported by the message.
+    :param about: the transition reported by the message; of an update, whether it grew.
     :param alert_ids: the alerts of a digest.
     """
 
@@ -76,11 +83,15 @@ class Acknowledgement:
 class AlertRecord:
     """An opened alert with its history.
 
+    :param alert: with the present text and figures.
     :param targets: the names of the targets notified from the beginning.
     :param escalated_to: the names of the targets notified since ``escalated_at``.
     :param snoozed_until: no message is sent before this time.
-    :param delivered: the targets that have received the message of a transition.
-    :param digests: per transition and target, the id of the digest that contains it.
+    :param grown_at: the time of the newest message that is to say that the alert has grown.
+    :param has_grown: whether the alert has grown since its last message, and no message is to say so yet.
+    :param as_of: the alert as of each :meth:`occasion` for a message, so that a repeated message is the same.
+    :param delivered: the targets that have received the message of an occasion.
+    :param digests: per occasion and target, the id of the digest that contains it.
     """
 
     alert_id: str
@@ -88,6 +99,9 @@ class AlertRecord:
     opened_at: datetime
     targets: Sequence[str]
     resolved_at: datetime | None = None
+    grown_at: datetime | None = None
+    has_grown: bool = False
+    as_of: Mapping[str, Alert] = field(default_factory=dict)
     delivered: Mapping[str, frozenset[str]] = field(default_factory=dict)
     escalated_at: datetime | None = None
     escalated_to: Sequence[str] = ()
@@ -101,21 +115,54 @@ class AlertRecord:
             notified = self.targets
         elif transition == "escalated":
             notified = self.escalated_to
+        elif transition == "grown":
+            notified = self._notified_of_growth()
         else:
             notified = [*self.targets, *self.escalated_to] if self.resolved_at else []
-        return [name for name in notified if name not in self.delivered.get(transition, ())]
+        return [name for name in notified if name not in self.delivered.get(self.occasion(transition), ())]
+
+    def _notified_of_growth(self) -> Sequence[str]:
+        """The targets, and those of an earlier escalation: a later one has the grown figures in its message."""
+        if self.grown_at is None or self.resolved_at is not None:
+            return []
+        return [*self.targets, *(self.escalated_to if self.escalated_at and self.escalated_at < self.grown_at else [])]
+
+    def occasion(self, transition: Transition) -> str:
+        """The occasion for a message: a transition, which for growth occurs several times."""
+        return f"grown:{self.grown_at.isoformat()}" if transition == "grown" and self.grown_at else transition
 
     def message_id(self, transition: Transition) -> str:
         """The id by which a receiver recognizes a repeated message."""
-        return f"{self.alert_id}:{transition}"
+        return f"{self.alert_id}:{self.occasion(transition)}"
+
+    def as_sent(self, transition: Transition) -> Alert:
+        """The alert as the message of a transition describes it."""
+        return self.as_of.get(self.occasion(transition), self.alert)
+
+    @property
+    def sent_again_at(self) -> datetime:
+        """The time before which growth causes no further message."""
+        return (self.grown_at or self.opened_at) + SENT_AGAIN_AFTER
+
+    def update(self, present: Alert, now: datetime) -> AlertEvent | None:
+        """The event of the present text and figures of an open alert; None without a change, and for kinds that keep theirs."""
+        if not self.alert.is_kept_current:
+            return None
+        grew, changed = present.has_grown(self.alert), _content(present) != _content(self.alert)
+        if (grew or self.has_grown) and now >= self.sent_again_at:
+            return _with_alert(AlertEvent(self.alert_id, "grown", now), present)
+        return _with_alert(AlertEvent(self.alert_id, _UPDATED, now, _GREW if grew else None), present) if changed else None
 
     def after(self, event: AlertEvent) -> AlertRecord:
         """The record after one of its events."""
         changes: dict[str, Any] = {}
         if event.event == "resolved":
-            changes = {"resolved_at": self.resolved_at or event.at}
+            changes = {"resolved_at": self.resolved_at or event.at, "as_of": {"resolved": self.alert, **self.as_of}}
         elif event.event == "escalated":
-            changes = {"escalated_at": event.at, "escalated_to": event.targets or ()}
+            as_of = {"escalated": self.alert, **self.as_of}
+            changes = {"escalated_at": event.at, "escalated_to": event.targets or (), "as_of": as_of}
+        elif event.event in {_UPDATED, "grown"}:
+            return self._updated(event)
         elif event.event == "acknowledged":
             changes = {"acknowledged": Acknowledgement(event.by or "", event.at, event.reason or "")}
         elif event.event == "snoozed":
@@ -127,6 +174,14 @@ class AlertRecord:
             changes = {"digests": {**self.digests, **{(event.about, name): event.alert_id for name in event.targets or ()}}}
         return replace(self, **changes)
 
+    def _updated(self, event: AlertEvent) -> AlertRecord:
+        present = replace(self.alert, **_content_of(event))
+        if event.event == "grown" and event.at >= self.sent_again_at:
+            grown = replace(self, alert=present, grown_at=event.at, has_grown=False)
+            return replace(grown, as_of={**self.as_of, grown.occasion("grown"): present})
+        # Two simultaneous evaluations record the same growth twice: it is one message.
+        return replace(self, alert=present, has_grown=self.has_grown or event.about == _GREW)
+
 
 def log(lake: Lake) -> LogTable[AlertEvent]:
     """The table of alert events."""
@@ -135,7 +190,7 @@ def log(lake: Lake) -> LogTable[AlertEvent]:
 
 def all_of(lake: Lake) -> list[AlertRecord]:
     """All alerts, oldest first."""
-    events = sorted(log(lake).read(), key=lambda event: event.at)
+    events = sorted(log(lake).read(), key=lambda event: (event.at, event.event not in {_UPDATED, "grown"}))
     records = {event.alert_id: _record_of(event) for event in reversed(events) if event.event == "opened"}
     for event in events:
         for alert_id in event.alert_ids or [event.alert_id]:
@@ -172,7 +227,7 @@ def record(
     stays: Callable[[Alert], bool],
     targets_of: Callable[[Alert], Sequence[str]],
 ) -> list[AlertRecord]:
-    """Open new alerts, and resolve open alerts whose condition has ended, all in one commit.
+    """Open new alerts, update open ones, and resolve those whose condition has ended, all in one commit.
 
     :param earlier: all alerts so far.
     :param current: the alerts with a present condition.
@@ -185,16 +240,18 @@ def record(
     occurrences = Counter(entry.alert.key for entry in earlier)
     by_key = {alert.key: alert for alert in current}
     opened = [
-        AlertRecord(_id(alert, occurrences[key]), alert, now, list(targets_of(alert)))
+        _opened(_id(alert, occurrences[key]), alert, now, list(targets_of(alert)))
         for key, alert in by_key.items()
         if key not in open_alerts
     ]
     resolved = {entry.alert_id for key, entry in open_alerts.items() if key not in by_key and not stays(entry.alert)}
-    events = [_opening_of(entry) for entry in opened]
-    events += [AlertEvent(alert_id, "resolved", now) for alert_id in sorted(resolved)]
+    later = {alert_id: AlertEvent(alert_id, "resolved", now) for alert_id in sorted(resolved)}
+    updates = (entry.update(by_key[key], now) for key, entry in open_alerts.items() if key in by_key)
+    later |= {event.alert_id: event for event in updates if event is not None}
+    events = [*(_opening_of(entry) for entry in opened), *later.values()]
     if events:
         log(lake).append(events)
-    return [*(replace(entry, resolved_at=now) if entry.alert_id in resolved else entry for entry in earlier), *opened]
+    return [*(entry.after(later[entry.alert_id]) if entry.alert_id in later else entry for entry in earlier), *opened]
 
 
 def record_escalations(lake: Lake, escalated: Mapping[str, Sequence[str]]) -> None:
@@ -205,10 +262,10 @@ def record_escalations(lake: Lake, escalated: Mapping[str, Sequence[str]]) -> No
         log(lake).append(events)
 
 
-def record_digests(lake: Lake, digests: Mapping[str, tuple[Transition, Sequence[str], Sequence[str]]]) -> None:
+def record_digests(lake: Lake, digests: Mapping[str, tuple[str, Sequence[str], Sequence[str]]]) -> None:
     """Record the alerts of digests before they are sent, so that a repeated digest is the same; in one commit.
 
-    :param digests: by message id, the transition, the targets, and the ids of the alerts.
+    :param digests: by message id, the occasion, the targets, and the ids of the alerts.
     """
     now = lake.now()
     events = [
@@ -226,8 +283,8 @@ def record_delivery(
 
     :param digest: the id of the digest.
     """
-    ids = [entry.alert_id for entry in entries]
-    event = AlertEvent(digest or ids[0], _DELIVERED, lake.now(), transition, list(targets), alert_ids=ids if digest else None)
+    ids, occasion = [entry.alert_id for entry in entries], entries[0].occasion(transition)
+    event = AlertEvent(digest or ids[0], _DELIVERED, lake.now(), occasion, list(targets), alert_ids=ids if digest else None)
     log(lake).append([event])
 
 
@@ -251,7 +308,7 @@ def _id(alert: Alert, occurrences: int) -> str:
 
 def _opening_of(entry: AlertRecord) -> AlertEvent:
     alert = entry.alert
-    return AlertEvent(
+    opening = AlertEvent(
         alert_id=entry.alert_id,
         event="opened",
         at=entry.opened_at,
@@ -261,14 +318,30 @@ def _opening_of(entry: AlertRecord) -> AlertEvent:
         subject=alert.subject,
         period=alert.period,
         detail=alert.detail,
-        since=alert.since,
-        text=alert.text,
         addressed_to=list(alert.addressed_to),
-        numbers=dict(alert.numbers),
     )
+    return _with_alert(opening, alert)
+
+
+def _content(alert: Alert) -> tuple[Any, ...]:
+    """What a message says about an alert, and what an open alert may change."""
+    return alert.since, alert.text, dict(alert.numbers)
+
+
+def _with_alert(event: AlertEvent, alert: Alert) -> AlertEvent:
+    since, text, numbers = _content(alert)
+    return replace(event, since=since, text=text, numbers=numbers)
+
+
+def _content_of(event: AlertEvent) -> dict[str, Any]:
+    return {name: getattr(event, name) for name in ("since", "text", "numbers")}
+
+
+def _opened(alert_id: str, alert: Alert, at: datetime, targets: Sequence[str]) -> AlertRecord:
+    return AlertRecord(alert_id, alert, at, targets, as_of={"opened": alert})
 
 
 def _record_of(opening: AlertEvent) -> AlertRecord:
     names = ("kind", "contract", "subject", "since", "text", "addressed_to", "period", "detail", "numbers")
     alert = Alert(**{name: getattr(opening, name) for name in names})
-    return AlertRecord(opening.alert_id, alert, opening.at, opening.targets or [])
+    return _opened(opening.alert_id, alert, opening.at, opening.targets or [])

@@ -65,11 +65,18 @@ def escalations(records: Iterable[AlertRecord], directory: Directory, now: datet
 
 
 def next_due(records: Iterable[AlertRecord], directory: Directory, now: datetime) -> datetime | None:
-    """The next time at which an alert escalates, or at which messages about a snoozed alert are sent."""
+    """The next time at which an alert escalates, is sent again, or at which messages about a snoozed alert are sent."""
     times = [
-        at for record in records for at in (escalates_at(record, directory), record.snoozed_until) if at is not None and at > now
+        at
+        for record in records
+        for at in (escalates_at(record, directory), record.snoozed_until, _sent_again_at(record))
+        if at is not None and at > now
     ]
     return min(times, default=None)
+
+
+def _sent_again_at(record: AlertRecord) -> datetime | None:
+    return record.sent_again_at if record.has_grown and record.resolved_at is None else None
 
 
 def _further(record: AlertRecord, directory: Directory) -> list[str]:
@@ -77,18 +84,21 @@ def _further(record: AlertRecord, directory: Directory) -> list[str]:
     return [name for name in directory.platform if name not in record.targets]
 
 
-_WORDS: dict[Transition, str] = {"opened": "Alert", "escalated": "Escalated", "resolved": "Resolved"}
+_WORDS: dict[Transition, str] = {"opened": "Alert", "escalated": "Escalated", "grown": "More", "resolved": "Resolved"}
 _SHOWN = 20
 
 
 def message(record: AlertRecord, transition: Transition) -> Message:
-    """The message about an alert that opened, escalated or was resolved."""
-    alert, text = record.alert, record.alert.text
+    """The message about an alert that opened, escalated, grew or was resolved."""
+    alert = record.as_sent(transition)
+    text = alert.text
     data: dict[str, Any] = {"status": transition, "kind": alert.kind.value, "contract": alert.contract, "subject": alert.subject}
     data |= {"period": alert.period, "detail": alert.detail, "numbers": dict(alert.numbers)}
     data |= {"since": alert.since, "opened_at": record.opened_at, "resolved_at": None, "alert_id": record.alert_id}
     if transition == "escalated":
         text = f"Open since {format_moment(record.opened_at)}, and nobody has acknowledged it: {text}"
+    if transition == "grown":
+        text = f"More rows have begun to wait since the last message; open since {format_moment(record.opened_at)}. {text}"
     if transition == "resolved" and record.resolved_at is not None:
         data["resolved_at"] = record.resolved_at
         text = f"Since {format_moment(record.resolved_at)} this no longer applies or is no longer checked: {text}"
@@ -98,24 +108,24 @@ def message(record: AlertRecord, transition: Transition) -> Message:
 
 def digest(message_id: str, records: Sequence[AlertRecord], transition: Transition) -> Message:
     """A message about many alerts of one kind; its text names the first ones, its data all."""
-    kind = records[0].alert.kind.value
-    shown = "\n".join(f"- {record.alert.title} (since {format_moment(record.alert.since)})" for record in records[:_SHOWN])
+    kind, alerts = records[0].alert.kind.value, [record.as_sent(transition) for record in records]
+    shown = "\n".join(f"- {alert.title} (since {format_moment(alert.since)})" for alert in alerts[:_SHOWN])
     more = f"\nand {len(records) - _SHOWN:,} more" if len(records) > _SHOWN else ""
     also = " --all" if transition == "resolved" else ""
     text = f"{shown}{more}\n'lakehouse alerts list --kind {kind}{also}' shows them with their texts."
     listed = [
         {
             "alert_id": record.alert_id,
-            "contract": record.alert.contract,
-            "subject": record.alert.subject,
-            "period": record.alert.period,
-            "detail": record.alert.detail,
-            "since": record.alert.since,
+            "contract": alert.contract,
+            "subject": alert.subject,
+            "period": alert.period,
+            "detail": alert.detail,
+            "since": alert.since,
         }
-        for record in records
+        for record, alert in zip(records, alerts)
     ]
     subject = f"{_WORDS[transition]}: {len(records):,} alerts of the kind {kind}"
-    addressed_to = addressees(*(owner for record in records for owner in record.alert.addressed_to))
+    addressed_to = addressees(*(owner for alert in alerts for owner in alert.addressed_to))
     return Message(message_id, subject, text, addressed_to, {"status": transition, "kind": kind, "alerts": listed})
 
 
@@ -136,7 +146,7 @@ class _Bundle:
 
 
 def pending(lake: Lake, records: Sequence[AlertRecord], targets: Mapping[str, Target]) -> list[PendingMessage]:
-    """The messages that targets have not received: openings first, then escalations, then resolutions; the oldest alert first.
+    """The messages that targets have not received: openings, escalations, growth, resolutions; the oldest alert first.
 
     No message is sent about a snoozed alert, or to a target that is no longer configured.
     """
@@ -150,7 +160,7 @@ def _of(
 ) -> Iterator[PendingMessage]:
     """The messages about a transition."""
     singles, digests = defaultdict[str, _Bundle](_Bundle), defaultdict[str, _Bundle](_Bundle)
-    undecided: dict[tuple[str, AlertKind], list[AlertRecord]] = defaultdict(list)
+    undecided: dict[tuple[str, AlertKind, str], list[AlertRecord]] = defaultdict(list)
     for (name, known), waiting in _by_target(records, transition, targets).items():
         # The rest of a digest after one of its alerts was snoozed is another message.
         if known is not None and known == _digest_id(waiting, transition):
@@ -158,15 +168,15 @@ def _of(
                 digests[known].add(record, targets[name])
         else:
             for record in waiting:
-                undecided[name, record.alert.kind].append(record)
+                undecided[name, record.alert.kind, record.occasion(transition)].append(record)
     fresh: set[str] = set()
-    for (name, _), waiting in undecided.items():
+    for (name, *_), waiting in undecided.items():
         digest_id = _digest_id(waiting, transition) if len(waiting) > SINGLY else None
         fresh |= {digest_id} if digest_id else set()
         for record in waiting:
             bundle = digests[digest_id] if digest_id else singles[record.alert_id]
             bundle.add(record, targets[name])
-    log.record_digests(lake, {key: (transition, [*digests[key].targets], [*digests[key].members]) for key in sorted(fresh)})
+    log.record_digests(lake, {key: _as_recorded(digests[key], transition) for key in sorted(fresh)})
     for bundle in singles.values():
         (record,) = bundle.members.values()
         delivered = partial(log.record_delivery, lake, [record], transition)
@@ -177,6 +187,12 @@ def _of(
         yield PendingMessage(digest(key, members, transition), [*bundle.targets.values()], delivered)
 
 
+def _as_recorded(bundle: _Bundle, transition: Transition) -> tuple[str, Sequence[str], Sequence[str]]:
+    """The occasion of a digest, which its alerts share, its targets, and the ids of its alerts."""
+    occasion = next(iter(bundle.members.values())).occasion(transition)
+    return occasion, [*bundle.targets], [*bundle.members]
+
+
 def _by_target(
     records: Sequence[AlertRecord], transition: Transition, targets: Mapping[str, Target]
 ) -> Mapping[tuple[str, str | None], list[AlertRecord]]:
@@ -185,14 +201,14 @@ def _by_target(
     for record in records:
         for name in record.waiting(transition):
             if name in targets:
-                waiting[name, record.digests.get((transition, name))].append(record)
+                waiting[name, record.digests.get((record.occasion(transition), name))].append(record)
     return waiting
 
 
 def _digest_id(records: Sequence[AlertRecord], transition: Transition) -> str:
     """The id of a digest, which is the same for the same alerts."""
     members = "\n".join(sorted(record.alert_id for record in records))
-    return f"{hashlib.sha256(members.encode()).hexdigest()[:16]}:{transition}"
+    return f"{hashlib.sha256(members.encode()).hexdigest()[:16]}:{records[0].occasion(transition)}"
 
 
 #: Returns the failed runs and checks, given the open alerts.

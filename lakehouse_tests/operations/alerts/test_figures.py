@@ -48,6 +48,34 @@ def test_hours_are_those_of_the_newest_days(lake: Lake) -> None:
     assert hours["02-20 09h"].p99_bound is None, "six rows are too few to judge"
 
 
+def test_the_late_share_and_the_tiers_are_those_of_the_contract_with_or_without_a_cutoff(lake: Lake) -> None:
+    tiers = [{"within": "PT6H", "serves": "daily", "tolerated": 0.1}, {"within": "P1D", "serves": "weekly"}]
+    source = contract(lateness={"expected": "PT2H", "tiers": tiers})
+    append_to_bronze(lake, source, rows_every(60, at(TODAY, 6), at(TODAY, 8), HOUR))
+    append_to_bronze(lake, source, rows_every(60, at(TODAY, 9), at(TODAY, 9), 7 * HOUR))
+    with without_spark():
+        [newest] = figures.by_arrival(lake, source, TODAY, 1, "day")
+        alerts = {alert.kind: alert.numbers for alert in signals.of_source(lake, source)}
+    assert (newest.rows, newest.unexpected, newest.share, newest.share_bound) == (4, 0.25, 0.0, None)
+    [tier] = newest.tiers
+    assert (tier.tier.serves, tier.share, tier.tier.tolerated) == ("daily", 0.25, 0.1)
+    assert (alerts[AlertKind.TIER_SHARE]["share"], alerts[AlertKind.TIER_SHARE]["bound"]) == (0.25, 0.1)
+
+
+def test_each_hour_of_a_day_with_25_is_one_hour(lake: Lake) -> None:
+    autumn, spring = date(2024, 10, 27), date(2024, 3, 31)
+    lake.settings.now = at(autumn + DAY)
+    source = contract(clocks={"event": "event_time", "timezone": "Europe/Berlin"})
+    append_to_bronze(lake, source, rows_every(30, at(spring), at(spring, 2, 30), HOUR))
+    append_to_bronze(lake, source, rows_every(30, at(autumn), at(autumn, 2, 30), HOUR))
+    with without_spark():
+        hours = [one for one in figures.by_arrival(lake, source, autumn, 1, "hour") if one.rows or "02h" in one.name]
+        counted = [len(figures.by_arrival(lake, source, day, 1, "hour")) for day in (autumn, spring)]
+    assert counted == [25, 23]
+    counts = {one.name: one.rows for one in hours}
+    assert counts == {"10-27 02h CEST": 2, "10-27 02h CET": 2, "10-27 03h": 2}
+
+
 def test_the_weeks_of_a_metric_have_the_bound_of_the_alert(lake: Lake) -> None:
     numbers = ScriptedNumbers(lake, metric(alerts={"restatements": {"needs": 1}}))
     catalog = Catalog({"events": contract()}, {"total": numbers.metric})

@@ -111,7 +111,7 @@ def test_silence_alerts_where_a_watermark_waits_for_arrivals_or_the_contract_ask
 def test_an_overdue_review_is_one_alert_per_source(lake: Lake) -> None:
     def wait(*deadlines: datetime) -> None:
         columns = {"quarantine_status": ["open"] * len(deadlines), "quarantine_since": [deadline - DAY for deadline in deadlines]}
-        columns |= {"arrival_date": [TODAY - DAY] * len(deadlines), "quarantine_reason": ["late", "late"][: len(deadlines)]}
+        columns |= {"arrival_date": [TODAY - DAY] * len(deadlines), "quarantine_reason": ["beyond_watermark"] * len(deadlines)}
         row_writer.append(locations.quarantine(lake, "events"), pa.table({**columns, "quarantine_review_by": [*deadlines]}))
 
     lake.settings.now = at(TODAY, 12)
@@ -125,21 +125,29 @@ def test_an_overdue_review_is_one_alert_per_source(lake: Lake) -> None:
 
 def test_rows_are_told_of_when_they_begin_to_wait(lake: Lake) -> None:
     lake.settings.now = at(TODAY, 12)
-    reasons, days = ["late", "late", "amount_is_positive", "late"], [TODAY, TODAY, TODAY, TODAY - DAY]
-    columns = {
+    late, failed = "beyond_watermark", "rule_failed"
+    columns: dict[str, Any] = {
+        "arrival_date": [TODAY, TODAY - DAY, TODAY, TODAY - 2 * DAY],
+        "quarantine_reason": [late, late, failed, late],
+        "quarantine_detail": ["9 d after the event; the cutoff is 7 d", "8 d ...", "fails positive; 8 d after the event", "8 d"],
         "quarantine_status": ["open", "open", "open", "released"],
         "quarantine_since": [at(TODAY, 9), at(TODAY, 8), at(TODAY, 10), at(TODAY - DAY, 1)],
         "quarantine_review_by": [at(TODAY + 14 * DAY, 9), at(TODAY + 14 * DAY, 8), at(TODAY + 14 * DAY, 10), at(TODAY, 1)],
     }
-    row_writer.append(
-        locations.quarantine(lake, "events"), pa.table({"arrival_date": days, "quarantine_reason": reasons, **columns})
-    )
-    [alert] = of_source(lake, contract()).values()
-    assert (alert.kind, alert.period, alert.since) == (AlertKind.WAITING_ROWS, f"{TODAY}", at(TODAY, 8))
+    row_writer.append(locations.quarantine(lake, "events"), pa.table(columns))
+    [alert] = signals.of_source(lake, contract(owner="anna", stewards=["sue", "tom"]))
+    assert (alert.kind, alert.period, alert.since) == (AlertKind.WAITING_ROWS, None, at(TODAY, 8))
+    assert alert.addressed_to == ["sue", "tom", "anna"]
     assert alert.text == (
-        f"events: 3 rows of {TODAY} wait for a steward (amount_is_positive: 1, late: 2), and count in no number until then. "
+        "events: 3 rows wait for a steward (beyond the cutoff: 2, fails positive: 1), the oldest since 2024-02-20 08:00 UTC. "
+        "They arrived on 2024-02-19, 2024-02-20, and count in no number until a decision. "
         "'lakehouse quarantine list events' shows them; decide by 2024-03-05 08:00 UTC."
     )
+    assert alert.title == (
+        "3 rows wait for a steward: events (beyond the cutoff: 2, fails positive: 1; arrived on 2024-02-19, 2024-02-20)"
+    )
+    [alert] = signals.of_source(lake, contract(owner="anna"))
+    assert alert.addressed_to == ["anna"]
 
 
 @pytest.mark.merge

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,15 +13,17 @@ from hypothesis import strategies as st
 
 from lakehouse import locations
 from lakehouse.delta import table_io
+from lakehouse.operations.alerts import input_rules, outbox
 from lakehouse.operations.alerts import log as alert_log
-from lakehouse.operations.alerts import outbox
-from lakehouse.operations.alerts.alert import Alert, AlertKind
+from lakehouse.operations.alerts.alert import Alert, AlertKind, AlertSubject
 from lakehouse.operations.channels import DeliveryError
 from lakehouse.operations.delivery import AfterFailure, Directory, deliver
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lakehouse.lake import Lake
     from lakehouse.operations.alerts.log import AlertRecord
     from lakehouse.operations.channels import Message
@@ -47,6 +50,12 @@ class Box:
 
 def overdue(number: int, owner: str = "anna") -> Alert:
     return Alert(AlertKind.OVERDUE, "revenue", "revenue", NOON, f"{number} is overdue", [owner], {}, f"day {number:04}")
+
+
+def waiting(*rows: int, source: str = "sales") -> Alert:
+    """The alert about rows that wait: their number on each arrival day."""
+    by_day = {date(2024, 2, 1) + timedelta(days=day): {"beyond the cutoff": count} for day, count in enumerate(rows) if count}
+    return input_rules.waiting_rows(AlertSubject(source, source, ["anna"]), NOON, by_day, NOON + 14 * 24 * HOUR)
 
 
 @dataclass
@@ -191,6 +200,160 @@ def test_what_is_left_of_a_digest_whose_alert_was_snoozed_is_another_digest(lake
         "Alert: 9 alerts of the kind overdue",
         "Alert: a number was not finalized: revenue day 0000",
     ]
+
+
+def test_rows_that_begin_to_wait_later_are_told_at_most_every_four_hours_and_the_record_is_the_present_one(lake: Lake) -> None:
+    alerts, boxes = alerting(lake)
+    alerts.tick(waiting(1))
+    alerts.tick(waiting(1, 1), hours=0.5)
+    [record] = alerts.tick(waiting(5000, 1), hours=3)
+    assert record.alert == waiting(5000, 1), "the recorded text and figures are the present ones"
+    assert len(boxes["anna"].messages) == 1
+    assert outbox.next_due([record], alerts.directory, lake.now()) == NOON + 4 * HOUR
+    alerts.tick(waiting(5000, 1), hours=4)
+    alerts.tick(waiting(5000, 1), hours=9)
+    first, more = boxes["anna"].messages
+    assert (first.text, first.subject) == (waiting(1).text, f"Alert: {waiting(1).title}")
+    assert more.subject == (
+        "More: 5,001 rows wait for a steward: sales (beyond the cutoff: 5,001; arrived on 2024-02-01, 2024-02-02)"
+    )
+    begun = "More rows have begun to wait since the last message; open since 2024-02-01 12:00 UTC. "
+    assert more.text == begun + waiting(5000, 1).text
+    assert (more.data["status"], more.data["alert_id"]) == ("grown", record.alert_id)
+    alerts.tick(waiting(10, 1), hours=10)
+    assert len(boxes["anna"].messages) == 2, "decisions are no news to those who made them"
+    alerts.tick(waiting(11, 1), hours=11)
+    [record] = alerts.tick(hours=12)
+    assert record.resolved_at == NOON + 12 * HOUR
+    assert [message.data["status"] for message in boxes["anna"].messages] == ["opened", "grown", "grown", "resolved"]
+    assert boxes["anna"].messages[-1].text.endswith(waiting(11, 1).text)
+
+
+def test_growth_goes_to_owners_who_acknowledged_and_after_a_snooze_once(lake: Lake) -> None:
+    alerts, boxes = alerting(lake)
+    [record] = alerts.tick(waiting(1))
+    alert_log.acknowledge(lake, [record], "anna", "on it")
+    alerts.tick(waiting(2), hours=5)
+    assert boxes["anna"].subjects[1:] == [f"More: {waiting(2).title}"]
+    alert_log.snooze(lake, [record], NOON + 24 * HOUR, "anna", None)
+    for hours in (6, 11, 16):
+        alerts.tick(waiting(hours), hours=hours)
+    assert len(boxes["anna"].messages) == 2
+    alerts.tick(waiting(16), hours=24)
+    assert boxes["anna"].subjects[2:] == [f"More: {waiting(16).title}"]
+    assert boxes["team"].messages == [], "an acknowledged alert does not escalate, grown or not"
+
+
+def test_the_platform_team_gets_growth_after_the_escalation_only(lake: Lake) -> None:
+    alerts, boxes = alerting(lake)
+    alerts.tick(waiting(1))
+    alerts.tick(waiting(2), hours=4)
+    assert [message.data["status"] for message in boxes["team"].messages] == ["escalated"]
+    assert boxes["team"].messages[0].text.endswith(waiting(2).text)
+    alerts.tick(waiting(3), hours=8)
+    assert [message.data["status"] for message in boxes["team"].messages] == ["escalated", "grown"]
+
+
+def test_a_digest_about_waiting_rows_has_counts_reasons_days_and_the_oldest_wait(lake: Lake) -> None:
+    alerts, boxes = alerting(lake)
+    names = [f"shop{number}" for number in range(outbox.SINGLY + 1)]
+    alerts.tick(*(waiting(1, source=name) for name in names))
+    alerts.tick(*(waiting(1, 2, source=name) for name in names), hours=5)
+    assert boxes["anna"].subjects == ["Alert: 6 alerts of the kind waiting_rows", "More: 6 alerts of the kind waiting_rows"]
+    assert (
+        "- 3 rows wait for a steward: shop0 (beyond the cutoff: 3; arrived on 2024-02-01, 2024-02-02) "
+        "(since 2024-02-01 12:00 UTC)\n" in boxes["anna"].messages[1].text
+    )
+    assert len({message.message_id for message in boxes["anna"].messages}) == 2
+
+
+def test_growth_that_was_sent_and_not_recorded_is_sent_again_as_it_was(lake: Lake, monkeypatch) -> None:
+    alerts, boxes = alerting(lake)
+    alert_log.acknowledge(lake, alerts.tick(waiting(1)), "anna", "on it")
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise Stopped
+
+    with monkeypatch.context() as patched:
+        patched.setattr(alert_log, "record_delivery", stop)
+        with pytest.raises(Stopped):
+            alerts.tick(waiting(2), hours=4)
+    alerts.tick(waiting(3), hours=5)
+    _, sent, again = boxes["anna"].messages
+    assert sent == again
+    assert again.text.endswith(waiting(2).text)
+
+
+def test_two_simultaneous_evaluations_tell_growth_once(lake: Lake) -> None:
+    alerts, boxes = alerting(lake)
+    known = alerts.tick(waiting(1))
+    lake.settings.now = NOON + 4 * HOUR
+    for _ in range(2):
+        alert_log.record(lake, known, [waiting(2)], lambda _: False, lambda _: ["anna"])
+        lake.settings.now += timedelta(seconds=5)
+        alerts.send()
+    assert [message.data["status"] for message in boxes["anna"].messages] == ["opened", "grown"]
+    assert not alert_log.all_of(lake)[0].has_grown
+
+
+@law(100, in_each_run=3)
+@given(
+    st.lists(
+        st.tuples(st.lists(st.integers(0, 3), max_size=3), st.booleans(), st.sampled_from([None, "ack", "snooze"])),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_whoever_decides_about_waiting_rows_hears_of_all_that_begin_to_wait(
+    tmp_path_factory, ticks: list[tuple[list[int], bool, str | None]]
+) -> None:
+    """Over any hourly history of waiting rows, with a broken target and snoozes: no more than a message in four hours.
+
+    The model keeps for each row count of a day whether a message has named it since it began to wait.
+    """
+    alerts, boxes = alerting(lake_in(tmp_path_factory.mktemp("alerts")), anna=["anna"])
+    counts: list[int] = []
+    for number, (counts, is_broken, done) in enumerate(ticks):
+        boxes["anna"].is_broken = is_broken
+        records = alerts.tick(*([waiting(*counts)] if any(counts) else []), hours=number)
+        is_open = [record for record in records if record.resolved_at is None]
+        assert [record.alert for record in is_open] == ([waiting(*counts)] if any(counts) else []), "the present text"
+        if is_open and done == "ack":
+            alert_log.acknowledge(alerts.lake, is_open, "anna", "on it")
+        if is_open and done == "snooze":
+            alert_log.snooze(alerts.lake, is_open, NOON + (number + 1.5) * HOUR, None, None)
+    boxes["anna"].is_broken = False
+    for later in (10, 20):
+        alerts.tick(*([waiting(*counts)] if any(counts) else []), hours=len(ticks) + later)
+    messages = boxes["anna"].messages
+    assert len({message.message_id for message in messages}) == len(messages)
+    by_alert: dict[str, list[Message]] = {}
+    for message in messages:
+        by_alert.setdefault(message.data["alert_id"], []).append(message)
+    for found in by_alert.values():
+        statuses = [message.data["status"] for message in found]
+        assert statuses[0] == "opened"
+        assert set(statuses[1:-1]) <= {"grown"}
+    grown = sorted(
+        datetime.fromisoformat(message.message_id.partition(":grown:")[2])
+        for message in messages
+        if ":grown:" in message.message_id
+    )
+    assert all(later - earlier >= alert_log.SENT_AGAIN_AFTER for earlier, later in pairwise(grown))
+    is_open = [record for record in alert_log.all_of(alerts.lake) if record.resolved_at is None]
+    assert not any(record.has_grown for record in is_open), "what has begun to wait was told"
+    for record in is_open:
+        assert not record.alert.has_grown(_told(by_alert[record.alert_id]))
+
+
+def _told(messages: Sequence[Message]) -> Alert:
+    """An alert with the most rows of each day that messages have named."""
+    numbers: dict[str, dict[str, int]] = {}
+    for message in messages:
+        for day, reasons in message.data["numbers"]["arrival_days"].items():
+            known = numbers.setdefault(day, {})
+            known |= {reason: max(count, known.get(reason, 0)) for reason, count in reasons.items()}
+    return replace(waiting(1), numbers={"arrival_days": numbers})
 
 
 @law(100, in_each_run=3)

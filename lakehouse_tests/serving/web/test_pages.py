@@ -11,6 +11,8 @@ import pytest
 
 from lakehouse.dispositions import account_tables
 from lakehouse.ledger import decisions
+from lakehouse.operations.alerts import log as alert_log
+from lakehouse.operations.alerts.alert import Alert, AlertKind
 from lakehouse.serving.http.tokens import Role
 from lakehouse.serving.web import overview as overview_page
 from lakehouse_tests.support.api_client import (
@@ -99,6 +101,7 @@ def test_the_watermark_is_drawn_in(client: TestClient) -> None:
 def test_the_figures_of_the_alerts_are_shown_with_their_bounds(tmp_path: Path) -> None:
     """One of ten rows came beyond the cutoff, and a tenth is tolerated."""
     source = contract(lateness={"expected": "PT1H", "cutoff": "P1D", "alert_above": 0.05})
+    beyond = Alert(AlertKind.LATE_SHARE, "events", "events", at(3), "Too many rows beyond the cutoff.")
     lake = lake_below(tmp_path / "lake")
     write_source_rows(
         lake, source, [(f"i{key}", at(3), at(3, 48 if key == 0 else 0.5), "insert", "admitted") for key in range(10)]
@@ -106,8 +109,20 @@ def test_the_figures_of_the_alerts_are_shown_with_their_bounds(tmp_path: Path) -
     with api_client(lake, catalog(metric(), source=source)) as client:
         shown = client.get("/page/lateness?source=events").text
         by_hour = client.get("/page/lateness?source=events&by=hour").text
+        [opened] = alert_log.record(lake, [], [beyond], lambda _: False, lambda _: [])
+        until = f"{at(3).date()}"
+        alerted = client.get(f"/page/lateness?source=events&through={until}").text
+        quiet = client.get("/page/lateness?source=events&through=2020-01-01").text
+    assert "Day by day" not in quiet
+    assert f'<li id="alert-{opened.alert_id}">' in quiet, "an open alert is shown where no row of the period is measured"
     section = unescape(shown.partition('<section id="watched">')[2].partition("</section>")[0])
-    assert section.count("<svg") >= 2
+    assert section.count("<svg") >= 3
+    assert "Share of late rows, by day of arrival: more than 1 h after the event." in re.sub(r"<[^>]+>", "", section)
+    assert f'<a href="#alert-{opened.alert_id}">' in alerted
+    assert f'<li id="alert-{opened.alert_id}">' in alerted
+    links = re.findall(r'<a href="(/page/lateness[^"]+)"', alerted)
+    assert links
+    assert all(f"through={until}" in link and "by=" in link for link in links), "another choice keeps the period"
     words_shown = " ".join(re.sub(r"<svg.*?</svg>|<[^>]+>", " ", section, flags=re.DOTALL).split())
     assert "Share of rows beyond the cutoff, by day of arrival; the dashed line is the tolerated share." in words_shown
     assert "Alert late_share : not open." in words_shown
