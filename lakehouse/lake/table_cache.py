@@ -26,8 +26,9 @@ Entry = TypeVar("Entry")
 class TableCache:
     """Open tables by address, and results for their newest versions, such as rows, by question.
 
-    Each table is updated to its newest version whenever it is requested, so a cache never hides a commit. It must not be shared
-    between threads, and no table in it may be deleted meanwhile.
+    Each table is updated to its newest version whenever it is requested, so a cache never hides a commit. On a local disk, a
+    table that was deleted, created again or restored from a copy meanwhile is opened again. It must not be shared between
+    threads.
 
     :param open_table: opens the table at an address, None if there is none; by default with delta-rs and the storage options
         of the read.
@@ -36,6 +37,7 @@ class TableCache:
     def __init__(self, open_table: Callable[[str], DeltaTable | None] | None = None) -> None:
         self._open_table = open_table
         self._tables: dict[str, DeltaTable] = {}
+        self._newest: dict[str, tuple[int, _Identity | None]] = {}
         self._answers: dict[Hashable, tuple[tuple[int, Hashable] | None, Any]] = {}
         self._entries: dict[Hashable, tuple[frozenset[str], list[Any]]] = {}
 
@@ -45,14 +47,35 @@ class TableCache:
         :param default: opens the table if the cache was created without ``open_table``.
         """
         table = self._tables.get(path)
+        if table is not None and self._is_replaced(path, table.version()):
+            self._forget(path)
+            table = None
         if table is not None:
             if not _is_newest(path, table.version()):
                 table.update_incremental()
+            self._note(path, table.version())
             return table
         table = default() if self._open_table is None else self._open_table(path)
         if table is not None:
             self._tables[path] = table
+            self._note(path, table.version())
         return table
+
+    def _note(self, path: str, version: int) -> None:
+        """Note the newest entry of a table's log; a write through the open table has made one, too."""
+        if self._newest.get(path, (-1, None))[0] != version:
+            self._newest[path] = version, _identity(path, version)
+
+    def _is_replaced(self, path: str, version: int) -> bool:
+        """Whether the newest entry that was read of a table's log is not there any more, or is another file."""
+        noted, identity = self._newest.get(path, (-1, None))
+        return identity is not None and noted == version and _identity(path, version) != identity
+
+    def _forget(self, path: str) -> None:
+        """Forget a table, and every result: some are computed from several tables."""
+        del self._tables[path], self._newest[path]
+        self._answers.clear()
+        self._entries.clear()
 
     def answer(self, table: DeltaTable, question: Hashable, compute: Callable[[], Answer], also: Hashable = None) -> Answer:
         """The result for ``question`` about a table, computed unless it is cached for the table's version.
@@ -92,6 +115,21 @@ class TableCache:
         return TableCache, ()
 
 
+#: The number of a file on its disk, its size and the time at which it was written.
+_Identity = tuple[int, int, int]
+
+
+def _identity(path: str, version: int) -> _Identity | None:
+    """What tells the entry of a version in a table's log apart from another one; None if it is not on a local disk, or gone."""
+    if "://" in path:
+        return None
+    try:
+        entry = _entry(path, version).stat()
+    except FileNotFoundError:
+        return None
+    return entry.st_ino, entry.st_size, entry.st_mtime_ns
+
+
 def _is_newest(path: str, version: int) -> bool:
     """Whether a table's log ends with ``version``; False also where only a listing of the log could decide it.
 
@@ -99,8 +137,11 @@ def _is_newest(path: str, version: int) -> bool:
     """
     if "://" in path:
         return False
-    log = Path(path, "_delta_log")
-    return (log / f"{version:020}.json").exists() and not (log / f"{version + 1:020}.json").exists()
+    return _entry(path, version).exists() and not _entry(path, version + 1).exists()
+
+
+def _entry(path: str, version: int) -> Path:
+    return Path(path, "_delta_log", f"{version:020}.json")
 
 
 class CachedStorageOptions(dict[str, str]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,5 +64,28 @@ def test_the_log_of_an_open_local_table_is_listed_only_after_a_commit(tmp_path: 
     assert listed == [3]
     DeltaTable(path).create_checkpoint()
     Path(path, "_delta_log", f"{4:020}.json").unlink()  # cleaned: it is not known what came since
-    assert table_io.version(path, options) == 4
-    assert listed == [3, 4]
+    assert [table_io.version(path, options) for _ in range(2)] == [4, 4]
+    assert listed == [3, 4], "it was opened again, and is listed from then on"
+
+
+def test_a_table_that_was_restored_deleted_or_created_again_is_opened_again(tmp_path: Path) -> None:
+    path, options = str(tmp_path / "table"), CachedStorageOptions({}, TableCache())
+
+    def numbers() -> list[int] | None:
+        rows = table_io.read(path, ["number"], None, options)
+        return None if rows is None else sorted(rows["number"].to_pylist())
+
+    row_writer.append(path, pa.table({"number": [1]}), options=options)
+    shutil.copytree(path, tmp_path / "copy")
+    row_writer.append(path, pa.table({"number": [2]}), options=options)
+    assert numbers() == [1, 2]
+    shutil.rmtree(path)
+    assert numbers() is None
+    shutil.copytree(tmp_path / "copy", path)
+    assert numbers() == [1]
+    row_writer.append(path, pa.table({"number": [3]}), options=options)
+    assert numbers() == [1, 3]
+    shutil.rmtree(path)
+    row_writer.append(path, pa.table({"number": [4]}), options=options)
+    row_writer.append(path, pa.table({"number": [5]}), options=options)
+    assert numbers() == [4, 5]

@@ -17,7 +17,8 @@ def lake_in(folder: Path) -> Lake:
     (folder / "landing").mkdir()
     now = datetime(2024, 3, 1, tzinfo=timezone.utc)
     # The session stays as the fixture made it: code that Spark generates for many rows takes seconds to compile.
-    return Lake(Settings(root=str(folder / "lake"), landing=str(folder / "landing"), now=now, spark_profile="large"))
+    settings = Settings(root=str(folder / "lake"), landing=str(folder / "landing"), now=now, spark_profile="large")
+    return Lake(settings).cached()  # as a command or a step has it
 
 
 def without_retention(lake: Lake) -> Lake:
