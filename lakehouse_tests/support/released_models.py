@@ -72,7 +72,7 @@ ROWS = 4_000
 
 def released_models(folder: Path, *, text: str = "") -> Lake:
     """A lake with all of it; ``text`` is part of every note that a person has written."""
-    lake = Lake(Settings(root=str(folder / "lake"), bundled_contracts=False))
+    lake = Lake(Settings(root=str(folder / "lake"), bundled_contracts=False)).cached()
     lake.settings.now = _at("2024-09-30T08:00")
     for number, version in enumerate(("v2.0", "v3.0")):
         inputs = input_sets.record(lake, "chargebacks", [f"file{entry}" for entry in range(8 + number)], lake.now())

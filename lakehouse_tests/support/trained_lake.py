@@ -98,7 +98,7 @@ def settings_of(folder: Path) -> Lake:
     """An empty lake in ``folder / "lake"`` at a fixed time, with its contracts in ``folder / "contracts"``."""
     (folder / "contracts").mkdir()
     now = datetime(2024, 6, 1, 12, tzinfo=timezone.utc)
-    lake = Lake(Settings(root=str(folder / "lake"), contracts=folder / "contracts", bundled_contracts=False, now=now))
+    lake = Lake(Settings(root=str(folder / "lake"), contracts=folder / "contracts", bundled_contracts=False, now=now)).cached()
     shutil.copytree(_prepared_mlflow(), folder / "lake" / "mlflow")
     return lake
 
