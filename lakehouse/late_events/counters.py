@@ -1,7 +1,8 @@
 """The numbers of rows that came on time, late and accepted, and late and not counted: by metric, delivery or source.
 
 Belongs here: the counts and their rates, from the counts of deliveries that ``follow`` keeps. A late row counts for each metric
-that has late events, because each has its own windows and terms.
+that has late events, because each has its own windows and terms. Which of them count since their days are closed is decided in
+``gold.publication.late_at_close``.
 
 The share of late rows in each window of a published number; the action ``update`` patches or recomputes the number by it.
 """
@@ -33,19 +34,23 @@ if TYPE_CHECKING:
 
 
 _COUNTS = ("on_time", "late_accepted", "late_dropped")
+#: The two parts of ``late_dropped``.
+_PARTS = ("late_counted_at_close", "late_not_counted")
 
 
 @dataclass(frozen=True)
 class LateCounts:
     """The well-formed rows of a metric's source, by lateness.
 
-    :param late_accepted: late, and counted in the metric; :param late_dropped: late, and not counted.
+    :param late_accepted: late, and counted in the metric at once; :param late_dropped: late, and not counted at once.
+    :param late_counted_at_close: those of ``late_dropped`` that count since their days are closed.
     """
 
     metric: str
     on_time: int = 0
     late_accepted: int = 0
     late_dropped: int = 0
+    late_counted_at_close: int = 0
 
     @property
     def rows(self) -> int:
@@ -53,18 +58,23 @@ class LateCounts:
         return self.on_time + self.late_accepted + self.late_dropped
 
     @property
+    def late_not_counted(self) -> int:
+        """The number of rows that do not count: they wait for the close of their days, or never count."""
+        return self.late_dropped - self.late_counted_at_close
+
+    @property
     def rates(self) -> dict[str, float]:
         """Each count as a share of all rows, 0 without any."""
-        return {name: late_share(getattr(self, name), self.rows) for name in _COUNTS}
+        return {name: late_share(getattr(self, name), self.rows) for name in (*_COUNTS, *_PARTS)}
 
     def as_json(self) -> dict[str, object]:
         """The counts and rates in the form that the API and the commands give."""
-        counts = {name: getattr(self, name) for name in _COUNTS}
+        counts = {name: getattr(self, name) for name in (*_COUNTS, *_PARTS)}
         return {"metric": self.metric, "rows": self.rows, **counts, **{f"{name}_rate": rate for name, rate in self.rates.items()}}
 
 
 def of_metric(lake: Lake, metric: MetricContract, arrivals: Collection[date] | None = None) -> LateCounts:
-    """The counts of a metric with late events.
+    """The counts of a metric with late events, as if no day were closed.
 
     :param arrivals: only of deliveries of these arrival days.
     """
@@ -87,7 +97,7 @@ def of_source(
 
 def total(counts: Collection[LateCounts], name: str) -> LateCounts:
     """The sum of ``counts``, such as those of all metrics of a source."""
-    return LateCounts(name, *(sum(getattr(entry, field) for entry in counts) for field in _COUNTS))
+    return LateCounts(name, *(sum(getattr(entry, field) for entry in counts) for field in (*_COUNTS, _PARTS[0])))
 
 
 def newest_arrival(lake: Lake, metric: MetricContract) -> date | None:
@@ -96,6 +106,20 @@ def newest_arrival(lake: Lake, metric: MetricContract) -> date | None:
     rows = table_io.read(path, ["arrival_date"], where, lake.storage_options)
     newest: date | None = None if rows is None else pc.max(rows["arrival_date"]).as_py()
     return newest
+
+
+def dropped_by_day(lake: Lake, metric: MetricContract, arrivals: Collection[date] | None = None) -> dict[date, int]:
+    """The number of rows that do not count in a metric at once, by event day.
+
+    :param arrivals: only of deliveries of these arrival days.
+    """
+    where: table_io.Where = {"metric": [metric.name], "counts": [False]}
+    where = {**where, **({} if arrivals is None else {"arrival_date": arrivals})}
+    rows = table_io.read(locations.late_rows(lake, metric.source), ["event_date"], where, lake.storage_options)
+    if rows is None:
+        return {}
+    numbers = rows.filter(pc.is_valid(rows["event_date"])).group_by("event_date").aggregate([([], "count_all")])
+    return dict(zip(numbers["event_date"].to_pylist(), numbers["count_all"].to_pylist()))
 
 
 def by_event_day(lake: Lake, metric: MetricContract, days: Collection[date]) -> dict[date, LateCounts]:
