@@ -223,6 +223,8 @@ def _print_counts(counts: LateCounts) -> None:
     for name in names:
         table.add_row(name, f"{getattr(counts, name):,}", f"{counts.rates[name]:.2%}")
     out.print(table)
+    if counts.historical:
+        out.print(f"{counted(counts.historical)} of backfill plans are history, and not counted here.", soft_wrap=True)
 
 
 def _where(row: dict[str, Any]) -> str:

@@ -37,6 +37,7 @@ _COUNTS = {
     "late_dropped": 30,
     "late_counted_at_close": 18,
     "late_not_counted": 12,
+    "historical": 0,
     "on_time_rate": 0.970149,
     "late_accepted_rate": 0.027363,
     "late_dropped_rate": 0.002488,
@@ -91,6 +92,7 @@ class LateCountsModel(Shape):
     )
     late_counted_at_close: int = Field(description="Rows that came too late, and count since their days are closed.")
     late_not_counted: int = Field(description="Rows that do not count: they wait for the close of their days, or never count.")
+    historical: int = Field(description="Rows that a backfill plan brought; they are not among the others.")
     on_time_rate: float
     late_accepted_rate: float
     late_dropped_rate: float
