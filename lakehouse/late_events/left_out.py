@@ -124,6 +124,25 @@ def watermark_after(lake: Lake, contract: SourceContract, ids: Collection[str]) 
     return _micros(taken[-1].watermark) if taken else NEVER
 
 
+def number_behind(lake: Lake, metrics: Collection[MetricContract], contract: SourceContract, rows: pa.Table) -> int:
+    """How many rows of a file that has not been ingested would come too late to count in one of ``metrics``, by the watermark of
+    the deliveries that have arrived before it.
+
+    :param metrics: metrics of the source; those without late events count every row.
+    :param rows: the file's well-formed rows, with ``event_ts``, ``event_date`` and ``arrival_ts``.
+    """
+    judging = [metric for metric in metrics if metric.late_events is not None and metric.source == contract.dataset]
+    state = event_watermark.of_source(lake, contract, pc.max(rows["arrival_ts"]).as_py()) if judging and len(rows) else None
+    if state is None or state.watermark <= event_watermark.BEGINNING:
+        return 0
+    met, zone = pa.repeat(pa.scalar(_micros(state.watermark), pa.int64()), len(rows)), ZoneInfo(contract.clocks.timezone)
+    behind = pa.repeat(False, len(rows))
+    for metric in judging:
+        left = classification.are_left_out(classification.window_ends(rows, metric, zone), met, terms_of(metric))
+        behind = pc.or_(behind, pc.fill_null(left, False))
+    return pc.sum(behind).as_py() or 0
+
+
 def _ingested(lake: Lake, contract: SourceContract, ids: Collection[str] | None) -> dict[str, Ingestion]:
     every = ingestions.ingested(ingestions.all_of(lake, contract.dataset))
     return every if ids is None else {name: entry for name, entry in every.items() if name in ids}

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakehouse.bronze.ingest import Ingest
+from lakehouse.cli.console import out
 from lakehouse.late_events import counters, follow, late_rows, left_out
 from lakehouse.ledger import history_admissions, ingestions
 from lakehouse.ledger import ids as ledger_ids
+from lakehouse.operations.backfills import planner
+from lakehouse.operations.backfills.commands import print_plan
+from lakehouse.operations.backfills.planner import BackfillRequest
+from lakehouse.orchestration.execution.webserver import Cost
 from lakehouse_tests.support.late_lake import ARRIVAL, LateLake, late, source
 from lakehouse_tests.support.numbers_without_spark import without_spark
 from lakehouse_tests.support.windowed_lake import ARRIVES, FIRST, TUMBLING, Event
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
+    from lakehouse.operations.backfills.plan import BackfillPlan
 
 
 def late_keys(lake: Lake) -> set[str]:
@@ -47,6 +54,30 @@ def test_what_a_backfill_admits_is_on_time_and_what_came_before_the_admission_st
         assert counters.dropped_by_day(lake, sample.metrics[0]) == {FIRST: 1}
         assert counters.by_event_day(lake, sample.metrics[0], [FIRST])[FIRST].late_dropped == 1
         assert counters.newest_arrival(lake, sample.metrics[0]) == ARRIVES
+
+
+def test_a_plan_counts_the_rows_of_new_files_that_come_too_late_for_a_metric_without_a_cutoff(lake: Lake) -> None:
+    with without_spark():
+        sample = LateLake(lake, None, [late(TUMBLING, "side_output"), late({**TUMBLING, "metric": "patient"}, "drop", 600)])
+        sample.classify_at(0, Event("first", 30), Event("newest", 200))
+        sample.land_at(1, Event("beyond", 32), Event("beyond too", 33), Event("fine", 201))
+        wish = BackfillRequest(target="orders", first_day=ARRIVES, last_day=ARRIVES, reason="why", runner_id="anna")
+        made = planner.plan(lake, sample.catalog, wish, lake.now())
+        assert (made.beyond_watermark, made.too_late) == (0, 2)
+        assert sorted((file.known, file.behind) for file in made.files) == [(False, 2), (True, 0)]
+        assert printed(made) == (
+            "2 rows of 1 file come later than the grace of a metric with late_events allows, and do not count in it at once; to "
+            "admit them as history, plan again with --admit-history"
+        )
+        admits = planner.plan(lake, sample.catalog, replace(wish, admit_history=True), lake.now())
+        assert printed(admits).endswith("metric with late_events allows: anna admits them as history")
+
+
+def printed(plan: BackfillPlan) -> str:
+    """What the command prints of the plan about late rows."""
+    with out.capture() as text:
+        print_plan(plan, Cost(None, 0, ("bronze/orders",)))
+    return next(line.strip() for line in text.get().splitlines() if "grace" in line)
 
 
 def test_a_first_load_without_arrival_times_is_on_time_in_any_order_of_its_files(lake: Lake) -> None:
