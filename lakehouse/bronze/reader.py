@@ -26,6 +26,7 @@ from lakehouse.bronze.parquet_rows import ParquetRows
 from lakehouse.bronze.row_parser import RowParser
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import claims, judged_rows
+from lakehouse.late_events import left_out as late_events
 from lakehouse.ledger import key_log
 from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.ledger.row_states import AdmissionStatus, QuarantineReason
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from lakehouse.bronze.csv_columns import Block, Part
     from lakehouse.bronze.file_formats import Record
     from lakehouse.bronze.landing import Fingerprint, LandingFile
+    from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
 
@@ -151,8 +153,9 @@ class Preview:
     """The rows of a file that may contend for their keys, by event day, and these keys.
 
     ``out`` counts the other rows, by the reason why they may not contend; ``beyond`` those that the contract holds or drops
-    because they come beyond the cutoff. ``event_days`` are those of all well-formed rows, ``values`` their values by column;
-    ``malformed`` has line number, reason and raw text of the first malformed rows.
+    because they come beyond the cutoff, ``behind`` those that come too late to count in a metric with late events. ``event_days``
+    are those of all well-formed rows, ``values`` their values by column; ``malformed`` has line number, reason and raw text of
+    the first malformed rows.
     """
 
     rows: dict[date, int]
@@ -161,6 +164,7 @@ class Preview:
     values: dict[str, pa.Array] = field(default_factory=dict)
     malformed: list[dict[str, Any]] = field(default_factory=list)
     beyond: int = 0
+    behind: int = 0
     event_days: frozenset[date] = frozenset()
 
 
@@ -172,14 +176,16 @@ def preview_file(
     values_of: Collection[str] = (),
     *,
     admit_history: bool = False,
+    metrics: Collection[MetricContract] = (),
 ) -> Preview:
     """Read a file that has not been ingested, as if it arrived now.
 
     :param values_of: columns whose values are wanted.
     :param admit_history: whether the rows that come beyond the cutoff are admitted as history.
+    :param metrics: those in which rows may come too late to count.
     """
     delivery = DeliveredFile(file.name, fingerprint.ingestion_id, file.arrival_date, lake.now())
-    columns = {*judged_rows.columns_to_judge(contract), *values_of, *_OF_MALFORMED}
+    columns = {*judged_rows.columns_to_judge(contract), *values_of, *_OF_MALFORMED, "arrival_ts"}
     schema = arrow_schema(tuple(column for column in bronze_columns(contract) if column[0] in columns))
     batches = delivery_rows(lake, contract, delivery, file.path)
     rows = pa.Table.from_batches((batch.select(schema.names) for batch in batches), schema)
@@ -200,4 +206,6 @@ def preview_file(
     unread = rows.filter(pc.is_valid(rows["malformed_reason"])).select(_OF_MALFORMED).slice(0, _SHOWN).to_pylist()
     left_out = {reason: count for reason, count in out.items() if count}
     event_days = frozenset(pc.unique(rows["event_date"].filter(pc.is_null(rows["malformed_reason"])).drop_null()).to_pylist())
-    return Preview(by_day, pc.unique(admitted["record_key"]), left_out, values, unread, beyond, event_days)
+    well_formed = rows.filter(pc.is_null(rows["malformed_reason"])) if metrics else rows
+    behind = late_events.number_behind(lake, metrics, contract, well_formed) if metrics else 0
+    return Preview(by_day, pc.unique(admitted["record_key"]), left_out, values, unread, beyond, behind, event_days)

@@ -53,7 +53,7 @@ def late(
     date: Annotated[datetime | None, typer.Option(formats=arguments.DAY, help="Rows of this event day.")] = None,
     window: Annotated[str | None, typer.Option(help="Rows of this window, such as 2024-01-15T14.")] = None,
     *,
-    dropped: Annotated[bool, typer.Option("--dropped", help="Only rows that came too late to count at once.")] = False,
+    dropped: Annotated[bool, typer.Option("--dropped", help="Only rows that do not count.")] = False,
     live: Annotated[bool, typer.Option("--live", help="The rows that the stream of a live metric has dropped as late.")] = False,
     limit: Annotated[int, typer.Option(help="Maximum number of rows, the newest arrivals.", min=1)] = _SHOWN,
     as_json: arguments.AsJson = False,
@@ -64,7 +64,6 @@ def late(
         return
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.publication import late_at_close  # noqa: PLC0415
-    from lakehouse.late_events import counters  # noqa: PLC0415
     from lakehouse.late_events.late_rows import ADMITTED  # noqa: PLC0415
     from lakehouse.ledger import late_decisions  # noqa: PLC0415
 
@@ -72,9 +71,11 @@ def late(
     if contract.late_events is None:
         errors.print(f"{metric} counts every row, however late: its contract has no 'late_events'.", style="red")
         raise typer.Exit(2)
-    counts = counters.of_metric(lake, contract)
-    rows = _rows(lake, contract, date, window, dropped=dropped)
-    newest = late_at_close.with_close(lake, served_version.daily(lake, catalog, contract), rows.slice(max(0, len(rows) - limit)))
+    daily = served_version.daily(lake, catalog, contract)
+    counts = late_at_close.counts(lake, daily, contract)
+    rows = late_at_close.with_close(lake, daily, _rows(lake, contract, date, window))
+    rows = late_at_close.not_counted(rows) if dropped else rows
+    newest = rows.slice(max(0, len(rows) - limit))
     if as_json:
         body = {**counts.as_json(), "late_rows": len(rows), "shown": newest.to_pylist()}
         out.print(json.dumps(body, default=_plain, ensure_ascii=False), soft_wrap=True)
@@ -138,7 +139,9 @@ def _decide(
     reason: str,
     restate: bool,
 ) -> None:
-    from lakehouse.orchestration import commands  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.publication import late_at_close  # noqa: PLC0415
+    from lakehouse.orchestration import commands  # noqa: PLC0415
     from lakehouse.stewardship import admit_late  # noqa: PLC0415
 
     lake, catalog, contract = arguments.metric_named(metric)
@@ -148,15 +151,14 @@ def _decide(
         raise typer.Exit(2)
     if (rows is not None) + (window is not None) + everything != 1:
         raise typer.BadParameter("pass --rows, --window or --all: one of the three")
-    if rows is None:
-        shown = admit_late.undecided(_rows(lake, contract, None, window, dropped=False), counts=counts)
-        wanted = [row_id_of(row) for row in shown.to_pylist()]
-    else:
-        wanted = _parsed(rows)
-    if wanted:
+    daily = served_version.daily(lake, catalog, contract)
+    late = late_at_close.with_close(lake, daily, _rows(lake, contract, None, window))
+    wanted, counting = admit_late.selected(late, None if rows is None else _parsed(rows), counts=counts)
+    if wanted or counting:
         done = admit_late.decide(lake, contract, read, wanted, counts=counts, by=by, reason=reason)
-        again = f" {done.repeated:,} had been decided so before." if done.repeated else ""
-        out.print(f"{counted(done.rows)} {'admitted' if counts else 'withdrawn'} by {by}.{again}", soft_wrap=True)
+        more = f" {done.repeated:,} had been decided so before." if done.repeated else ""
+        more += f" {counting:,} counted already, because their days are closed." if counting else ""
+        out.print(f"{counted(done.rows)} {'admitted' if counts else 'withdrawn'} by {by}.{more}", soft_wrap=True)
     else:
         out.print(f"No late row of {metric} {'waits to be admitted' if counts else 'is admitted'}; nothing was decided.")
     if restate and commands.is_behind(lake, catalog, contract.source):
@@ -194,12 +196,11 @@ def _late_for_stream(metric: str, day: datetime | None, window: str | None, limi
     out.print(f"{counted(len(rows))}{f', {left:,} older ones not shown (--limit)' if left else ''}.")
 
 
-def _rows(lake: Lake, contract: MetricContract, day: datetime | None, window: str | None, *, dropped: bool) -> pa.Table:
+def _rows(lake: Lake, contract: MetricContract, day: datetime | None, window: str | None) -> pa.Table:
     """The requested late rows, in order of arrival."""
     from lakehouse.late_events import late_rows  # noqa: PLC0415
 
     where: dict[str, Any] = {"metric": [contract.name]} | ({"event_date": [day.date()]} if day else {})
-    where |= {"counts": [False]} if dropped else {}
     rows = late_rows.read(lake, contract.source, where)
     rows = rows if window is None else late_rows.in_window(rows, _window_named(contract, window))
     return rows.sort_by([(name, "ascending") for name in ("arrival_ts", "ingestion_id", "line_number")])
@@ -222,6 +223,8 @@ def _print_counts(counts: LateCounts) -> None:
     for name in names:
         table.add_row(name, f"{getattr(counts, name):,}", f"{counts.rates[name]:.2%}")
     out.print(table)
+    if counts.historical:
+        out.print(f"{counted(counts.historical)} of backfill plans are history, and not counted here.", soft_wrap=True)
 
 
 def _where(row: dict[str, Any]) -> str:

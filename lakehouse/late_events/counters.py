@@ -1,7 +1,9 @@
 """The numbers of rows that came on time, late and accepted, and late and not counted: by metric, delivery or source.
 
 Belongs here: the counts and their rates, from the counts of deliveries that ``follow`` keeps. A late row counts for each metric
-that has late events, because each has its own windows and terms.
+that has late events, because each has its own windows and terms. Rows that a backfill plan brought are history: they are counted
+apart, whatever became of them. Which of them count since their days are closed is decided in
+``gold.publication.late_at_close``.
 
 The share of late rows in each window of a published number; the action ``update`` patches or recomputes the number by it.
 """
@@ -20,6 +22,7 @@ from lakehouse.contracts.windows import WINDOW_START
 from lakehouse.delta import table_io
 from lakehouse.late_events import late_rows
 from lakehouse.late_events.left_out import terms_of
+from lakehouse.lateness import history
 from lakehouse.lateness.rules import late_share
 
 if TYPE_CHECKING:
@@ -33,38 +36,50 @@ if TYPE_CHECKING:
 
 
 _COUNTS = ("on_time", "late_accepted", "late_dropped")
+#: The two parts of ``late_dropped``.
+_PARTS = ("late_counted_at_close", "late_not_counted")
 
 
 @dataclass(frozen=True)
 class LateCounts:
     """The well-formed rows of a metric's source, by lateness.
 
-    :param late_accepted: late, and counted in the metric; :param late_dropped: late, and not counted.
+    :param late_accepted: late, and counted in the metric at once; :param late_dropped: late, and not counted at once.
+    :param late_counted_at_close: those of ``late_dropped`` that count since their days are closed.
+    :param historical: rows that a backfill plan brought; they are not among the others.
     """
 
     metric: str
     on_time: int = 0
     late_accepted: int = 0
     late_dropped: int = 0
+    late_counted_at_close: int = 0
+    historical: int = 0
 
     @property
     def rows(self) -> int:
-        """The number of all rows."""
+        """The number of all rows without history."""
         return self.on_time + self.late_accepted + self.late_dropped
+
+    @property
+    def late_not_counted(self) -> int:
+        """The number of rows that do not count: they wait for the close of their days, or never count."""
+        return self.late_dropped - self.late_counted_at_close
 
     @property
     def rates(self) -> dict[str, float]:
         """Each count as a share of all rows, 0 without any."""
-        return {name: late_share(getattr(self, name), self.rows) for name in _COUNTS}
+        return {name: late_share(getattr(self, name), self.rows) for name in (*_COUNTS, *_PARTS)}
 
     def as_json(self) -> dict[str, object]:
         """The counts and rates in the form that the API and the commands give."""
-        counts = {name: getattr(self, name) for name in _COUNTS}
-        return {"metric": self.metric, "rows": self.rows, **counts, **{f"{name}_rate": rate for name, rate in self.rates.items()}}
+        counts = {name: getattr(self, name) for name in (*_COUNTS, *_PARTS)}
+        rates = {f"{name}_rate": rate for name, rate in self.rates.items()}
+        return {"metric": self.metric, "rows": self.rows, **counts, "historical": self.historical, **rates}
 
 
 def of_metric(lake: Lake, metric: MetricContract, arrivals: Collection[date] | None = None) -> LateCounts:
-    """The counts of a metric with late events.
+    """The counts of a metric with late events, as if no day were closed.
 
     :param arrivals: only of deliveries of these arrival days.
     """
@@ -77,32 +92,64 @@ def of_source(
     """The :func:`of_metric` counts of each of ``metrics`` that has late events, in their order."""
     path, names = locations.late_deliveries(lake, source), [metric.name for metric in metrics if metric.late_events]
     where: table_io.Where = {"metric": names, **({} if arrivals is None else {"arrival_date": arrivals})}
-    rows = table_io.read(path, ["metric", *_COUNTS], where, lake.storage_options) if names else None
+    rows = table_io.read(path, ["metric", "ingestion_id", *_COUNTS], where, lake.storage_options) if names else None
     if rows is None:
         return [LateCounts(name) for name in names]
+    is_history = _are_history(lake, source, rows)
+    usual, historical = _sums(rows.filter(pc.invert(is_history))), _sums(rows.filter(is_history))
+    none = dict.fromkeys(_COUNTS, 0)
+    return [LateCounts(name, **usual.get(name, none), historical=sum(historical.get(name, none).values())) for name in names]
+
+
+def _are_history(lake: Lake, source: str, rows: pa.Table) -> pa.ChunkedArray:
+    """Whether each row is of a delivery that a backfill plan brought."""
+    return pc.is_in(rows["ingestion_id"], value_set=history.brought_by_plans(lake, source))
+
+
+def _sums(rows: pa.Table) -> dict[str, dict[str, int]]:
     sums = rows.group_by("metric").aggregate([(name, "sum") for name in _COUNTS])
-    by_metric = {row["metric"]: LateCounts(row["metric"], *(row[f"{name}_sum"] for name in _COUNTS)) for row in sums.to_pylist()}
-    return [by_metric.get(name, LateCounts(name)) for name in names]
+    return {row["metric"]: {name: row[f"{name}_sum"] for name in _COUNTS} for row in sums.to_pylist()}
 
 
 def total(counts: Collection[LateCounts], name: str) -> LateCounts:
     """The sum of ``counts``, such as those of all metrics of a source."""
-    return LateCounts(name, *(sum(getattr(entry, field) for entry in counts) for field in _COUNTS))
+    return LateCounts(name, *(sum(getattr(entry, field) for entry in counts) for field in (*_COUNTS, _PARTS[0], "historical")))
 
 
 def newest_arrival(lake: Lake, metric: MetricContract) -> date | None:
-    """The newest arrival day of which deliveries are counted for a metric."""
+    """The newest arrival day of which deliveries are counted for a metric; those of backfill plans are history."""
     path, where = locations.late_deliveries(lake, metric.source), {"metric": [metric.name]}
-    rows = table_io.read(path, ["arrival_date"], where, lake.storage_options)
-    newest: date | None = None if rows is None else pc.max(rows["arrival_date"]).as_py()
+    rows = table_io.read(path, ["ingestion_id", "arrival_date"], where, lake.storage_options)
+    if rows is None:
+        return None
+    usual = rows.filter(pc.invert(_are_history(lake, metric.source, rows)))
+    newest: date | None = pc.max(usual["arrival_date"]).as_py()
     return newest
+
+
+def dropped_by_day(lake: Lake, metric: MetricContract, arrivals: Collection[date] | None = None) -> dict[date, int]:
+    """The number of rows that do not count in a metric at once, by event day.
+
+    :param arrivals: only of deliveries of these arrival days.
+    """
+    where: table_io.Where = {"metric": [metric.name], "counts": [False]}
+    where = {**where, **({} if arrivals is None else {"arrival_date": arrivals})}
+    rows = table_io.read(locations.late_rows(lake, metric.source), ["ingestion_id", "event_date"], where, lake.storage_options)
+    if rows is None:
+        return {}
+    rows = rows.filter(pc.invert(_are_history(lake, metric.source, rows)))
+    numbers = rows.filter(pc.is_valid(rows["event_date"])).group_by("event_date").aggregate([([], "count_all")])
+    return dict(zip(numbers["event_date"].to_pylist(), numbers["count_all"].to_pylist()))
 
 
 def by_event_day(lake: Lake, metric: MetricContract, days: Collection[date]) -> dict[date, LateCounts]:
     """The late rows of ``days`` in a metric; rows on time are not counted here. Days without late rows are left out."""
     path, where = locations.late_rows(lake, metric.source), {"metric": [metric.name], "event_date": days}
-    rows = table_io.read(path, ["event_date", "counts"], where, lake.storage_options)
-    numbers = [] if rows is None else rows.group_by(["event_date", "counts"]).aggregate([([], "count_all")]).to_pylist()
+    rows = table_io.read(path, ["ingestion_id", "event_date", "counts"], where, lake.storage_options)
+    if rows is None:
+        return {}
+    rows = rows.filter(pc.invert(_are_history(lake, metric.source, rows)))
+    numbers = rows.group_by(["event_date", "counts"]).aggregate([([], "count_all")]).to_pylist()
     by_day: dict[date, dict[str, int]] = {}
     for row in numbers:
         by_day.setdefault(row["event_date"], {})["late_accepted" if row["counts"] else "late_dropped"] = row["count_all"]

@@ -35,9 +35,14 @@ _COUNTS = {
     "on_time": 11_700,
     "late_accepted": 330,
     "late_dropped": 30,
+    "late_counted_at_close": 18,
+    "late_not_counted": 12,
+    "historical": 0,
     "on_time_rate": 0.970149,
     "late_accepted_rate": 0.027363,
     "late_dropped_rate": 0.002488,
+    "late_counted_at_close_rate": 0.001493,
+    "late_not_counted_rate": 0.000995,
 }
 #: By path of a route.
 EXAMPLES = {
@@ -82,10 +87,17 @@ class LateCountsModel(Shape):
     rows: int
     on_time: int
     late_accepted: int = Field(description="Rows that came after their window and counted at once, or that a steward admitted.")
-    late_dropped: int = Field(description="Rows that came too late to count at once; at_close decides for final numbers.")
+    late_dropped: int = Field(
+        description="Rows that came too late to count at once: late_counted_at_close and late_not_counted together."
+    )
+    late_counted_at_close: int = Field(description="Rows that came too late, and count since their days are closed.")
+    late_not_counted: int = Field(description="Rows that do not count: they wait for the close of their days, or never count.")
+    historical: int = Field(description="Rows that a backfill plan brought; they are not among the others.")
     on_time_rate: float
     late_accepted_rate: float
     late_dropped_rate: float
+    late_counted_at_close_rate: float
+    late_not_counted_rate: float
 
 
 class LateRowModel(Shape):
@@ -131,7 +143,7 @@ class LateEventsParameters(Parameters):
     """The late rows to list."""
 
     day: Day | None = Field(None, description="Only rows of this event day.")
-    dropped: Flag = Field(False, description="Only rows that do not count.")
+    dropped: Flag = Field(False, description="Only rows that do not count, late_not_counted.")
     limit: Limit = 100
     offset: Offset = 0
 
@@ -154,7 +166,9 @@ def routes(cache: PublishedCache) -> APIRouter:
         contract = cache.source(source)
 
         def body() -> dict[str, Any]:
-            counts = counters.of_source(cache.lake, contract.dataset, cache.catalog.metrics_of(contract.dataset))
+            late = [metric for metric in cache.catalog.metrics_of(contract.dataset) if metric.late_events]
+            dailies = [served_version.daily(cache.lake, cache.catalog, metric) for metric in late]
+            counts = [late_at_close.counts(cache.lake, *of) for of in zip(dailies, late)]
             total = counters.total(counts, contract.dataset)
             return {"source": source, "total": total.as_json(), "metrics": [entry.as_json() for entry in counts]}
 
@@ -167,13 +181,13 @@ def _of_metric(lake: Lake, catalog: Catalog, metric: MetricContract, wanted: Lat
     terms = metric.late_events
     assert terms is not None  # noqa: S101 (the route has looked)
     where: dict[str, Any] = {"metric": [metric.name]} | ({"event_date": [wanted.day]} if wanted.day else {})
-    rows = late_rows.read(lake, metric.source, where | ({"counts": [False]} if wanted.dropped else {}))
-    by = [("arrival_ts", "descending"), ("ingestion_id", "ascending"), ("line_number", "ascending")]
     daily = served_version.daily(lake, catalog, metric)
-    page = rows.sort_by(by).slice(wanted.offset, wanted.limit)
-    page = late_at_close.with_close(lake, daily, page).select([*late_rows.SHOWN, "counted_at_close"])
+    rows = late_at_close.with_close(lake, daily, late_rows.read(lake, metric.source, where))
+    rows = late_at_close.not_counted(rows) if wanted.dropped else rows
+    by = [("arrival_ts", "descending"), ("ingestion_id", "ascending"), ("line_number", "ascending")]
+    page = rows.sort_by(by).slice(wanted.offset, wanted.limit).select([*late_rows.SHOWN, "counted_at_close"])
     return {
-        **counters.of_metric(lake, metric).as_json(),
+        **late_at_close.counts(lake, daily, metric).as_json(),
         "source": metric.source,
         "action": terms.action.value,
         "at_close": terms.at_close.value,

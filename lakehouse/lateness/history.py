@@ -65,6 +65,23 @@ def followed_since(entries: Iterable[Ingestion]) -> date | None:
     return min((entry.arrival_date for entry in entries if entry.status == "ingested" and entry.backfill is None), default=None)
 
 
+def first_loads(entries: Iterable[Ingestion]) -> dict[date, date]:
+    """The arrival day that first brought each event day before the source was followed, by its deliveries alone.
+
+    :param entries: every delivery that counts.
+    """
+    known = list(entries)
+    since = followed_since(known)
+    firsts: dict[date, date] = {}
+    if since is None:
+        return firsts
+    for entry in known:
+        for day, rows in entry.rows_by_day.items():
+            if rows and day < since:
+                firsts[day] = min(entry.arrival_date, firsts.get(day, entry.arrival_date))
+    return firsts
+
+
 @dataclass(frozen=True)
 class SourceHistory:
     """The history of a source, as the ledger records it.
@@ -114,6 +131,16 @@ class SourceHistory:
             lambda: first_arrivals(table_io.distinct_of_version(table, COLUMNS[:2])),
             self.lake.storage_options,
         )
+
+
+def brought_by_plans(lake: Lake, source: str) -> pa.Array:
+    """The ids of the ingestions of a source that a backfill plan brought."""
+
+    def compute() -> pa.Array:
+        entries = ingestions.ingested(ingestions.all_of(lake, source)).values()
+        return pa.array([entry.ingestion_id for entry in entries if entry.backfill is not None], pa.string())
+
+    return ingestions.log(lake).derived("brought by plans", compute, {"source": [source]})
 
 
 def of_source(lake: Lake, source: str) -> SourceHistory:

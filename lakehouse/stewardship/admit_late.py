@@ -1,7 +1,8 @@
 """A steward's decision about rows that came too late for a metric: they count from now on, or no longer.
 
 A decision is a single append to the log of ``ledger.late_decisions``. The table of late rows is brought up to date here; the
-numbers follow with the next run of the metric. Repeating a command that was stopped adds no second decision.
+numbers follow with the next run of the metric. Repeating a command that was stopped adds no second decision. Rows that count
+since their days are closed get none: it would change nothing.
 """
 
 from __future__ import annotations
@@ -33,6 +34,17 @@ class LateDecisionResult:
 
     rows: int
     repeated: int
+
+
+def selected(late: pa.Table, rows: Collection[RowId] | None, *, counts: bool) -> tuple[list[RowId], int]:
+    """The rows that a decision is to be recorded about, and how many more count already, since their days are closed.
+
+    :param late: late rows with the column ``counted_at_close``.
+    :param rows: the rows that were named; None for all of ``late`` that a decision can be about.
+    """
+    closed = {row_id_of(row) for row in late.filter(late["counted_at_close"]).to_pylist()} if counts else set()
+    wanted = {row_id_of(row) for row in undecided(late, counts=counts).to_pylist()} if rows is None else {*rows}
+    return sorted(wanted - closed), len(wanted & closed)
 
 
 def undecided(rows: pa.Table, *, counts: bool) -> pa.Table:

@@ -84,7 +84,8 @@ def test_the_hour_of_orders(sample: LateLake, action: str) -> None:
 def test_the_rates_of_the_source_are_those_of_all_metrics_together(sample: LateLake) -> None:
     together = counters.total(counters.of_source(sample.lake, "orders", sample.metrics), "orders")
     assert (together.on_time, together.late_accepted, together.late_dropped) == (32, 2, 6)
-    assert together.rates == {"on_time": 32 / 40, "late_accepted": 2 / 40, "late_dropped": 6 / 40}
+    parts = {"late_counted_at_close": 0, "late_not_counted": 6 / 40}
+    assert together.rates == {"on_time": 32 / 40, "late_accepted": 2 / 40, "late_dropped": 6 / 40, **parts}
     of_days = counters.by_event_day(sample.lake, sample.metrics[0], [FIRST, FIRST + timedelta(days=1)])
     assert of_days == {FIRST: counters.LateCounts("orders_drop", late_dropped=2)}
 

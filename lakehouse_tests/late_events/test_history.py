@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakehouse.bronze.ingest import Ingest
-from lakehouse.late_events import follow, late_rows
-from lakehouse.ledger import history_admissions
+from lakehouse.cli.console import out
+from lakehouse.late_events import counters, follow, late_rows, left_out
+from lakehouse.ledger import history_admissions, ingestions
 from lakehouse.ledger import ids as ledger_ids
-from lakehouse_tests.support.late_lake import LateLake, late
+from lakehouse.operations.backfills import planner
+from lakehouse.operations.backfills.commands import print_plan
+from lakehouse.operations.backfills.planner import BackfillRequest
+from lakehouse.orchestration.execution.webserver import Cost
+from lakehouse_tests.support.late_lake import ARRIVAL, LateLake, late, source
 from lakehouse_tests.support.numbers_without_spark import without_spark
-from lakehouse_tests.support.windowed_lake import ARRIVES, TUMBLING, Event
+from lakehouse_tests.support.windowed_lake import ARRIVES, FIRST, TUMBLING, Event
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
+    from lakehouse.operations.backfills.plan import BackfillPlan
 
 
 def late_keys(lake: Lake) -> set[str]:
@@ -41,3 +49,62 @@ def test_what_a_backfill_admits_is_on_time_and_what_came_before_the_admission_st
         brought(sample, 2, Event("not admitted", 32), "bf-1", admits=False)
         brought(sample, 3, Event("admitted", 33), "bf-2", admits=True)
         assert late_keys(lake) == {"straggler", "not admitted"}
+        counts = counters.of_metric(lake, sample.metrics[0])
+        assert (counts.on_time, counts.late_dropped, counts.historical) == (2, 1, 2), "rows of plans are history"
+        assert counters.dropped_by_day(lake, sample.metrics[0]) == {FIRST: 1}
+        assert counters.by_event_day(lake, sample.metrics[0], [FIRST])[FIRST].late_dropped == 1
+        assert counters.newest_arrival(lake, sample.metrics[0]) == ARRIVES
+
+
+def test_a_plan_counts_the_rows_of_new_files_that_come_too_late_for_a_metric_without_a_cutoff(lake: Lake) -> None:
+    with without_spark():
+        sample = LateLake(lake, None, [late(TUMBLING, "side_output"), late({**TUMBLING, "metric": "patient"}, "drop", 600)])
+        sample.classify_at(0, Event("first", 30), Event("newest", 200))
+        sample.land_at(1, Event("beyond", 32), Event("beyond too", 33), Event("fine", 201))
+        wish = BackfillRequest(target="orders", first_day=ARRIVES, last_day=ARRIVES, reason="why", runner_id="anna")
+        made = planner.plan(lake, sample.catalog, wish, lake.now())
+        assert (made.beyond_watermark, made.too_late) == (0, 2)
+        assert sorted((file.known, file.behind) for file in made.files) == [(False, 2), (True, 0)]
+        assert printed(made) == (
+            "2 rows of 1 file come later than the grace of a metric with late_events allows, and do not count in it at once; to "
+            "admit them as history, plan again with --admit-history"
+        )
+        admits = planner.plan(lake, sample.catalog, replace(wish, admit_history=True), lake.now())
+        assert printed(admits).endswith("metric with late_events allows: anna admits them as history")
+
+
+def printed(plan: BackfillPlan) -> str:
+    """What the command prints of the plan about late rows."""
+    with out.capture() as text:
+        print_plan(plan, Cost(None, 0, ("bronze/orders",)))
+    return next(line.strip() for line in text.get().splitlines() if "grace" in line)
+
+
+def test_a_first_load_without_arrival_times_is_on_time_in_any_order_of_its_files(lake: Lake) -> None:
+    """The rows of two files of one arrival day; a later day adds to an event day of them, and one to its own time."""
+    contract = source()
+    clocks = contract.clocks.model_copy(update={"arrival": None})
+    contract = contract.model_copy(update={"clocks": clocks})
+    [hourly] = metrics = [late(TUMBLING, "side_output")]
+
+    def deliver(day: date, name: str, *events: Event) -> None:
+        lake.settings.now += timedelta(hours=1)
+        lines = [f"{event.key},1,{event.moment.isoformat()},insert,u\n" for event in events]
+        path = Path(str(lake.settings.landing), f"orders.arrival_date={day}.{name}.csv")
+        path.write_text("".join(["id,amount,at,op,user\n", *lines]))
+        Ingest(lake, contract, lambda: None, "run").day(day)  # type: ignore[arg-type, return-value]  # no Spark
+        follow.follow(lake, contract, metrics)
+
+    with without_spark():
+        lake.settings.now = ARRIVAL
+        deliver(ARRIVES, "newest first", Event("newest", 24 * 60), Event("also", 25 * 60))
+        deliver(ARRIVES, "then older", Event("older", 30))
+        assert late_keys(lake) == set()
+        lake.settings.now = ARRIVAL + timedelta(days=1)
+        deliver(ARRIVES + timedelta(days=1), "later", Event("adds to history", 31), Event("new", 8 * 24 * 60))
+        assert late_keys(lake) == {"adds to history"}
+        counts = counters.of_metric(lake, hourly)
+        assert (counts.on_time, counts.late_dropped, counts.historical) == (4, 1, 0)
+        found = left_out.on_days(lake, hourly, contract, [FIRST], ingestions.completed(lake, "orders"))
+        assert found is not None
+        assert found.keys.to_pylist() == ["adds to history"]

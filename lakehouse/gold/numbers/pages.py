@@ -23,15 +23,14 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import source_days, source_read
 from lakehouse.contracts.windows import WINDOW_START
 from lakehouse.delta import table_io
-from lakehouse.gold.numbers import charts, page_views, window_history
+from lakehouse.gold.numbers import charts, page_views, served_version, window_history
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.comparison_routes import PublicationId, report_of
 from lakehouse.gold.numbers.published_table import RollupInputs
 from lakehouse.gold.numbers.version_selector import SelectBy, VersionSelector
-from lakehouse.gold.publication import attribute_changes, late_updates, restatement_reports, reverted_periods
+from lakehouse.gold.publication import attribute_changes, late_at_close, late_updates, restatement_reports, reverted_periods
 from lakehouse.impact import row_changes
 from lakehouse.impact.row_changes import Behind
-from lakehouse.late_events import counters
 from lakehouse.lateness.routes import restatements
 from lakehouse.ledger import publications
 from lakehouse.reports.formatting import LABELS
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.publication.restatement_reports import RestatementReport
     from lakehouse.gold.publication.reverted_periods import RevertedPeriod
     from lakehouse.lake import Lake
+    from lakehouse.late_events.counters import LateCounts
     from lakehouse.reports.templates import Chart
     from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
     from lakehouse.serving.http.snapshot import VersionSummary
@@ -80,14 +80,17 @@ def add_metric_page(router: APIRouter, cache: PublishedCache) -> None:
         points = await run_in_threadpool(_points, published, wanted.through, now)
         kinds = ["day", *contract.publication.rollups]
         about: dict[str, Any] = {"name": name, "contract": published.series.metric, "by": wanted.by.value, "kinds": kinds}
-        has_late = contract.late_events is not None
-        about["late"] = await run_in_threadpool(counters.of_metric, cache.lake, contract) if has_late else None
+        about["late"] = await run_in_threadpool(_late, cache, contract) if contract.late_events else None
         about["last_restated_at"] = published.numbers.last_restated_at
         about["newest"] = newest = points["points"][-1] if points["points"] and points["newer"] is None else None
         if newest is not None:
             about["waiting_for"] = await cache.waiting_for(published.series, newest.period, newest.version)
             about["precedents"] = await run_in_threadpool(page_views.precedents, published, newest, now)
         return respond(request, "metric", "metrics", about | points)
+
+
+def _late(cache: PublishedCache, contract: MetricContract) -> LateCounts:
+    return late_at_close.counts(cache.lake, served_version.daily(cache.lake, cache.catalog, contract), contract)
 
 
 def _points(published: PublishedSeries, through: date | None, now: datetime) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 A number that is final keeps the rule under which it was closed: that of the contract which computed its first final revision.
 Contracts of before there was the key left late rows out. Belongs here: the rule. The inputs of such a number have the mark
-``late_decisions.EVERY_ROW``, by which it is made again; which rows came too late is decided in ``late_events``.
+``late_decisions.EVERY_ROW``, by which it is made again; which rows came too late is decided in ``late_events``. The counts and
+lists of late rows that people see are made here from those of ``late_events``: only this module knows the closed days.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.late_events import AtClose
 from lakehouse.delta import provenance, table_io
 from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.late_events import counters
 from lakehouse.ledger import contract_archive
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.lifecycle import PublishedState
     from lakehouse.lake import Lake
+    from lakehouse.late_events.counters import LateCounts
 
 _READ = ("revision", "adjustment", "state", "dataset_version", "contract_version")
 
@@ -69,6 +73,33 @@ def with_close(lake: Lake, daily: Series, late: pa.Table) -> pa.Table:
     closed = pa.array(sorted(closed_with_every_row(lake, daily, days)), pa.date32())
     counted = pc.and_(pc.invert(late["counts"]), pc.is_in(late["event_date"], value_set=closed))
     return late.append_column("counted_at_close", counted)
+
+
+def not_counted(late: pa.Table) -> pa.Table:
+    """Those late rows that do not count: they wait for the close of their days, or never count.
+
+    :param late: from :func:`with_close`.
+    """
+    return late.filter(pc.invert(pc.or_(late["counts"], late["counted_at_close"])))
+
+
+def counts(lake: Lake, daily: Series, metric: MetricContract, arrivals: Collection[date] | None = None) -> LateCounts:
+    """The counts of a metric with late events: of the rows that came too late to count at once, those that count now, too.
+
+    :param daily: the days of the metric as readers see them.
+    :param arrivals: only of deliveries of these arrival days.
+    """
+    dropped = counters.dropped_by_day(lake, metric, arrivals)
+    closed = closed_with_every_row(lake, daily, dropped)
+    found = counters.of_metric(lake, metric, arrivals)
+    return replace(found, late_counted_at_close=min(found.late_dropped, sum(dropped[day] for day in closed)))
+
+
+def counts_of_days(lake: Lake, daily: Series, days: Collection[date]) -> dict[date, LateCounts]:
+    """The :func:`counts` of the late rows of each of ``days``; days without late rows are left out."""
+    found = counters.by_event_day(lake, daily.metric, days)
+    closed = closed_with_every_row(lake, daily, found)
+    return {day: replace(of, late_counted_at_close=of.late_dropped) if day in closed else of for day, of in found.items()}
 
 
 def at_most(series: Series, published: PublishedState | None, number: State, limit: State) -> State:

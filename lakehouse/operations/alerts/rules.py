@@ -214,7 +214,7 @@ def late_dropped(
 ) -> Alert | None:
     """Alert if too many rows of an arrival day came too late to count in a metric.
 
-    :param rows: how many well-formed rows arrived on the day; ``dropped`` of them came too late.
+    :param rows: how many well-formed rows arrived on the day; ``dropped`` of them came too late, and do not count.
     :param at_close: whether they count when their days are final.
     """
     numbers = _beyond_tolerated(rows, dropped, terms)

@@ -114,7 +114,7 @@ def of_metric(lake: Lake, catalog: Catalog, metric: MetricContract) -> Iterator[
         yield from of_values
         if series is daily:
             yield from _live_values(lake, daily, about, {(alert.period, alert.detail) for alert in of_values})
-    yield from _late_dropped(lake, metric, _about(catalog, metric, daily))
+    yield from _late_dropped(lake, metric, daily, _about(catalog, metric, daily))
     yield from _of_days(lake, daily, _about(catalog, metric, daily))
     yield from _of_live(lake, metric, _about(catalog, metric, daily))
     if metric.source in catalog.sources:
@@ -264,15 +264,15 @@ def _live_number(rows: list[dict[str, Any]], daily: Series, bound: ValueBound, p
     return PublishedValues(period, None, State.LIVE, max(row["updated_at"] for row in rows), _selected(rows, daily, bound))
 
 
-def _late_dropped(lake: Lake, metric: MetricContract, about: AlertSubject) -> Iterator[Alert]:
-    """The share of the rows of the newest arrival day that came too late for a metric with late events."""
+def _late_dropped(lake: Lake, metric: MetricContract, daily: Series, about: AlertSubject) -> Iterator[Alert]:
+    """The share of the rows of the newest arrival day that came too late for a metric with late events, and do not count."""
     terms = metric.alerts.late_dropped
     newest = counters.newest_arrival(lake, metric) if terms and metric.late_events else None
     if terms is None or newest is None:
         return
-    counts = counters.of_metric(lake, metric, [newest])
+    counts = late_at_close.counts(lake, daily, metric, [newest])
     alert = alert_rules.late_dropped(
-        about, counts.rows, counts.late_dropped, newest, terms, at_close=late_at_close.includes(metric)
+        about, counts.rows, counts.late_not_counted, newest, terms, at_close=late_at_close.includes(metric)
     )
     yield from filter(None, [alert])
 

@@ -139,16 +139,24 @@ def _files(plan: BackfillPlan) -> None:
     rows, size = sum(file.rows for file in new), sum(file.bytes for file in new)
     known = len(plan.files) - len(new)
     _say(f"{len(new):,} new files with {counted(rows)} ({size / 1e6:,.1f} MB); {known:,} are in Bronze already")
-    if not plan.beyond_watermark:
-        return
-    files = sum(1 for file in plan.files if file.beyond)
-    where = f"{files:,} {'file' if files == 1 else 'files'}"
-    beyond = f"{counted(plan.beyond_watermark)} of {where} came later after the event than the cutoff allows"
-    if plan.admit_history:
-        _say(f"{beyond}: {plan.runner_id} admits them as history")
-    else:
-        told = f"  {beyond}, which holds or drops them; to admit them as history, plan again with --admit-history"
-        out.print(told, style="yellow", soft_wrap=True)
+    beyond, behind = [file.beyond for file in plan.files if file.beyond], [file.behind for file in plan.files if file.behind]
+    late = "came later after the event than the cutoff allows"
+    _history(plan, beyond, late, f"{late}, which holds or drops them")
+    late = "come later than the grace of a metric with late_events allows"
+    _history(plan, behind, late, f"{late}, and do not count in it at once")
+
+
+def _history(plan: BackfillPlan, rows: Sequence[int], late: str, effect: str) -> None:
+    """Print how many rows of files are late, and how they are admitted.
+
+    :param rows: the late rows of each file that has some. ``late`` says of them what ``effect`` says without an admission.
+    """
+    about = f"{counted(sum(rows))} of {len(rows):,} {'file' if len(rows) == 1 else 'files'}"
+    if rows and plan.admit_history:
+        _say(f"{about} {late}: {plan.runner_id} admits them as history")
+    elif rows:
+        advice = f"  {about} {effect}; to admit them as history, plan again with --admit-history"
+        out.print(advice, style="yellow", soft_wrap=True)
 
 
 def _wave(plan: BackfillPlan, table: str, waves: Sequence[Wave]) -> None:
@@ -222,7 +230,7 @@ def plan_(
     ] = None,
     arrival_through: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The last arrival day.")] = None,
     admit_history: Annotated[  # noqa: FBT002
-        bool, typer.Option("--admit-history", help="Admit the rows that the cutoff would hold: your decision, with --reason.")
+        bool, typer.Option("--admit-history", help="Admit rows beyond cutoff and grace as history: your decision, with --reason.")
     ] = False,
     runner_id: Annotated[str, typer.Option("--runner-id", "--by", help="Who requests it; default: the user's name.")] = "",
     max_parallel: Annotated[

@@ -67,6 +67,8 @@ class PlannedFile(_Plain):
     known: bool = Field(description="Whether Bronze had its content when the plan was made, or an earlier planned file has it.")
     beyond: int = Field(0, description="Its rows that the contract's cutoff holds or drops.")
 
+    behind: int = Field(0, description="Its rows that come too late to count in a metric with late events.")
+
     @property
     def ingestion_id(self) -> str:
         """The id of the file's content in the tables."""
@@ -130,6 +132,11 @@ class BackfillPlan(_Plain):
     def beyond_watermark(self) -> int:
         """The number of rows in the plan's files that the contract's cutoff holds or drops."""
         return sum(file.beyond for file in self.files)
+
+    @property
+    def too_late(self) -> int:
+        """The number of rows in the plan's new files that come too late to count in a metric with late events."""
+        return sum(file.behind for file in self.files)
 
     @property
     def arrival_days(self) -> list[date]:

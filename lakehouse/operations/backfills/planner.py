@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from lakehouse.bronze.landing import LandingFile
     from lakehouse.bronze.manifests import ManifestEntry
     from lakehouse.bronze.reader import Preview
-    from lakehouse.contracts import Catalog, SourceContract
+    from lakehouse.contracts import Catalog, MetricContract, SourceContract
     from lakehouse.contracts.series import Series
     from lakehouse.impact.affected_periods import Affected
     from lakehouse.lake import Lake
@@ -78,11 +78,8 @@ class CurrentFiles:
 def current_files(
     lake: Lake,
     contract: SourceContract,
-    first: date,
-    last: date,
-    clock: Clock = "arrival",
-    *,
-    admit_history: bool = False,
+    request: BackfillRequest,
+    metrics: Collection[MetricContract],
     progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> CurrentFiles:
     """The files in landing of the arrival days in the range, or of the arrival days that bring rows of its event days.
@@ -90,10 +87,10 @@ def current_files(
     A file that Bronze has ingested in its present state (name, size and time) is not read again. A file that waits for other
     files of its day is left out. An arrival day is ingested as a whole, so all of its files belong to the plan.
 
-    :param clock: whether the days are event days or arrival days.
-    :param admit_history: whether rows beyond the cutoff are admitted.
+    :param metrics: the metrics of the source, in which rows may come too late to count.
     :param progress: called with the number of files read so far and the number of all files.
     """
+    first, last, clock = request.first_day, request.last_day, request.clock
     listing = bronze_landing.listing(lake, contract)
     log = ingestions.all_of(lake, contract.dataset)
     by_identity = {entry.identity: entry for entry in log if entry.is_in_bronze}
@@ -127,10 +124,12 @@ def current_files(
             elif fingerprint.ingestion_id in rows_of:
                 planned.append(_planned(file, rows_of[fingerprint.ingestion_id], fingerprint.content_hash, known=True))
             else:
-                content = reader.preview_file(lake, contract, file, fingerprint, admit_history=admit_history)
+                admits = request.admit_history
+                content = reader.preview_file(lake, contract, file, fingerprint, admit_history=admits, metrics=metrics)
                 previews[file.name], days_of[fingerprint.ingestion_id] = content, content.event_days
                 rows = rows_of[fingerprint.ingestion_id] = sum(content.rows.values()) + sum(content.out.values())
-                planned.append(_planned(file, rows, fingerprint.content_hash, known=False, beyond=content.beyond))
+                made = _planned(file, rows, fingerprint.content_hash, known=False)
+                planned.append(made.model_copy(update={"beyond": content.beyond, "behind": content.behind}))
         progress(number, len(ready_files))
     held = held_history.of_files(lake, contract.dataset, {file.ingestion_id for file in planned if file.known})
     if clock == "event":
@@ -173,7 +172,7 @@ def _with_held(planned: Sequence[PlannedFile], held: pa.Table) -> list[PlannedFi
     return [file.model_copy(update={"beyond": counts.pop(file.ingestion_id, 0)}) if file.known else file for file in planned]
 
 
-def _planned(file: LandingFile, rows: int, content_hash: str, *, known: bool, beyond: int = 0) -> PlannedFile:
+def _planned(file: LandingFile, rows: int, content_hash: str, *, known: bool) -> PlannedFile:
     return PlannedFile(
         file=file.name,
         arrival_date=file.arrival_date,
@@ -181,7 +180,6 @@ def _planned(file: LandingFile, rows: int, content_hash: str, *, known: bool, be
         rows=rows,
         sha256=content_hash,
         known=known,
-        beyond=beyond,
     )
 
 
@@ -333,15 +331,7 @@ def _of_source(lake: Lake, catalog: Catalog, request: BackfillRequest, progress:
         raise PlanProblemError(msg)
     if request.where is not None:
         return _of_entity(lake, catalog, contract, request)
-    files = current_files(
-        lake,
-        contract,
-        request.first_day,
-        request.last_day,
-        request.clock,
-        admit_history=request.admit_history,
-        progress=progress,
-    )
+    files = current_files(lake, contract, request, catalog.metrics_of(request.target), progress)
     _check_manifest(request.promised, files.planned, files.problems)
     days = _silver_days(lake, contract, request, files)
     waves = [*_bronze_waves(lake, contract, request, files.planned), *_silver_waves(lake, request, days)]

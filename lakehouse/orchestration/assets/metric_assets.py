@@ -15,6 +15,7 @@ from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import served_version, window_history
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.window_history import WindowStanding
+from lakehouse.gold.publication import late_at_close
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run
 from lakehouse.gold.reproduction import contract_history
 from lakehouse.gold.reproduction import repair as gold_repair
@@ -24,7 +25,7 @@ from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.gold.restatement.closing import End
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.lake import Lake
-from lakehouse.late_events import counters
+from lakehouse.late_events.counters import LateCounts
 from lakehouse.ledger import contracts_in_use
 from lakehouse.live import closing as live_closing
 from lakehouse.orchestration.common import plan_runs, run_events
@@ -80,7 +81,7 @@ def gold_asset(deployment: Lake, catalog: Catalog, metric: MetricContract) -> dg
             outcomes = [*done.outcomes, *restatement_checks.check_published(lake, daily, days)]
             waits_for = _waits_for(lake, contract, daily, done)
             outcomes += live_closing.reconcile_due(spark.session, lake, metric, contract, days)
-            late = late_metadata(lake, daily.metric, days)
+            late = late_metadata(lake, daily, days)
             of_windows = window_metadata(lake, contract, daily, done.days & {*days})
         about = {day: _metadata(done, day, waits_for) | late.get(day, {}) | of_windows.get(day, {}) for day in days}
         yield from run_events.report(context, key, about, outcomes)
@@ -184,15 +185,15 @@ def _waits_for(lake: Lake, contract: SourceContract, series: Series, done: Publi
     return {start: list(limit.waits_for) for start, limit in closing.limits(lake, contract, series, unfinished).items()}
 
 
-def late_metadata(lake: Lake, metric: MetricContract, days: Collection[date]) -> dict[date, dict[str, object]]:
+def late_metadata(lake: Lake, daily: Series, days: Collection[date]) -> dict[date, dict[str, object]]:
     """The metadata about late rows that Dagster shows for each day of a metric: the day's counts, and the metric's rates."""
+    metric = daily.metric
     if metric.late_events is None:
         return {}
-    rates = counters.of_metric(lake, metric).rates
-    of_days, shown = counters.by_event_day(lake, metric, days), {f"{name}_rate": rate for name, rate in rates.items()}
-    nothing = counters.LateCounts(metric.name)
-    rows = {day: of_days.get(day, nothing) for day in days}
-    return {day: {"late_accepted": of.late_accepted, "late_dropped": of.late_dropped, **shown} for day, of in rows.items()}
+    rates = {f"{name}_rate": rate for name, rate in late_at_close.counts(lake, daily, metric).rates.items()}
+    of_days, nothing = late_at_close.counts_of_days(lake, daily, days), LateCounts(metric.name)
+    names = ("late_accepted", "late_dropped", "late_counted_at_close", "late_not_counted")
+    return {day: {name: getattr(of_days.get(day, nothing), name) for name in names} | rates for day in days}
 
 
 def window_metadata(lake: Lake, contract: SourceContract, daily: Series, days: Collection[date]) -> dict[date, dict[str, object]]:
