@@ -120,6 +120,8 @@ class Proposal:
 
     ``needed`` is the smallest round watermark that catches the wanted share of rows; ``watermark`` is the one that should be in
     force: ``needed`` within the contract's bounds, or the present one. Both are None if there are too few rows.
+
+    :param is_limited: whether ``needed`` is longer than the contract's bounds allow.
     """
 
     verdict: WatermarkVerdict
@@ -129,6 +131,7 @@ class Proposal:
     rows: int
     because: str
     evidence: tuple[WatermarkEvidence, ...] = ()
+    is_limited: bool = False
 
     @property
     def moves(self) -> bool:
@@ -145,14 +148,14 @@ class Proposal:
 
         ``ERROR`` and ``WARN`` require that less than ``catch`` came within it, and that another one is proposed or the contract's
         bounds exclude the one that is needed: an error if more than ten times the tolerated share came beyond it, else a warning.
-        ``INFO`` for any other proposal and where the rows are too few or no watermark is in force, else ``NONE``.
+        ``INFO`` for any other proposal and where the rows are too few or no watermark is in force, else ``NONE``: also for
+        a cutoff that catches too little and stays because the data asks for nearly the same one.
 
         :param catch: the share of rows that the contract wants within the watermark.
         """
-        limited = self.needed is not None and self.watermark is not None and self.needed > self.watermark
         if self.verdict is WatermarkVerdict.TOO_FEW or self.caught is None:
             return RecommendationSeverity.INFO
-        if self.caught < catch and (self.moves or limited):
+        if self.caught < catch and (self.moves or self.is_limited):
             far = 1 - self.caught > _FAR * (1 - catch)
             return RecommendationSeverity.ERROR if far else RecommendationSeverity.WARN
         return RecommendationSeverity.INFO if self.moves else RecommendationSeverity.NONE
@@ -228,7 +231,8 @@ def propose(seconds: Sequence[int], current: timedelta | None, tuning: Tuning) -
     wanted = min(max(needed, tuning.at_least), tuning.at_most)
     verdict, because = _verdict(seconds, current, wanted, needed, tuning)
     watermark = current if verdict is WatermarkVerdict.KEEP else wanted
-    return Proposal(verdict, current, watermark, needed, rows, because, evidence(seconds, [current, wanted, needed]))
+    shown = evidence(seconds, [current, wanted, needed])
+    return Proposal(verdict, current, watermark, needed, rows, because, shown, is_limited=needed > wanted)
 
 
 def rounded_up(seconds: int) -> timedelta:

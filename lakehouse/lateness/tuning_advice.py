@@ -106,5 +106,5 @@ def _text(proposal: Proposal, way: str) -> str:
     if proposal.verdict is WatermarkVerdict.TOO_FEW:
         return proposal.because
     if not proposal.moves:
-        return f"{proposal.because}; the bounds of the contract allow no other one"
+        return f"{proposal.because}; the bounds of the contract exclude the one that is needed"
     return f"{format_duration(proposal.watermark)} is proposed: {proposal.because}; {way}"

@@ -52,7 +52,7 @@ _CONTENT: dict[str, Any] = {
     "computed_at": "2024-11-07T09:31:02Z",
     "watermark": "2024-11-07T09:20:00Z",
 }
-_METRIC = {"metric": "orders_by_hour", "series": "orders_by_hour"}
+_METRIC = {"metric": "orders_by_hour", "series": "orders_by_hour", "deprecated_on": None}
 _DAYS = {"window": "2024-11-07", "first_day": "2024-11-07", "last_day": "2024-11-07"}
 #: Examples of live responses for the OpenAPI document, by path, in addition to those of published numbers.
 NUMBER_EXAMPLES: dict[str, JsonObject] = {
@@ -102,6 +102,7 @@ class LivePointsModel(Shape):
 
     metric: str
     series: str
+    deprecated_on: date | None
     layer: Literal["live"]
     version: Literal["live"]
     points: list[LivePointModel]

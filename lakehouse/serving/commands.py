@@ -158,6 +158,8 @@ def _print_metric(card: dict[str, Any]) -> None:
     adjusted = "".join(f", {name} adjusted {shown(value)}" for name, value in newest.adjusted.items())
     restated = f", restated {newest.restated} {'time' if newest.restated == 1 else 'times'}" if newest.restated else ""
     out.print(f"{card['name']}  {newest.period.name}  {newest.label}{restated}: {totals}{adjusted}", soft_wrap=True)
+    if card["contract"].deprecation:
+        out.print(f"  {card['contract'].deprecation}.", soft_wrap=True)
     if card["held"]:
         out.print(f"  {card['whose']} is held back by {', '.join(card['held'])}: lakehouse gold held", soft_wrap=True)
     elif card["behind"]:

@@ -11,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.contracts.publication import Tuning
-from lakehouse.lateness.rules import WatermarkVerdict, exceeds, is_late, late_share, percentile, propose, rounded_up, share_within
+from lakehouse.lateness.rules import (
+    RecommendationSeverity,
+    WatermarkVerdict,
+    exceeds,
+    is_late,
+    late_share,
+    percentile,
+    propose,
+    rounded_up,
+    share_within,
+)
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 SECONDS = st.lists(st.integers(-3600, 40 * 86_400), min_size=1, max_size=80).map(sorted)
@@ -129,3 +139,17 @@ def test_bounds_of_the_contract_are_named() -> None:
     found = propose([40 * 86_400] * 600, 7 * DAY, Tuning())
     assert (found.verdict, found.watermark, found.needed) == (WatermarkVerdict.RAISE, 30 * DAY, 40 * DAY)
     assert found.because == "99.0% of 600 rows came within 40 d; the contract's bound is 30 d; 7 d catches 0.00%"
+
+
+@pytest.mark.parametrize("beyond", [200, 1_100])
+def test_a_cutoff_that_stays_within_the_band_is_no_warning(beyond: int) -> None:
+    """A day catches too little, but the data asks for 25 hours, within the band; the bounds of the contract allow them."""
+    rows = [3_600] * (10_000 - beyond) + [25 * 3_600] * beyond
+    found = propose(rows, DAY, Tuning())
+    assert (found.verdict, found.is_limited, found.severity(0.99)) == (WatermarkVerdict.KEEP, False, RecommendationSeverity.NONE)
+
+
+@pytest.mark.parametrize("current", [24, 20])
+def test_a_cutoff_that_stays_because_of_the_bounds_of_the_contract_is_a_warning(current: int) -> None:
+    found = propose([3_600] * 95 + [40 * 86_400] * 5, current * HOUR, Tuning(at_most=DAY, rows=1))
+    assert (found.verdict, found.is_limited, found.severity(0.99)) == (WatermarkVerdict.KEEP, True, RecommendationSeverity.WARN)

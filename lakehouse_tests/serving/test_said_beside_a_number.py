@@ -93,7 +93,10 @@ def test_a_deprecated_dataset_version_says_so_everywhere(lake: Lake, tmp_path: P
     sentence = "total v1 is deprecated: nobody should read it from 2025-01-01 on."
     with api_client(lake, catalog(numbers.metric)) as client:
         assert get_json(client, "/metrics/total", window=on(1))["deprecated_on"] == "2025-01-01"
-        for path in ("/page/metrics/total", f"/page/metrics/total/{on(1)}"):
+        assert get_json(client, "/metrics/total/history", window=on(1))["deprecated_on"] == "2025-01-01"
+        assert get_json(client, "/metrics/total/compare", window=on(1))["deprecated_on"] == "2025-01-01"
+        assert get_json(client, "/metrics/total/series", start=on(1), end=on(1))["deprecated_on"] == "2025-01-01"
+        for path in ("/", "/page/metrics/total", f"/page/metrics/total/{on(1)}", f"/page/metrics/total/{on(1)}/r1"):
             assert sentence in words(client.get(path).text)
     for command in ("show", "history", "compare", "diff"):
         assert sentence in typed(numbers, tmp_path, monkeypatch, "gold", command, "total", on(1))[1]

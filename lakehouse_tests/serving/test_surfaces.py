@@ -198,7 +198,8 @@ def test_a_reader_that_says_nothing_is_no_reader(shop: TypedLake) -> None:
     """Each surface says something of the day with the longest history, and what it says depends on the number."""
     with shop.used(), api_client(shop.lake, shop.catalog) as client:
         said = {name: reader(Number(shop, client, "revenue", "2024-11-04")) for name, reader in READERS.items()}
-    assert {name for name, one in said.items() if one is None} == {"the overview"}, "it shows the newest number only"
+    of_newest = {"the overview", "status", "status --json"}
+    assert {name for name, one in said.items() if one is None} == of_newest, "they show the newest number only"
     silent = [name for name, one in said.items() if one == Said()]
     assert silent == ["GET /compare (first)"], "it compares by itself"
 

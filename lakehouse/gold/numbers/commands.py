@@ -220,6 +220,8 @@ def list_(
     else:
         lake, catalog, named = arguments.metric_named(metric)
         contracts = [named]
+    for contract in contracts:
+        arguments.warn_if_deprecated(contract)
     daily = {each.name: each for each in (served_version.daily(lake, catalog, contract) for contract in contracts)}
     listed = [made for days in daily.values() for series in (days, *days.rollups) for made in made_by.numbers(lake, series, code)]
     for made in listed:

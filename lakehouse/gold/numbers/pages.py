@@ -289,7 +289,7 @@ def add_story_page(router: APIRouter, cache: PublishedCache) -> None:
         values |= await page_views.doubts(cache, published, period, newest.version, start)
         values["end"] = await cache.end_of(published.series, period, start)
         values["closing"] = page_views.closing(published.series, newest, now)
-        values |= {"source": published.series.metric.source, "deprecation": published.series.metric.deprecation}
+        values |= {"source": published.series.metric.source}
         values["reported"] = await run_in_threadpool(reported, cache, {published.series.name})
         values["kept"] = await run_in_threadpool(_kept, cache, published, period)
         values["exhausted"] = await run_in_threadpool(_exhausted, cache, published, period)
@@ -342,7 +342,8 @@ def _exhausted(cache: PublishedCache, published: PublishedSeries, period: Period
 
 def _about(name: str, period: Period, published: PublishedSeries, start: datetime | None = None) -> dict[str, Any]:
     title = period.name if start is None else window_history.text(WINDOW_START, start, published.series.metric)
-    return {"name": name, "period": period, "by": period.kind.value, "title": title, "is_window": start is not None}
+    about = {"name": name, "period": period, "by": period.kind.value, "title": title, "is_window": start is not None}
+    return about | {"deprecation": published.series.metric.deprecation}
 
 
 def _steps_and_chart(

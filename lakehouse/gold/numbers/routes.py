@@ -161,7 +161,8 @@ def _add_series(router: APIRouter, cache: PublishedCache) -> None:
         metric = cache.metric(name)
         start, end = parameters.span(wanted.start, wanted.end)
         published = await cache.published(metric, wanted.by)
-        head = {"metric": published.series.metric.metric, "series": published.series.name}
+        made = published.series.metric
+        head = {"metric": made.metric, "series": published.series.name, "deprecated_on": made.deprecated_on}
         if wanted.version == live_numbers.LIVE:
             span = (start, end)
             live = await run_in_threadpool(live_numbers.points, cache.lake, metric, span, wanted.by, wanted.limit)
@@ -176,10 +177,9 @@ def _add_series(router: APIRouter, cache: PublishedCache) -> None:
 
 
 async def _beside(cache: PublishedCache, published: PublishedSeries, period: Period, version: PublishedVersion) -> dict[str, Any]:
-    """What stands beside a number: what it waits for, a newer one that is held, and when its dataset version ends."""
+    """What stands beside a number: what it waits for, and a newer one that is held."""
     held = await cache.held(published.series, period) if version.is_latest else None
     return {
-        "deprecated_on": published.series.metric.deprecated_on,
         "waiting_for": await cache.waiting_for(published.series, period, version),
         "held": held.because if held else None,
     }
@@ -198,14 +198,20 @@ def _selected(
 
 
 def window(published: PublishedSeries, period: Period, start: datetime | None = None) -> dict[str, Any]:
-    """The metric, the series and the period of a number.
+    """The metric, the series and the period of a number, and when the metric's dataset version ends.
 
     :param start: the first moment of a window of the day, if only the window's number is meant.
     """
     series = published.series
     name = period.name if start is None else window_history.text(WINDOW_START, start, series.metric)
     days = {"first_day": period.start, "last_day": period.last}
-    return {"metric": series.metric.metric, "series": series.name, "window": name, **days}
+    return {
+        "metric": series.metric.metric,
+        "series": series.name,
+        "window": name,
+        **days,
+        "deprecated_on": series.metric.deprecated_on,
+    }
 
 
 def _content(

@@ -122,6 +122,7 @@ class WindowModel(Shape):
     window: str
     first_day: date
     last_day: date
+    deprecated_on: date | None = Field(description="The day from which nobody should read this dataset version of the metric.")
 
 
 class NumberModel(WindowModel, VersionModel):
@@ -132,7 +133,6 @@ class NumberModel(WindowModel, VersionModel):
     completeness: CompletenessModel
     waiting_for: list[str] = Field(description="What is missing before it becomes final; empty for a final or an older version.")
     next_row_offset: int | None = Field(description="The row_offset that returns the next rows of result; null at the end.")
-    deprecated_on: date | None = Field(description="The day from which nobody should read this dataset version of the metric.")
     held: str | None = Field(description="Why a newer number is held; null if none is, and for an older version.")
     adjustments: list[str] = Field(description="The adjustments of this revision, by version.")
     adjusted: dict[str, Value] = Field(description="Its totals with these adjustments, by measure; empty without one.")
@@ -269,6 +269,7 @@ class PointsModel(Shape):
 
     metric: str
     series: str
+    deprecated_on: date | None
     layer: Books
     version: str
     points: list[PointModel]

@@ -17,6 +17,7 @@ _WINDOW: dict[str, Any] = {
     "window": "2024-11-07",
     "first_day": "2024-11-07",
     "last_day": "2024-11-07",
+    "deprecated_on": None,
 }
 _TIER: dict[str, Any] = {"within_seconds": 86_400, "serves": "daily numbers", "tolerated_share": 0.05, "beyond": 1_206}
 _VERSION: dict[str, Any] = {
@@ -95,7 +96,6 @@ ANSWERS: dict[str, Any] = {
         "window_end": "2024-11-08T00:00:00Z",
         "watermark_passed": False,
         "update_count": 1,
-        "deprecated_on": None,
         "held": None,
         "adjusted": {},
         "completeness": {
@@ -127,6 +127,7 @@ ANSWERS: dict[str, Any] = {
     "/metrics/{name}/series": {
         "metric": "revenue",
         "series": "revenue",
+        "deprecated_on": None,
         "layer": "books",
         "version": "latest",
         "points": [{name: _NUMBER[name] for name in (*_POINT, "result", "total_rows")}],

@@ -70,6 +70,7 @@ def test_a_day_has_a_row_for_each_window_and_neither_state_nor_revision(client: 
         "window": "2024-01-01",
         "first_day": "2024-01-01",
         "last_day": "2024-01-01",
+        "deprecated_on": None,
         "layer": "live",
         "version": "live",
         "revision": None,
