@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from lakehouse import locations
 from lakehouse.delta import commit_log, data_files, lost_commits, partition_writer, row_writer, table_io
 from lakehouse.dispositions import readings as bronze_readings
 from lakehouse.late_events import late_rows, left_out
+from lakehouse.late_events.left_out import Deliveries
 from lakehouse.ledger import applied_inputs, key_log, late_decisions
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
-    from lakehouse.late_events.left_out import Deliveries
 
 #: One row for each metric and delivery: the numbers of its well-formed rows on time, late, and too late.
 COUNTS = pa.schema(
@@ -96,7 +95,7 @@ def _unclassified(lake: Lake, metric: MetricContract, known: Deliveries, *, is_l
     if counted is not None and not is_lost:
         times = counted["watermark"].cast(pa.int64()).to_pylist()
         done = dict(zip(counted["ingestion_id"].to_pylist(), zip(times, counted["terms"].to_pylist())))
-    terms = _terms(lake, metric, known)
+    terms = _terms(lake, metric)
     return [name for name in known.entries if done.get(name) != (known.met.get(name), terms(name))]
 
 
@@ -121,7 +120,7 @@ def _classify(lake: Lake, metric: MetricContract, contract: SourceContract, know
     arrivals = {known.entries[name].arrival_date for name in names}
     before = table_io.read_version(table, ["ingestion_id", *_JUDGED], {**_of(metric, names), "arrival_date": arrivals})
     met = {name: known.met[name] for name in names if name in known.met}
-    suspected = left_out.may_be_late(lake, metric, contract, replace(known, met=met), late_at_all=True)
+    suspected = left_out.may_be_late(lake, metric, contract, Deliveries(known.entries, met), late_at_all=True)
     pieces = late_rows.of_deliveries(lake, metric, contract, suspected) if suspected.met else iter(())
     late = pa.concat_tables([late_rows.SCHEMA.empty_table(), *pieces])
     dropped = pa.concat_arrays([_left_out_keys(rows) for rows in (before, late)])
@@ -172,7 +171,7 @@ def _left_out_before(table: DeltaTable, metric: MetricContract, keys: pa.Array) 
 
 def _counted(lake: Lake, metric: MetricContract, known: Deliveries, names: Sequence[str], late: pa.Table) -> pa.Table:
     """The counts of the deliveries ``names``."""
-    terms, numbers = _terms(lake, metric, known), late.group_by(["ingestion_id", "counts"]).aggregate([([], "count_all")])
+    terms, numbers = _terms(lake, metric), late.group_by(["ingestion_id", "counts"]).aggregate([([], "count_all")])
     by_id = {(row["ingestion_id"], row["counts"]): row["count_all"] for row in numbers.to_pylist()}
     rows = []
     for name in names:
@@ -196,9 +195,9 @@ def _of(metric: MetricContract, names: Collection[str]) -> Mapping[str, Any]:
     return {"metric": [metric.name], "ingestion_id": list(names)}
 
 
-def _terms(lake: Lake, metric: MetricContract, known: Deliveries) -> Callable[[str], str]:
-    """What the classification of a delivery depends on besides its rows, as a hash: the contract, which rows are in force, what
-    stewards have decided about them, and which event days it loads first.
+def _terms(lake: Lake, metric: MetricContract) -> Callable[[str], str]:
+    """What the classification of a delivery depends on besides its rows, as a hash: the contract, which rows are in force, and
+    what stewards have decided about them.
     """
     terms, readings = left_out.terms_of(metric), bronze_readings.readings_of(lake, metric.source)
     window = metric.event_window
@@ -209,7 +208,6 @@ def _terms(lake: Lake, metric: MetricContract, known: Deliveries) -> Callable[[s
         decided[one.ingestion_id].append(f"{one.line_number}:{one.number}:{one.counts}")
 
     def of_delivery(name: str) -> str:
-        loaded = [f"{day}" for day in known.loaded_by(name)]
-        return hashlib.sha256((content + " ".join(["", *decided.get(name, ()), *loaded])).encode()).hexdigest()[:12]
+        return hashlib.sha256((content + " ".join(["", *decided.get(name, ())])).encode()).hexdigest()[:12]
 
     return of_delivery

@@ -7,7 +7,7 @@ holds. The remaining rows, from which the numbers are computed, are read in ``go
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -19,7 +19,7 @@ from lakehouse.delta import table_io
 from lakehouse.dispositions import readings
 from lakehouse.dispositions.winners import positions
 from lakehouse.late_events import classification
-from lakehouse.lateness import event_watermark, history
+from lakehouse.lateness import event_watermark
 from lakehouse.lateness.measurement import microseconds
 from lakehouse.lateness.watermark_per_key import NEVER
 from lakehouse.ledger import hand_corrections, ingestions, key_log, late_decisions
@@ -36,13 +36,7 @@ if TYPE_CHECKING:
 
 _ROW = ("ingestion_id", "line_number")
 _NO_ROWS = pa.schema(
-    [
-        ("event_ts", classification.TIME),
-        ("event_date", pa.date32()),
-        ("arrival_date", pa.date32()),
-        ("ingestion_id", pa.string()),
-        ("line_number", pa.int64()),
-    ]
+    [("event_ts", classification.TIME), ("event_date", pa.date32()), ("ingestion_id", pa.string()), ("line_number", pa.int64())]
 ).empty_table()
 _CLAIM = ["record_key", "kind", "event_date", *_ROW, "arrival_date"]
 
@@ -60,13 +54,10 @@ class Deliveries:
     """Deliveries of a source with the watermark at the arrival of each, as far as their rows may be late.
 
     :param met: in microseconds since 1970, by ingestion.
-    :param first_loads: the arrival day that first brought each event day of the source's history; empty where the rows have
-        arrival times of their own, by which their order is known.
     """
 
     entries: Mapping[str, Ingestion]
     met: Mapping[str, int]
-    first_loads: Mapping[date, date] = field(default_factory=dict)
 
     @property
     def where(self) -> table_io.Where:
@@ -74,36 +65,15 @@ class Deliveries:
         return {"ingestion_id": list(self.met), "arrival_date": {self.entries[name].arrival_date for name in self.met}}
 
     def watermarks(self, rows: pa.Table) -> pa.Array:
-        """The watermark at each row's arrival; NULL for a row of another delivery, and of a first load: it is on time.
-
-        :param rows: with ``ingestion_id``, ``event_date`` and ``arrival_date``.
-        """
+        """The watermark at each row's arrival; NULL for a row of another delivery."""
         ids = pa.array(list(self.met), pa.string())
-        met = pa.array(list(self.met.values()), pa.int64()).take(pc.index_in(rows["ingestion_id"], ids).combine_chunks())
-        if not self.first_loads:
-            return met
-        days = pa.array(list(self.first_loads), pa.date32())
-        first = pa.array(list(self.first_loads.values()), pa.date32()).take(
-            pc.index_in(rows["event_date"], days).combine_chunks()
-        )
-        planned = [name for name in self.met if self.entries[name].backfill is not None]
-        by_plan = pc.is_in(rows["ingestion_id"], value_set=pa.array(planned, pa.string()))
-        is_first = pc.and_not(pc.fill_null(pc.equal(rows["arrival_date"], first), False), by_plan)
-        return pc.if_else(is_first, pa.scalar(None, pa.int64()), met).combine_chunks()
-
-    def loaded_by(self, name: str) -> list[date]:
-        """The event days of the source's history that a delivery loads first."""
-        entry = self.entries[name]
-        if entry.backfill is not None:
-            return []
-        return sorted(day for day in entry.rows_by_day if self.first_loads.get(day) == entry.arrival_date)
+        return pa.array(list(self.met.values()), pa.int64()).take(pc.index_in(rows["ingestion_id"], ids).combine_chunks())
 
 
 def deliveries(lake: Lake, contract: SourceContract, ids: Collection[str] | None = None) -> Deliveries:
     """The deliveries ``ids`` of a source (default: all), with the watermark at the arrival of each.
 
-    A correction that a person enters counts whenever it is entered: it has no watermark. Neither has a row of a first load, where
-    the order of its files tells nothing about when its rows came.
+    A correction that a person enters counts whenever it is entered: it has no watermark.
     """
     entries = _ingested(lake, contract, ids)
     met = event_watermark.met_by_each(lake, contract, entries)
@@ -114,7 +84,6 @@ def deliveries(lake: Lake, contract: SourceContract, ids: Collection[str] | None
             for name, moment in met.items()
             if moment > event_watermark.BEGINNING and not hand_corrections.is_by_hand(entries[name].source_file)
         },
-        history.first_loads(entries.values()) if contract.clocks.arrival is None else {},
     )
 
 
@@ -167,7 +136,7 @@ def may_be_late(
         is_unlisted = sum(entry.rows_by_day.values()) < entry.rows - entry.malformed
         if read_again or is_unlisted or any(ends[day] <= met for day in days):
             suspected[name] = met
-    return replace(known, met=suspected)
+    return Deliveries(known.entries, suspected)
 
 
 def on_days(
@@ -227,8 +196,7 @@ def _late_rows(
     own = claimed.filter(pc.not_equal(claimed["kind"], "retire"))
     if len(own) == len(claimed):  # a retirement is made by the row of another key
         where = {**where, "record_key": pc.unique(claimed["record_key"])}
-    columns = ["event_ts", "event_date", "arrival_date", "malformed_reason", *_ROW]
-    rows = readings.read(lake, contract.dataset, columns, where, ids)
+    rows = readings.read(lake, contract.dataset, ["event_ts", "event_date", "malformed_reason", *_ROW], where, ids)
     rows = _NO_ROWS if rows is None or not len(claimed) else rows.filter(pc.is_null(rows["malformed_reason"]))
     ends = classification.window_ends(rows, metric, ZoneInfo(contract.clocks.timezone))
     late = rows.filter(classification.are_left_out(ends, known.watermarks(rows), terms_of(metric)))

@@ -65,23 +65,6 @@ def followed_since(entries: Iterable[Ingestion]) -> date | None:
     return min((entry.arrival_date for entry in entries if entry.status == "ingested" and entry.backfill is None), default=None)
 
 
-def first_loads(entries: Iterable[Ingestion]) -> dict[date, date]:
-    """The arrival day that first brought each event day before the source was followed, by its deliveries alone.
-
-    :param entries: every delivery that counts.
-    """
-    known = list(entries)
-    since = followed_since(known)
-    firsts: dict[date, date] = {}
-    if since is None:
-        return firsts
-    for entry in known:
-        for day, rows in entry.rows_by_day.items():
-            if rows and day < since:
-                firsts[day] = min(entry.arrival_date, firsts.get(day, entry.arrival_date))
-    return firsts
-
-
 @dataclass(frozen=True)
 class SourceHistory:
     """The history of a source, as the ledger records it.

@@ -102,7 +102,7 @@ UNDO = ("backfill", "undo", "newest", *WHO, "--restate")
 PUNCTUAL = {
     "orders": ORDERS.replace("P30D", "PT12H"),
     "punctual": REVENUE.replace("metric: revenue", "metric: punctual")
-    + "late_events: {allowed_lateness: PT1H, action: side_output, at_close: exclude}\n",
+    + "late_events: {allowed_lateness: PT1H, action: side_output}\n",
 }
 COMMANDS = [
     Command(("run", "orders", "third.csv")),

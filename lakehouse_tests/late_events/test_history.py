@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.cli.console import out
-from lakehouse.late_events import counters, follow, late_rows, left_out
-from lakehouse.ledger import history_admissions, ingestions
+from lakehouse.late_events import counters, follow, late_rows
+from lakehouse.ledger import history_admissions
 from lakehouse.ledger import ids as ledger_ids
 from lakehouse.operations.backfills import planner
 from lakehouse.operations.backfills.commands import print_plan
 from lakehouse.operations.backfills.planner import BackfillRequest
 from lakehouse.orchestration.execution.webserver import Cost
-from lakehouse_tests.support.late_lake import ARRIVAL, LateLake, late, source
+from lakehouse_tests.support.late_lake import LateLake, late
 from lakehouse_tests.support.numbers_without_spark import without_spark
 from lakehouse_tests.support.windowed_lake import ARRIVES, FIRST, TUMBLING, Event
 
@@ -78,33 +77,3 @@ def printed(plan: BackfillPlan) -> str:
     with out.capture() as text:
         print_plan(plan, Cost(None, 0, ("bronze/orders",)))
     return next(line.strip() for line in text.get().splitlines() if "grace" in line)
-
-
-def test_a_first_load_without_arrival_times_is_on_time_in_any_order_of_its_files(lake: Lake) -> None:
-    """The rows of two files of one arrival day; a later day adds to an event day of them, and one to its own time."""
-    contract = source()
-    clocks = contract.clocks.model_copy(update={"arrival": None})
-    contract = contract.model_copy(update={"clocks": clocks})
-    [hourly] = metrics = [late(TUMBLING, "side_output")]
-
-    def deliver(day: date, name: str, *events: Event) -> None:
-        lake.settings.now += timedelta(hours=1)
-        lines = [f"{event.key},1,{event.moment.isoformat()},insert,u\n" for event in events]
-        path = Path(str(lake.settings.landing), f"orders.arrival_date={day}.{name}.csv")
-        path.write_text("".join(["id,amount,at,op,user\n", *lines]))
-        Ingest(lake, contract, lambda: None, "run").day(day)  # type: ignore[arg-type, return-value]  # no Spark
-        follow.follow(lake, contract, metrics)
-
-    with without_spark():
-        lake.settings.now = ARRIVAL
-        deliver(ARRIVES, "newest first", Event("newest", 24 * 60), Event("also", 25 * 60))
-        deliver(ARRIVES, "then older", Event("older", 30))
-        assert late_keys(lake) == set()
-        lake.settings.now = ARRIVAL + timedelta(days=1)
-        deliver(ARRIVES + timedelta(days=1), "later", Event("adds to history", 31), Event("new", 8 * 24 * 60))
-        assert late_keys(lake) == {"adds to history"}
-        counts = counters.of_metric(lake, hourly)
-        assert (counts.on_time, counts.late_dropped, counts.historical) == (4, 1, 0)
-        found = left_out.on_days(lake, hourly, contract, [FIRST], ingestions.completed(lake, "orders"))
-        assert found is not None
-        assert found.keys.to_pylist() == ["adds to history"]
