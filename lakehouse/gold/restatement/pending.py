@@ -128,8 +128,10 @@ def _changed_since(lake: Lake, series: Series) -> PendingRestatement:
         return _by_days(lake, series)
     tables, further = tables_read.silver_tables(lake, series.metric), _dimensions(lake, series)
     if not any(tables.values()):
-        # Silver that was there and is gone: the run that is to publish these days names it.
-        gone = _followed_any(lake, series)
+        # Silver that was there and is gone: the run that is to publish these days names it. A table that has yet to be built is
+        # no such one: the run that builds it makes the days pending.
+        is_unbuilt = any(tables_read.is_unbuilt(lake, entry) for entry in series.metric.read)
+        gone = not is_unbuilt and _followed_any(lake, series)
         return PendingRestatement(frozenset(published_table.known_days(lake, series) if gone else ()), -1)
     releases = reverted_periods.released(lake, series.name)
     newest = max((entry.number for entry in releases.values()), default=0)
