@@ -110,7 +110,10 @@ app = typer.Typer(
 )
 
 Source = Annotated[str, typer.Argument(help="The dataset of a source contract.")]
-Start = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The first arrival day; default: by tuning.days.")]
+Start = Annotated[
+    datetime | None,
+    typer.Option(formats=["%Y-%m-%d"], help="The first arrival day; default: by lateness.proposal.days."),
+]
 End = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The last arrival day; default: the newest.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 

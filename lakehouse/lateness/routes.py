@@ -87,7 +87,7 @@ def data_quality_routes(cache: PublishedCache) -> APIRouter:
     async def late(request: Request, wanted: Annotated[LatenessParameters, Query()]) -> Response:
         """The lateness of the rows that arrived from `start_date` through `end_date`, 92 days at most: shares, percentiles per
         source and event type, dispositions, the treatment of late rows, recommendations with their severity, and the proposed
-        watermark with the shares of rows that other watermarks would have caught.
+        cutoff with the shares of rows that other cutoffs would have caught.
         """
         start, end = parameters.span(wanted.start_date, wanted.end_date)
         if (end - start).days >= _DAYS:

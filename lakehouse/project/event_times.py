@@ -317,7 +317,7 @@ def doubts_about_many_days(count: int) -> list[str]:
     minutes = round(count * _SECONDS_OF_A_DAY / 60)
     text = (
         f"the samples have {count:,} event days, each with numbers, checks and a history of its own: the first run takes about "
-        f"{minutes:,} minutes for so many; it may be stopped and run again"
+        f"{minutes:,} minutes for that many; it may be stopped and run again"
     )
     return [text]
 

@@ -158,7 +158,7 @@ def read(file: Path, source: Source) -> Sample:
         raise InferenceError(msg) from None
     if len(broken) > len(records):
         problem_of_first = _advised(f"{broken[0].problem}")
-        msg = f"{file}, line {broken[0].line_number}: {problem_of_first}; give sound sample files"
+        msg = f"{file}, line {broken[0].line_number}: {problem_of_first}; give sample files that can be read"
         raise InferenceError(msg)
     if source.format == "csv":
         _refuse(file, foreign_formats.of_second_header(records, lines))

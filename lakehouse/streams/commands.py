@@ -30,8 +30,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per 
 @app.command()
 def ingest(
     source: Source,
-    max_messages: Annotated[int | None, typer.Option(min=1, help="Stop behind about so many messages.")] = None,
-    max_seconds: Annotated[float | None, typer.Option(min=0, help="Stop after so many seconds.")] = None,
+    max_messages: Annotated[int | None, typer.Option(min=1, help="Stop after about this many messages.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(min=0, help="Stop after this many seconds.")] = None,
     batch_messages: BatchMessages = 100_000,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:

@@ -135,7 +135,7 @@ def test_the_contract_of_any_columns_is_sound(names: list[str], repeated: bool, 
     [
         ("", r"log.csv: is empty; give a file with a header and at least one record"),
         ("\n\n", r"log.csv: is empty"),
-        ("a,b\n1\n", r"log.csv, line 2: has 1 fields where the header has 2; give sound sample files"),
+        ("a,b\n1\n", r"log.csv, line 2: has 1 fields where the header has 2; give sample files that can be read"),
     ],
 )
 def test_files_that_say_nothing_are_refused_in_a_sentence(tmp_path: Path, content: str, message: str) -> None:

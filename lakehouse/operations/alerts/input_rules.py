@@ -37,7 +37,7 @@ def held_file(about: AlertSubject, file: str, arrival_day: date, since: datetime
     """
     text = (
         f"{file} of {about.subject} is held: {why or 'its reason was not recorded'}. No number contains its rows. Replace it in "
-        "landing by a whole file, or have it sent again; it is ingested as soon as it is sound."
+        "landing by a whole file, or have it sent again; it is ingested once it can be read."
     )
     return about.alert(AlertKind.HELD_FILE, since, text, {"file": file}, period=f"{arrival_day}", detail=file)
 

@@ -389,7 +389,7 @@ def overdue(
         )
     elif waits_for:
         text += (
-            f", because it waits: {'; '.join(waits_for)}. Mend this, or take it on yourself with "
+            f", because it waits: {'; '.join(waits_for)}. Resolve this, or close it on your own responsibility with "
             f"'lakehouse gold close {about.contract} {period} ...'."
         )
     else:

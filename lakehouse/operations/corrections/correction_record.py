@@ -218,7 +218,7 @@ def check(contract: SourceContract, event: CorrectionEvent) -> dict[str, Any]:
     record = Record(1, "", {column: empty if value is None else value for column, value in values.items()})
     row = RowParser(contract, delivery).row(record)
     if "malformed_reason" in row:
-        msg = f"the correction of {event.record_key} is not a sound record of {event.source}: {row['malformed_reason']}"
+        msg = f"the correction of {event.record_key} is not a valid record of {event.source}: {row['malformed_reason']}"
         raise CorrectionError(msg)
     if row["record_key"] != event.record_key:
         keys = f"the record has the key {row['record_key']}, not {event.record_key}"

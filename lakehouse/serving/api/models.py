@@ -139,7 +139,7 @@ class NumberModel(WindowModel, VersionModel):
     note: str | None
     window_end: datetime = Field(description="When the window or the period ends.")
     watermark_passed: bool | None = Field(
-        description="Whether the watermark has passed window_end and the allowed lateness; null without one."
+        description="Whether the watermark has passed window_end and the grace; null without one."
     )
     update_count: int = Field(description="How many revisions have changed it since its first number, a change of state is none.")
     history: list[RevisionModel] | None = Field(

@@ -304,7 +304,7 @@ ANSWERS: dict[str, Any] = {
                 "source_file": "sales-2024-11-15.csv",
                 "line_number": 17,
                 "reason": "beyond_watermark",
-                "detail": "7 d 3 h after the event; the watermark is 7 d",
+                "detail": "7 d 3 h after the event; the cutoff is 7 d",
                 "status": "open",
                 "since": "2024-11-15T06:00:00Z",
                 "review_by": "2024-11-22T06:00:00Z",

@@ -43,7 +43,7 @@ class CaughtModel(Shape):
 
 
 class RecommendationModel(Shape):
-    """The proposed watermark, and the evidence."""
+    """The proposed cutoff, and the evidence."""
 
     verdict: Literal["keep", "set", "raise", "lower", "too_few"]
     severity: Literal["none", "info", "warn", "error"]

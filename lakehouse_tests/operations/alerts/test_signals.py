@@ -317,7 +317,7 @@ def test_an_overdue_number_names_what_it_waits_for(lake: Lake) -> None:
     numbers.at(11)
     [alert] = of_metric(numbers, AlertKind.OVERDUE)
     assert alert.numbers["waiting_for"] == ["1 row waits for a steward"]
-    assert "is not final yet, because it waits: 1 row waits for a steward. Mend this, or take it on yourself" in alert.text
+    assert "is not final yet, because it waits: 1 row waits for a steward. Resolve this, or close it on your own" in alert.text
     numbers.close()
     assert [again.period for again in of_metric(numbers, AlertKind.OVERDUE)] == ["2024-01-01"]
 

@@ -192,7 +192,7 @@ def test_the_same_command_completes_what_it_has_begun(deployment: Deployment, mo
         (("z", Operation.CORRECT, {"amount": "1"}), "silver/events has no row of z: 'lakehouse trace events z' shows"),
         (("a", Operation.CORRECT, {}), "nothing to correct of a: name a field with --set FIELD=VALUE"),
         (("a", Operation.CORRECT, {"size": "1"}), "events has no field size: it has id, amount, event_time"),
-        (("a", Operation.CORRECT, {"amount": "1.5"}), "is not a sound record of events: amount"),
+        (("a", Operation.CORRECT, {"amount": "1.5"}), "is not a valid record of events: amount"),
         (("a", Operation.ENTER, {"id": "a", "amount": "1"}), "silver/events has a row of a on 2024-01-02: correct it with --set"),
         (("z", Operation.ENTER, {"id": "z", "amount": "1"}), "event_time: required and empty"),
     ],

@@ -127,7 +127,7 @@ def test_a_record_that_would_be_malformed_or_another_key_is_refused() -> None:
     events = contract()
     before = {"id": "a", "amount": "1", "event_time": "2024-01-09T12:00:00Z"}
     with pytest.raises(
-        CorrectionError, match="the correction of a is not a sound record of events: amount: 'much' is not an integer"
+        CorrectionError, match="the correction of a is not a valid record of events: amount: 'much' is not an integer"
     ):
         correction_record.check(events, event(before, {"amount": "much"}))
     with pytest.raises(
