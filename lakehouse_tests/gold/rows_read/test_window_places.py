@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
-from lakehouse.contracts.series import Series
+from lakehouse import locations
+from lakehouse.contracts.series import WINDOW_COLUMNS, Series
 from lakehouse.contracts.source import SourceContract
 from lakehouse.contracts.windows import EventWindow, SessionWindow
+from lakehouse.delta import partition_writer
 from lakehouse.delta.change_feed import KEY_CHANGES
 from lakehouse.gold.numbers import history, window_history
 from lakehouse.gold.numbers.published_table import TIME
 from lakehouse.gold.rows_read import window_places
+from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, without_spark
+from lakehouse_tests.support.numbers_without_spark import metric as hourly_metric
 from lakehouse_tests.support.united_lake import metric
 from lakehouse_tests.support.windowed_lake import (
     ARRIVES,
@@ -120,3 +126,19 @@ def test_an_hour_has_the_reason_of_its_own_rows(lake: Lake, spark: Any) -> None:
     }
     assert reasons(sessions)["11:48"] == ["initial", "new_data: 1 on time"], "another visitor has been corrected"
     assert sample.unlike_published() == []
+
+
+def test_a_table_of_an_earlier_release_gets_the_columns_with_its_next_revision(lake: Lake) -> None:
+    with without_spark():
+        numbers = ScriptedNumbers(lake, hourly_metric("hourly", window={"size": "PT1H"}))
+        numbers.at(1, 12)
+        numbers.set_hours(1, {9: 5})
+        numbers.publish()
+        path = locations.gold(lake, numbers.series)
+        stored = DeltaTable(path).to_pyarrow_table()
+        shutil.rmtree(path)
+        partition_writer.create_with(path, stored.drop_columns([column.name for column in WINDOW_COLUMNS]), ["event_date"], {})
+        numbers.set_hours(1, {9: 6})
+        numbers.publish(1)
+    rows = DeltaTable(path).to_pyarrow_table().sort_by("revision").to_pylist()
+    assert [(row["revision"], row["total"], row["window_reason"]) for row in rows] == [(1, 5, None), (2, 6, None)]
