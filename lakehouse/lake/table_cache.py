@@ -9,6 +9,7 @@ Reading is in ``table_io``; no other module accesses a cache.
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -23,12 +24,22 @@ Answer = TypeVar("Answer", bound="Sized")
 Entry = TypeVar("Entry")
 
 
+class _OfThread(threading.local):
+    """What a cache keeps for one thread."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, DeltaTable] = {}
+        self.newest: dict[str, tuple[int, _Identity | None]] = {}
+        self.answers: dict[Hashable, tuple[tuple[int, Hashable] | None, Any]] = {}
+        self.entries: dict[Hashable, tuple[frozenset[str], list[Any]]] = {}
+
+
 class TableCache:
     """Open tables by address, and results for their newest versions, such as rows, by question.
 
     Each table is updated to its newest version whenever it is requested, so a cache never hides a commit. On a local disk, a
-    table that was deleted, created again or restored from a copy meanwhile is opened again. It must not be shared between
-    threads.
+    table that was deleted, created again or restored from a copy meanwhile is opened again. Each thread has tables and results
+    of its own: an open table of delta-rs serves one thread at a time.
 
     :param open_table: opens the table at an address, None if there is none; by default with delta-rs and the storage options
         of the read.
@@ -36,17 +47,14 @@ class TableCache:
 
     def __init__(self, open_table: Callable[[str], DeltaTable | None] | None = None) -> None:
         self._open_table = open_table
-        self._tables: dict[str, DeltaTable] = {}
-        self._newest: dict[str, tuple[int, _Identity | None]] = {}
-        self._answers: dict[Hashable, tuple[tuple[int, Hashable] | None, Any]] = {}
-        self._entries: dict[Hashable, tuple[frozenset[str], list[Any]]] = {}
+        self._kept = _OfThread()
 
     def table(self, path: str, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:
         """The table at its newest version; None if it does not exist.
 
         :param default: opens the table if the cache was created without ``open_table``.
         """
-        table = self._tables.get(path)
+        table = self._kept.tables.get(path)
         if table is not None and self._is_replaced(path, table.version()):
             self._forget(path)
             table = None
@@ -57,25 +65,25 @@ class TableCache:
             return table
         table = default() if self._open_table is None else self._open_table(path)
         if table is not None:
-            self._tables[path] = table
+            self._kept.tables[path] = table
             self._note(path, table.version())
         return table
 
     def _note(self, path: str, version: int) -> None:
         """Note the newest entry of a table's log; a write through the open table has made one, too."""
-        if self._newest.get(path, (-1, None))[0] != version:
-            self._newest[path] = version, _identity(path, version)
+        if self._kept.newest.get(path, (-1, None))[0] != version:
+            self._kept.newest[path] = version, _identity(path, version)
 
     def _is_replaced(self, path: str, version: int) -> bool:
         """Whether the newest entry that was read of a table's log is not there any more, or is another file."""
-        noted, identity = self._newest.get(path, (-1, None))
+        noted, identity = self._kept.newest.get(path, (-1, None))
         return identity is not None and noted == version and _identity(path, version) != identity
 
     def _forget(self, path: str) -> None:
         """Forget a table, and every result: some are computed from several tables."""
-        del self._tables[path], self._newest[path]
-        self._answers.clear()
-        self._entries.clear()
+        del self._kept.tables[path], self._kept.newest[path]
+        self._kept.answers.clear()
+        self._kept.entries.clear()
 
     def answer(self, table: DeltaTable, question: Hashable, compute: Callable[[], Answer], also: Hashable = None) -> Answer:
         """The result for ``question`` about a table, computed unless it is cached for the table's version.
@@ -84,11 +92,11 @@ class TableCache:
 
         :param also: anything else that the result depends on.
         """
-        known, answer = self._answers.get(question, (None, None))
+        known, answer = self._kept.answers.get(question, (None, None))
         if answer is None or known != (table.version(), also):
             answer = compute()
             if len(answer) <= _KEEP_ROWS:
-                self._answers[question] = ((table.version(), also), answer)
+                self._kept.answers[question] = ((table.version(), also), answer)
         return cast("Answer", answer)
 
     def grown(self, question: Hashable, files: frozenset[str], parse: Callable[[frozenset[str]], list[Entry]]) -> list[Entry]:
@@ -98,17 +106,17 @@ class TableCache:
 
         :param parse: returns the entries of the given files.
         """
-        covered, entries = self._entries.get(question, (frozenset(), []))
+        covered, entries = self._kept.entries.get(question, (frozenset(), []))
         if not covered <= files:  # files were compacted
             covered, entries = frozenset(), []
         if covered != files:
             entries = entries + parse(files - covered)
-            self._entries[question] = (files, entries)
+            self._kept.entries[question] = (files, entries)
         return entries
 
     def forget_answers(self) -> None:
         """Keep only the open tables and the entries of logs, to free memory between two parts of a long task."""
-        self._answers.clear()
+        self._kept.answers.clear()
 
     def __reduce__(self) -> tuple[type[TableCache], tuple[()]]:
         """Open tables stay in their process: a copy in another one, such as a task of Spark, begins empty."""

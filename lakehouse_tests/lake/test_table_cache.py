@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,3 +90,13 @@ def test_a_table_that_was_restored_deleted_or_created_again_is_opened_again(tmp_
     row_writer.append(path, pa.table({"number": [4]}), options=options)
     row_writer.append(path, pa.table({"number": [5]}), options=options)
     assert numbers() == [4, 5]
+
+
+def test_each_thread_has_open_tables_of_its_own(tmp_path: Path) -> None:
+    path, options = str(tmp_path / "table"), CachedStorageOptions({}, TableCache())
+    row_writer.append(path, pa.table({"number": [1]}), options=options)
+    here = table_io.open_table(path, options)
+    with ThreadPoolExecutor(1) as other:
+        elsewhere = [other.submit(table_io.open_table, path, options).result() for _ in range(2)]
+    assert here is table_io.open_table(path, options)
+    assert here is not elsewhere[0] is elsewhere[1]
