@@ -79,7 +79,9 @@ def test_files_under_another_key_are_held_until_the_older_records_are_read_by_it
     assert "contracts/orders.yaml:2: primary_key: was order_id and is order_id, line" in text
     assert "restore it; or read them again by the new one: 'lakehouse reparse orders --by NAME --reason WHY --now'" in text
     assert numbers(shop)["2024-11-04"] == Decimal("10.00")
-    command(shop, "reparse", "orders", "--by", "anna", "--reason", "an order has lines", "--now")
+    # The file is held until a run takes it: the command says so, and ends with 1.
+    text = command(shop, "reparse", "orders", "--by", "anna", "--reason", "an order has lines", "--now", code=1)
+    assert "check failed: bronze/orders no_file_held failed for 2024-11-05: arrival_date=2024-11-05.b.csv" in text
     run(shop, "b.csv", "a,1,11.00,2024-11-04T23:00:00\na,2,4.00,2024-11-04T23:00:00\n")
     assert numbers(shop) == {"2024-11-04": Decimal("15.00"), "2024-11-05": Decimal("5.00")}
 
