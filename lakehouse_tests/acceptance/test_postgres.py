@@ -43,7 +43,7 @@ def test_a_file_becomes_a_number_and_the_runs_outlive_a_kill(tmp_path: Path) -> 
     (tmp_path / "contracts").mkdir()
     for name in ("sales.yaml", "revenue.yaml"):
         shutil.copy(BUNDLED_CONTRACTS / name, tmp_path / "contracts")
-    with postgres_server(tmp_path / "postgres") as address:
+    with postgres_server() as address:
         variables = {"LAKEHOUSE_CONTRACTS": str(tmp_path / "contracts"), "LAKEHOUSE_BUNDLED_CONTRACTS": "false"}
         deployment = Deployment(tmp_path / "deployment", LAKEHOUSE_DAGSTER_POSTGRES=address, **variables)
         shutil.copy(HOME / "dagster-postgres.yaml", deployment.home / "dagster.yaml")

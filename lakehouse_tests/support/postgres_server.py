@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,16 +33,18 @@ needs_postgres = pytest.mark.skipif(programs() is None, reason="Postgres is not 
 
 
 @contextmanager
-def postgres_server(folder: Path) -> Iterator[str]:
+def postgres_server() -> Iterator[str]:
     """The address of the server's database ``dagster``, until the block ends."""
-    folder.mkdir()
+    # Not below pytest's own folder: another run of pytest takes the rights of other users away from it.
+    with TemporaryDirectory(prefix="postgres-") as folder:
+        yield from _server(Path(folder))
+
+
+def _server(folder: Path) -> Iterator[str]:
     port = free_port()
     owner = "postgres" if os.geteuid() == 0 else None  # the server refuses to run as root
     if owner is not None:
         shutil.chown(folder, owner)
-        for parent in folder.parents:
-            if parent.stat().st_mode & 0o001 == 0:
-                parent.chmod(parent.stat().st_mode | 0o011)
 
     def run(program: str, *arguments: str) -> None:
         command = [f"{programs()}/{program}", *arguments]
