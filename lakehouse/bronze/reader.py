@@ -201,11 +201,10 @@ def preview_file(
     out.update(dict(zip(standings.field("values").to_pylist(), standings.field("counts").to_pylist())))
     del out[AdmissionStatus.ADMITTED.value]
     by_day = {day: count for day, count in sorted(days.items()) if day is not None}
-    sound = rows.filter(pc.is_null(rows["malformed_reason"])) if values_of else rows
-    values = {name: pc.unique(sound[name]).drop_null() for name in values_of}
+    well_formed = rows.filter(pc.is_null(rows["malformed_reason"]))
+    values = {name: pc.unique(well_formed[name]).drop_null() for name in values_of}
     unread = rows.filter(pc.is_valid(rows["malformed_reason"])).select(_OF_MALFORMED).slice(0, _SHOWN).to_pylist()
     left_out = {reason: count for reason, count in out.items() if count}
-    event_days = frozenset(pc.unique(rows["event_date"].filter(pc.is_null(rows["malformed_reason"])).drop_null()).to_pylist())
-    well_formed = rows.filter(pc.is_null(rows["malformed_reason"])) if metrics else rows
-    behind = late_events.number_behind(lake, metrics, contract, well_formed) if metrics else 0
+    event_days = frozenset(pc.unique(well_formed["event_date"]).drop_null().to_pylist())
+    behind = late_events.number_behind(lake, metrics, contract, well_formed)
     return Preview(by_day, pc.unique(admitted["record_key"]), left_out, values, unread, beyond, behind, event_days)

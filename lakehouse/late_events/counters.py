@@ -101,6 +101,13 @@ def of_source(
     return [LateCounts(name, **usual.get(name, none), historical=sum(historical.get(name, none).values())) for name in names]
 
 
+def _late_rows(lake: Lake, metric: MetricContract, columns: list[str], where: table_io.Where) -> pa.Table | None:
+    """``columns`` of the late rows of a metric without history; None if there is no table of them yet."""
+    path, where = locations.late_rows(lake, metric.source), {"metric": [metric.name], **where}
+    rows = table_io.read(path, ["ingestion_id", *columns], where, lake.storage_options)
+    return None if rows is None else rows.filter(pc.invert(_are_history(lake, metric.source, rows)))
+
+
 def _are_history(lake: Lake, source: str, rows: pa.Table) -> pa.ChunkedArray:
     """Whether each row is of a delivery that a backfill plan brought."""
     return pc.is_in(rows["ingestion_id"], value_set=history.brought_by_plans(lake, source))
@@ -132,23 +139,19 @@ def dropped_by_day(lake: Lake, metric: MetricContract, arrivals: Collection[date
 
     :param arrivals: only of deliveries of these arrival days.
     """
-    where: table_io.Where = {"metric": [metric.name], "counts": [False]}
-    where = {**where, **({} if arrivals is None else {"arrival_date": arrivals})}
-    rows = table_io.read(locations.late_rows(lake, metric.source), ["ingestion_id", "event_date"], where, lake.storage_options)
+    of_arrivals: table_io.Where = {} if arrivals is None else {"arrival_date": arrivals}
+    rows = _late_rows(lake, metric, ["event_date"], {"counts": [False], **of_arrivals})
     if rows is None:
         return {}
-    rows = rows.filter(pc.invert(_are_history(lake, metric.source, rows)))
     numbers = rows.filter(pc.is_valid(rows["event_date"])).group_by("event_date").aggregate([([], "count_all")])
     return dict(zip(numbers["event_date"].to_pylist(), numbers["count_all"].to_pylist()))
 
 
 def by_event_day(lake: Lake, metric: MetricContract, days: Collection[date]) -> dict[date, LateCounts]:
     """The late rows of ``days`` in a metric; rows on time are not counted here. Days without late rows are left out."""
-    path, where = locations.late_rows(lake, metric.source), {"metric": [metric.name], "event_date": days}
-    rows = table_io.read(path, ["ingestion_id", "event_date", "counts"], where, lake.storage_options)
+    rows = _late_rows(lake, metric, ["event_date", "counts"], {"event_date": days})
     if rows is None:
         return {}
-    rows = rows.filter(pc.invert(_are_history(lake, metric.source, rows)))
     numbers = rows.group_by(["event_date", "counts"]).aggregate([([], "count_all")]).to_pylist()
     by_day: dict[date, dict[str, int]] = {}
     for row in numbers:

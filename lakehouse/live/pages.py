@@ -74,7 +74,9 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
             raise Problem(404, "not-live", f"{name} has no speed layer")
         published = await cache.published(metric)
         values = await run_in_threadpool(_compared, cache, metric, published, day)
-        page = respond(request, "live", "metrics", {"name": name, "day": day, "deprecation": metric.deprecation, **values})
+        page = respond(
+            request, "live", "metrics", {"name": name, "day": day, "deprecation": published.series.metric.deprecation, **values}
+        )
         page.headers["Content-Security-Policy"] = _WITH_SCRIPT
         return page
 

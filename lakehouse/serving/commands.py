@@ -149,6 +149,7 @@ def _overdue_text(overdue: int) -> str:
 def _print_metric(card: dict[str, Any]) -> None:
     """The newest number of a metric in a line, and below it what it waits for."""
     from lakehouse.cli.number_report import shown  # noqa: PLC0415
+    from lakehouse.reports.formatting import counted  # noqa: PLC0415
 
     newest, overdue, closing = card["newest"], card["overdue"], card.get("closing")
     if newest is None:
@@ -156,7 +157,7 @@ def _print_metric(card: dict[str, Any]) -> None:
         return
     totals = ", ".join(f"{name} {shown(sides.after)}" for name, sides in newest.sides.items())
     adjusted = "".join(f", {name} adjusted {shown(value)}" for name, value in newest.adjusted.items())
-    restated = f", restated {newest.restated} {'time' if newest.restated == 1 else 'times'}" if newest.restated else ""
+    restated = f", restated {counted(newest.restated, 'time')}" if newest.restated else ""
     out.print(f"{card['name']}  {newest.period.name}  {newest.label}{restated}: {totals}{adjusted}", soft_wrap=True)
     if card["contract"].deprecation:
         out.print(f"  {card['contract'].deprecation}.", soft_wrap=True)

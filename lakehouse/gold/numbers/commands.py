@@ -220,9 +220,9 @@ def list_(
     else:
         lake, catalog, named = arguments.metric_named(metric)
         contracts = [named]
-    for contract in contracts:
-        arguments.warn_if_deprecated(contract)
     daily = {each.name: each for each in (served_version.daily(lake, catalog, contract) for contract in contracts)}
+    for days in daily.values():
+        arguments.warn_if_deprecated(days.metric)
     listed = [made for days in daily.values() for series in (days, *days.rollups) for made in made_by.numbers(lake, series, code)]
     for made in listed:
         if as_json:

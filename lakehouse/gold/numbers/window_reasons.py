@@ -50,12 +50,24 @@ def stored(rows: pa.Table, metric: MetricContract, reasons: Mapping[str, Sequenc
 
     :param reasons: the text and the number of changed rows, by :func:`place`.
     """
-    names = metric.event_window.place if metric.event_window else []
-    if not names or any(name not in rows.column_names for name in names):
+    names = _place_columns(rows, metric)
+    if not names:
         return {}
     places = zip(*(rows[name].to_pylist() for name in names))
     found = [reasons.get(place(values)) or (None, None) for values in places] if reasons else [(None, None)] * len(rows)
     return {item.name: pa.array([values[at] for values in found], item.type) for at, item in enumerate(_SCHEMA)}
+
+
+def by_place(rows: pa.Table, metric: MetricContract) -> dict[str, WindowReason]:
+    """The reasons in the rows of a candidate, by :func:`place`."""
+    names = _place_columns(rows, metric)
+    return {place(values): reason for values, reason in read(rows.to_pylist(), names).items()} if names else {}
+
+
+def _place_columns(rows: pa.Table, metric: MetricContract) -> list[str]:
+    """The columns that name the window of a row; none for a metric without windows, and for rows that lack one of them."""
+    names = metric.event_window.place if metric.event_window else []
+    return names if set(names) <= set(rows.column_names) else []
 
 
 def read(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[tuple[Any, ...], WindowReason]:

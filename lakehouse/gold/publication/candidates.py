@@ -237,18 +237,12 @@ def held(lake: Lake, series: Series, starts: Collection[date] | None = None) -> 
             explanation=row["explanation"],
             changed_rows=row["changed_rows"],
             booked_on=row["booked_on"],
-            windows=_windows(series, rows),
+            windows=window_reasons.by_place(rows, series.metric),
             lineage=NumberLineage.of_row(row),
         )
         failed = json.loads(row["failed"] or "{}")
         result.append(HeldCandidate(start, row["revision"], draft, failed, row["proposed_at"], row["run_id"]))
     return result
-
-
-def _windows(series: Series, rows: pa.Table) -> dict[str, WindowReason]:
-    names = series.metric.event_window.place if series.metric.event_window else []
-    known = bool(names) and set(names) <= set(rows.column_names)
-    return {window_reasons.place(at): one for at, one in window_reasons.read(rows.to_pylist(), names).items()} if known else {}
 
 
 def failing(lake: Lake, series: Series) -> dict[date, dict[str, str]]:

@@ -275,14 +275,14 @@ def _drafts(
                 if since
                 else explain(draft.reason, causes, attributes, late.decided.get(day, ()))
             )
-            is_waiting = waiting is not None and not since and draft.reason is waiting.reason
-            if waiting and is_waiting:
-                why = waiting.explanation or why
+            same = waiting if waiting and not since and draft.reason is waiting.reason else None
+            if same:
+                why = same.explanation or why
             explanation = run.explanation or why
             changed_rows = sum(causes.values()) if causes else None
-            windows = waiting.windows if waiting and is_waiting else {}
-            if published is not None and follows is not None and not (remade or since or run.explanation):
-                windows = windows or _window_reasons(follows, covered, causes, draft, published, requested, today)
+            windows = same.windows if same else {}
+            if not windows and published is not None and follows is not None and not (remade or since or run.explanation):
+                windows = _window_reasons(follows, covered, causes, draft, published, requested, today)
             drafts.append(replace(draft, explanation=explanation, changed_rows=changed_rows, windows=windows))
     if not drafts:
         return [], refused_days
