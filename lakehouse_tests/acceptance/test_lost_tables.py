@@ -1,6 +1,7 @@
 """Any table loses its newest commits, is emptied, cut off, gone or an older copy: the next commands make up for it, or say so.
 
-Where a command names ``lakehouse repair``, the repair and the same command again end as without the damage.
+Where a command names ``lakehouse repair``, the repair and the same command again end as without the damage; several changes that
+came in between are one revision.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ def _expected(remote: tuple[tuple[str, str], ...], steps: Sequence[str]) -> tupl
 @example(place="gold/revenue", cuts=["copy 0"], steps=("run",))  # a final number, a revert, and the names of revisions
 @example(place="silver/sales_quarantine", cuts=["gone"], steps=("run",))  # a day with an open row must not become final
 @example(place="silver/sales", cuts=["gone"], steps=("tier", "run"))  # its numbers follow a dimension, too
+@example(place="gold/by_tier", cuts=["gone"], steps=("rebuild", "tier", "run"))  # two changes while the table is named
 @example(place="silver/clicks_newest", cuts=["delete 1"], steps=("run",))  # beside the table whose inputs are recorded
 @given(
     place=st.integers(0, 99),
@@ -74,11 +76,30 @@ def test_whatever_any_table_loses_the_numbers_end_the_same_or_a_command_says_so(
         assert "Traceback" not in text
         if table in text and any(one.code for one in printed):
             for key, value in sample.readable_numbers().items():
-                # Of two changes that came while a table was named, the next run publishes one revision.
                 expected = [whole and whole[:-1] for whole in (before.get(key), numbers.get(key))]
                 assert value[:-1] in expected, f"{table} {cuts}: {key} is wrong\n{text}"
             if "'lakehouse repair'" not in text:
                 return
             last = NEXT[steps[-1]]
             text += "".join(sample.give(step).text for step in (replace(last, command=("repair",), lines=()), last))
+            numbers = _with_fewer_revisions(numbers, before, sample.numbers())
         assert (sample.numbers(), sample.silver()) == (numbers, silver), f"{table} {cuts}\n{text}"
+
+
+def _with_fewer_revisions(whole: dict[str, Any], before: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
+    """``whole`` with the revisions of ``seen`` where these are fewer, though no revision of ``before`` may be missing.
+
+    Of several changes that came while a table was named, the run after the repair publishes one revision. Value and state are
+    always those of the lake where nothing was lost.
+    """
+    expected = {}
+    for key, (*content, name) in whole.items():
+        least = _revision(before[key][-1]) if key in before else 0
+        fewer = key in seen and least <= _revision(seen[key][-1]) <= _revision(name)
+        expected[key] = [*content, seen[key][-1] if fewer else name]
+    return expected
+
+
+def _revision(name: str) -> int:
+    """The number in ``revenue_v2024-11-08.r3``."""
+    return int(name.rpartition(".r")[2])
