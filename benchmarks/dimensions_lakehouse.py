@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from volume_files import FIRST, seconds_of
 from volume_lakehouse import READINGS, instance_in, new_lake
 
-from lakehouse.delta import table_io
+from lakehouse.lake import Table
 from lakehouse.orchestration.execution.replay import Replay
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def replays_of(root: Path, landing: Path, start: date, instance: dg.DagsterInsta
 
 def readings_by_tariff(root: Path) -> list[list[object]]:
     """How many readings the published numbers have by tariff."""
-    table = table_io.read(f"{root / 'gold' / 'consumption'}", ["tariff", "readings", "is_latest"])
+    table = Table(f"{root / 'gold' / 'consumption'}").read(["tariff", "readings", "is_latest"])
     assert table is not None
     totals: Counter[str] = Counter()
     for row in table.filter(table["is_latest"]).to_pylist():

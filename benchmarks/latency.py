@@ -18,7 +18,7 @@ from statistics import median
 
 import dagster as dg
 
-from lakehouse.delta import table_io
+from lakehouse.lake import Table
 from lakehouse.settings import Settings
 from lakehouse_tests.support.deployment import Deployment
 from lakehouse_tests.support.sales_files import FIRST_SALES, SALES_HEADER
@@ -81,7 +81,7 @@ def one_file(deployment: Deployment, landing: Path, number: int) -> dict[str, fl
 def revenue(deployment: Deployment) -> object:
     """The number of the day that late files concern."""
     where = {"is_latest": [True], "event_date": [date(2024, 11, 2)]}
-    found = table_io.read(str(deployment.root / "gold" / "revenue"), ["revenue"], where)
+    found = Table(str(deployment.root / "gold" / "revenue")).read(["revenue"], where)
     return found["revenue"][0].as_py() if found is not None and len(found) else None
 
 

@@ -25,10 +25,10 @@ import yaml
 from lakehouse import locations
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.lake import table_io
 from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse.silver import update as silver_update
@@ -126,13 +126,13 @@ def measure(lake: Lake, broker: KafkaBroker, count: int, every: float) -> None:
 
 def bronze_rows(lake: Lake) -> int:
     """How many rows Bronze has, by its log."""
-    table = table_io.open_table(locations.bronze(lake, "events"))
+    table = locations.bronze(lake, "events").open()
     return 0 if table is None else table_io.rows_at_most(table, {})
 
 
 def live_rows(lake: Lake) -> int:
     """How many rows the live numbers count."""
-    rows = table_io.read(locations.live(lake, "hourly"), ["row_count"])
+    rows = locations.live(lake, "hourly").read(["row_count"])
     return 0 if rows is None else sum(rows["row_count"].to_pylist())
 
 

@@ -81,7 +81,7 @@ def _replayed(batches: Path, root: Path, days: int) -> list[Day]:
             seconds = time.perf_counter() - start
             done.append({"seconds": seconds, "event_days": len(result.touched), "work": asdict(meter.now().since(before))})
             print(f"replay   {day}  {seconds:6.2f} s", file=sys.stderr)
-    silver = DeltaTable(locations.silver(lake, "earthquakes"))
+    silver = DeltaTable(locations.silver(lake, "earthquakes").address)
     merges = [commit for commit in commit_log.history(silver, -1) if commit["operation"] == "MERGE"]
     changed = ("num_target_rows_inserted", "num_target_rows_updated", "num_target_rows_copied")  # few rows: by delta-rs
     for day, commit in zip(reversed(done), merges):

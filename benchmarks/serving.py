@@ -34,12 +34,12 @@ import pyarrow as pa
 from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
-from lakehouse.delta import partition_writer, table_io
+from lakehouse.delta import partition_writer
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.publication import revisions
 from lakehouse.gold.publication.candidates import Draft
 from lakehouse.gold.publication.write_audit_publish import Run, read, signature
-from lakehouse.lake import Lake
+from lakehouse.lake import Lake, table_io
 from lakehouse.ledger import key_log
 from lakehouse.settings import Settings
 
@@ -99,7 +99,7 @@ class Table:
         for number in range(1, self.revisions + 1):
             self.publish([start], number)
         self.filled = datetime.now(timezone.utc)
-        table = table_io.open_table(locations.gold(self.lake, self.series))
+        table = locations.gold(self.lake, self.series).open()
         one_day = table_io.read_version(table)
         parts = []
         for day in self.days:
@@ -109,9 +109,7 @@ class Table:
                 place = rows.column_names.index(name)
                 rows = rows.set_column(place, name, pa.array(values, rows.schema.field(name).type))
             parts.append(rows)
-        partition_writer.replace(
-            table_io.open_snapshot(locations.gold(self.lake, self.series)), pa.concat_tables(parts), self.days
-        )
+        partition_writer.replace(locations.gold(self.lake, self.series).snapshot(), pa.concat_tables(parts), self.days)
         self._fill_key_log()
 
     def publish(self, days: list[date], value: int) -> None:

@@ -24,8 +24,7 @@ import platformdirs
 from pyspark.sql import SparkSession
 
 from lakehouse import locations
-from lakehouse.delta import table_io
-from lakehouse.lake import Lake
+from lakehouse.lake import Lake, table_io
 from lakehouse.settings import Settings
 from lakehouse.spark.jars import java
 from lakehouse.spark.session import spark_options
@@ -96,7 +95,7 @@ def bronze_rate(lake: Lake, broker: KafkaBroker, count: int, batch: int) -> floa
     begun, rows = time.perf_counter(), 0
     for done in service.take(lake, source, source.source.kafka, no_session, "benchmark", service.Pace(batch)):
         rows += done.rows
-    assert rows == count == table_io.rows_at_most(table_io.open_table(locations.bronze(lake, "events")), {})
+    assert rows == count == table_io.rows_at_most(locations.bronze(lake, "events").open(), {})
     return count / (time.perf_counter() - begun)
 
 
@@ -142,7 +141,7 @@ def latency(lake: Lake, broker: KafkaBroker, count: int) -> str:
     """The time from a message to its row in Bronze and to the end of its micro-batch, one message at a time."""
     source = contract(TOPIC, broker.servers, changes={})
     to_row, to_end = [], []
-    path = locations.bronze(lake, "events")
+    table = locations.bronze(lake, "events")
     with TopicReader(lake, source.source.kafka) as reader:
         ingest = stream_ingest.StreamIngest(lake.cached(), source, no_session, "benchmark", reader)
         ingest.micro_batch()
@@ -151,7 +150,7 @@ def latency(lake: Lake, broker: KafkaBroker, count: int) -> str:
             begun = time.time()
             ingest.micro_batch()
             to_end.append(time.time() - begun)
-            commit = max(Path(path, "_delta_log").glob("*.json"))
+            commit = max(Path(table.address, "_delta_log").glob("*.json"))
             to_row.append(commit.stat().st_mtime - begun)
     p95 = quantiles(to_row, n=20)[-1]
     return (

@@ -34,13 +34,12 @@ from lakehouse import locations
 from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.contracts.loader import bundled_folder
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.publication import revisions
 from lakehouse.gold.publication.candidates import Draft
 from lakehouse.gold.publication.revisions import Signature
-from lakehouse.lake import Lake
+from lakehouse.lake import Lake, table_io
 from lakehouse.ledger import applied_inputs, decisions, ingestions, restatements
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
@@ -146,7 +145,7 @@ def timed(evaluate: Any, context: Any) -> dict[str, Any]:
 
 def touched(folder: Path) -> list[date]:
     """The event days of the deployment."""
-    found = table_io.read(deployment(folder)[0].address("silver", "sales"), ["event_date"])
+    found = deployment(folder)[0].table("silver", "sales").read(["event_date"])
     return sorted(set(found["event_date"].to_pylist()))
 
 
@@ -266,11 +265,15 @@ class Built:
                 rows.append(
                     {"record_key": key, "sale_id": key, "store": "north", "event_ts": at, "event_date": day, "line_number": 2}
                 )
-        path = locations.silver(self.lake, "sales")
+        stored = locations.silver(self.lake, "sales")
         properties = {"delta.enableChangeDataFeed": "true", "delta.checkpointInterval": "100"}
         table = pa.Table.from_pylist(rows, schema=schema)
         write_deltalake(
-            path, table, mode="append", partition_by=["event_date"], configuration=properties if version == 0 else None
+            stored.address,
+            table.address,
+            mode="append",
+            partition_by=["event_date"],
+            configuration=properties if version == 0 else None,
         )
 
     def gold(self, number: int, state: State, series: list[Series]) -> None:
@@ -280,17 +283,17 @@ class Built:
             numbers = {name: pa.array([number]) for name in ("sales", "customers", "row_count")}
             rows = pa.table({"revenue": pa.array([number], pa.decimal128(18, 2)), **numbers})
             drafts = [Draft(start, rows, state, PublishAction.REVISION, RevisionReason.LATE_DATA) for start in starts]
-            table = table_io.open_snapshot(locations.gold(self.lake, followed))
+            table = locations.gold(self.lake, followed).snapshot()
             existing = None if table is None else table_io.read_version(table)
             revisions.publish(self.lake, followed, table, existing, drafts, Signature("run", "code", "contract", "id", LONG_AGO))
 
     def follow(self) -> None:
         """Remember that gold and its roll-ups have followed."""
-        followed = table_io.version(locations.silver(self.lake, "sales"), self.lake.storage_options)
+        followed = locations.silver(self.lake, "sales").version()
         for one in (self.daily, *self.daily.rollups):
-            version = table_io.version(locations.gold(self.lake, one), self.lake.storage_options)
+            version = locations.gold(self.lake, one).version()
             restatements.record(self.lake, Restatement(one.name, "run", LONG_AGO, followed, version, self.days))
-            followed = table_io.version(locations.gold(self.lake, self.daily), self.lake.storage_options)
+            followed = locations.gold(self.lake, self.daily).version()
 
     def dagster(self) -> None:
         """A year of runs, and what arrivals and silver were told."""

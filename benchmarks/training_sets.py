@@ -176,14 +176,14 @@ def publish(spark: SparkSession, lake: Lake, one: MetricContract) -> None:
 
 def by_hand(spark: SparkSession, lake: Lake, path: str) -> None:
     """The same rows as a job of its own."""
-    bronze = spark.read.format("delta").load(locations.bronze(lake, "payments"))
+    bronze = spark.read.format("delta").load(locations.bronze(lake, "payments").address)
     first = Window.partitionBy("record_key").orderBy("arrival_ts", "ingestion_id", "line_number")
     rows = bronze.withColumn("_place", F.row_number().over(first)).where("_place = 1")
     rows = rows.select(
         *("record_key", "event_ts", "customer_id", "country", "shop", "amount", "items"),
         (F.hour("event_ts") < 6).alias("at_night"),  # noqa: PLR2004 (six o'clock)
     )
-    customers = spark.read.format("delta").load(locations.bronze(lake, "customers"))
+    customers = spark.read.format("delta").load(locations.bronze(lake, "customers").address)
     usable = Window.partitionBy("customer_id").orderBy("_begins").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     newest = F.max(F.struct("event_ts", "arrival_ts", "tier", "region", "limit")).over(usable)
     history = customers.withColumn("_begins", F.greatest("event_ts", "arrival_ts")).withColumn("_newest", newest)
@@ -191,7 +191,7 @@ def by_hand(spark: SparkSession, lake: Lake, path: str) -> None:
     rows = last(rows, history, "customer_id", ["tier", "region", "limit"])
     for one, prefix in zip(METRICS.values(), "cs"):
         grain = one.grain[0]
-        gold = spark.read.format("delta").load(locations.gold(lake, Series(one)))
+        gold = spark.read.format("delta").load(locations.gold(lake, Series(one)).address)
         begins = F.greatest(F.date_add("event_date", 1).cast("timestamp"), F.col("published_at"))
         so_far = Window.partitionBy(grain).orderBy("_begins").rangeBetween(Window.unboundedPreceding, Window.currentRow)
         newest = F.max(F.struct("event_date", "revision", "total", "payments")).over(so_far)
@@ -199,7 +199,7 @@ def by_hand(spark: SparkSession, lake: Lake, path: str) -> None:
         names = [f"{prefix}_total", f"{prefix}_count"]
         found = found.select(grain, "_begins", F.col("_newest.total").alias(names[0]), F.col("_newest.payments").alias(names[1]))
         rows = last(rows, found, grain, names)
-    of_labels = spark.read.format("delta").load(locations.silver(lake, "labels"))
+    of_labels = spark.read.format("delta").load(locations.silver(lake, "labels").address)
     of_labels = of_labels.groupBy(F.col("payment_id").alias("record_key")).agg(F.max("is_fraud").alias("label"))
     rows = rows.join(of_labels, "record_key", "left").withColumn("label", F.coalesce("label", F.lit(0)))
     rows.write.format("delta").save(path)

@@ -11,7 +11,7 @@ from lakehouse.contracts.series import Series
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
 
 _LAYERS = ("bronze", "silver", "gold", "live", "scores", "ops")
 _KEYS = "_keys"
@@ -76,9 +76,9 @@ class LakeTable:
     def __str__(self) -> str:
         return f"{self.layer}/{self.name}"
 
-    def path(self, lake: Lake) -> str:
-        """The address of the table."""
-        return lake.address(self.layer, self.name)
+    def of(self, lake: Lake) -> Table:
+        """The table itself."""
+        return lake.table(self.layer, self.name)
 
 
 def tables(catalog: Catalog) -> list[LakeTable]:

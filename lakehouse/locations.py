@@ -16,62 +16,57 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric_sources import MetricSource
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
 
 
-def name_of(path: str) -> str:
-    """Layer and name of the table at an address."""
-    return "/".join(path.rstrip("/").split("/")[-2:])
-
-
-def bronze(lake: Lake, source: str) -> str:
+def bronze(lake: Lake, source: str) -> Table:
     """The rows of a source as they were delivered."""
-    return lake.address("bronze", source)
+    return lake.table("bronze", source)
 
 
-def decisions(lake: Lake, source: str) -> str:
+def decisions(lake: Lake, source: str) -> Table:
     """The decisions of stewards about rows of a source."""
-    return lake.address("bronze", f"{source}_decisions")
+    return lake.table("bronze", f"{source}_decisions")
 
 
-def history_admissions(lake: Lake, source: str) -> str:
+def history_admissions(lake: Lake, source: str) -> Table:
     """The files whose rows a backfill's runner has admitted as history."""
-    return lake.address("bronze", f"{source}_admissions")
+    return lake.table("bronze", f"{source}_admissions")
 
 
-def late_decisions(lake: Lake, source: str) -> str:
+def late_decisions(lake: Lake, source: str) -> Table:
     """The decisions of stewards about rows of a source that came too late for a metric."""
-    return lake.address("bronze", f"{source}_late_decisions")
+    return lake.table("bronze", f"{source}_late_decisions")
 
 
-def redactions(lake: Lake, source: str) -> str:
+def redactions(lake: Lake, source: str) -> Table:
     """The values of a source that were redacted."""
-    return lake.address("bronze", f"{source}_redactions")
+    return lake.table("bronze", f"{source}_redactions")
 
 
-def readings(lake: Lake, source: str) -> str:
+def readings(lake: Lake, source: str) -> Table:
     """The rows of a source that were parsed again with another result."""
-    return lake.address("bronze", f"{source}_readings")
+    return lake.table("bronze", f"{source}_readings")
 
 
-def silver(lake: Lake, source: str) -> str:
+def silver(lake: Lake, source: str) -> Table:
     """The current row of every key of a source; all rows under ``append``."""
-    return lake.address("silver", source)
+    return lake.table("silver", source)
 
 
-def silver_newest(lake: Lake, source: str) -> str:
+def silver_newest(lake: Lake, source: str) -> Table:
     """The newest row of every key of a source under ``append``."""
-    return lake.address("silver", f"{source}_newest")
+    return lake.table("silver", f"{source}_newest")
 
 
-def silver_of(lake: Lake, contract: SourceContract) -> str:
+def silver_of(lake: Lake, contract: SourceContract) -> Table:
     """The silver table that a contract describes: of a source, or of the newest rows of its keys."""
-    return lake.address("silver", contract.silver_table)
+    return lake.table("silver", contract.silver_table)
 
 
-def silver_read(lake: Lake, metric: MetricContract) -> str:
+def silver_read(lake: Lake, metric: MetricContract) -> Table:
     """The silver table that a metric is computed from; for several sources, the table of the first one."""
-    return lake.address("silver", silver_name(metric))
+    return lake.table("silver", silver_name(metric))
 
 
 def silver_name(metric: MetricContract) -> str:
@@ -79,74 +74,74 @@ def silver_name(metric: MetricContract) -> str:
     return next((entry.silver for entry in metric.read), metric.source)
 
 
-def every_silver_read(lake: Lake, metric: MetricContract) -> dict[str, str]:
+def every_silver_read(lake: Lake, metric: MetricContract) -> dict[str, Table]:
     """The silver tables that a metric is computed from, by name, in the order of its sources."""
     return {entry.silver: silver_read_of(lake, entry) for entry in metric.read}
 
 
-def silver_read_of(lake: Lake, entry: MetricSource) -> str:
+def silver_read_of(lake: Lake, entry: MetricSource) -> Table:
     """The silver table that a metric reads of one of its sources."""
-    return lake.address("silver", entry.silver)
+    return lake.table("silver", entry.silver)
 
 
-def intervals(lake: Lake, source: str) -> str:
+def intervals(lake: Lake, source: str) -> Table:
     """The intervals of every key of a dimension."""
-    return lake.address("silver", f"{source}_intervals")
+    return lake.table("silver", f"{source}_intervals")
 
 
-def changes_by_key(lake: Lake, source: str) -> str:
+def changes_by_key(lake: Lake, source: str) -> Table:
     """The changes of a dimension in silver, by key."""
-    return lake.address("ops", f"{source}_by_key")
+    return lake.table("ops", f"{source}_by_key")
 
 
-def fact_index(lake: Lake, silver: str, on: Sequence[str]) -> str:
+def fact_index(lake: Lake, silver: str, on: Sequence[str]) -> Table:
     """The event days of the facts of a silver table, by the columns on which a metric joins them."""
-    return lake.address("ops", fact_index_name(silver, on))
+    return lake.table("ops", fact_index_name(silver, on))
 
 
-def quarantine(lake: Lake, source: str) -> str:
+def quarantine(lake: Lake, source: str) -> Table:
     """The rows of a source that wait, or have waited, for a steward's decision."""
-    return lake.address("silver", f"{source}_quarantine")
+    return lake.table("silver", f"{source}_quarantine")
 
 
-def late_rows(lake: Lake, source: str) -> str:
+def late_rows(lake: Lake, source: str) -> Table:
     """The rows of a source that came too late for a window of a metric, and the action taken."""
-    return lake.address("silver", f"{source}_late")
+    return lake.table("silver", f"{source}_late")
 
 
-def late_deliveries(lake: Lake, source: str) -> str:
+def late_deliveries(lake: Lake, source: str) -> Table:
     """The numbers of rows of each delivery of a source on time and late, by metric."""
-    return lake.address("ops", f"{source}_late_deliveries")
+    return lake.table("ops", f"{source}_late_deliveries")
 
 
-def late_outputs(lake: Lake) -> str:
+def late_outputs(lake: Lake) -> Table:
     """The deliveries whose late rows were sent to the topic of a metric."""
-    return lake.address("ops", "late_outputs")
+    return lake.table("ops", "late_outputs")
 
 
-def gold(lake: Lake, series: Series) -> str:
+def gold(lake: Lake, series: Series) -> Table:
     """The published numbers of a series, with all their revisions."""
-    return lake.address("gold", series.name)
+    return lake.table("gold", series.name)
 
 
-def is_gold(lake: Lake, path: str) -> bool:
-    """Whether ``path`` is the address of a table of numbers."""
-    return path.startswith(lake.address("gold", ""))
+def is_gold(lake: Lake, table: Table) -> bool:
+    """Whether a table is one of numbers."""
+    return table.address.startswith(lake.table("gold", "").address)
 
 
-def gold_of(lake: Lake, metric: str, kind: Kind) -> str:
+def gold_of(lake: Lake, metric: str, kind: Kind) -> Table:
     """The published numbers of a metric, given by the name of its daily table, for a kind of period."""
-    return lake.address("gold", f"{metric}{kind.suffix}")
+    return lake.table("gold", f"{metric}{kind.suffix}")
 
 
-def candidates(lake: Lake, series: Series) -> str:
+def candidates(lake: Lake, series: Series) -> Table:
     """The numbers of a series that are not published because a check failed or a sign-off is missing."""
-    return lake.address("gold", f"{series.name}_candidates")
+    return lake.table("gold", f"{series.name}_candidates")
 
 
-def live(lake: Lake, metric: str) -> str:
+def live(lake: Lake, metric: str) -> Table:
     """The numbers of a metric's speed layer."""
-    return lake.address("live", metric)
+    return lake.table("live", metric)
 
 
 def live_checkpoints(lake: Lake, metric: str) -> str:
@@ -154,179 +149,179 @@ def live_checkpoints(lake: Lake, metric: str) -> str:
     return f"{lake.root}/live/_checkpoints/{metric}"
 
 
-def live_batches(lake: Lake) -> str:
+def live_batches(lake: Lake) -> Table:
     """The rows that each batch of the streams has read."""
-    return lake.address("ops", "live_batches")
+    return lake.table("ops", "live_batches")
 
 
-def reconciliations(lake: Lake) -> str:
+def reconciliations(lake: Lake) -> Table:
     """The comparisons of live with published numbers."""
-    return lake.address("ops", "reconciliations")
+    return lake.table("ops", "reconciliations")
 
 
-def key_log(lake: Lake, source: str) -> str:
+def key_log(lake: Lake, source: str) -> Table:
     """The claims of a source's Bronze rows about record keys, and whether each row was admitted."""
-    return lake.address("ops", f"{source}_keys")
+    return lake.table("ops", f"{source}_keys")
 
 
-def dispositions(lake: Lake, source: str) -> str:
+def dispositions(lake: Lake, source: str) -> Table:
     """The disposition of each row of a source's Bronze table."""
-    return lake.address("ops", f"{source}_dispositions")
+    return lake.table("ops", f"{source}_dispositions")
 
 
-def judgement_history(lake: Lake, source: str) -> str:
+def judgement_history(lake: Lake, source: str) -> Table:
     """The admission results of a source's rows that a rebuild replaced."""
-    return lake.address("ops", f"{source}_overruled")
+    return lake.table("ops", f"{source}_overruled")
 
 
-def ingestions(lake: Lake) -> str:
+def ingestions(lake: Lake) -> Table:
     """The deliveries of files: ingested into Bronze, delivered before, or held."""
-    return lake.address("ops", "ingestions")
+    return lake.table("ops", "ingestions")
 
 
-def applied_inputs(lake: Lake) -> str:
+def applied_inputs(lake: Lake) -> Table:
     """The ingestions, decisions and rebuild requests that silver contains, by event day."""
-    return lake.address("ops", "applications")
+    return lake.table("ops", "applications")
 
 
-def journal(lake: Lake) -> str:
+def journal(lake: Lake) -> Table:
     """The second copy of what no other table contains, such as decisions."""
-    return lake.address("ops", "journal")
+    return lake.table("ops", "journal")
 
 
-def rebuild_requests(lake: Lake) -> str:
+def rebuild_requests(lake: Lake) -> Table:
     """The requests to evaluate event days again and rebuild them."""
-    return lake.address("ops", "operations")
+    return lake.table("ops", "operations")
 
 
-def audit_log(lake: Lake) -> str:
+def audit_log(lake: Lake) -> Table:
     """The changes of silver that late rows caused."""
-    return lake.address("ops", "late_arrival_audit")
+    return lake.table("ops", "late_arrival_audit")
 
 
-def audit_notifications(lake: Lake) -> str:
+def audit_notifications(lake: Lake) -> Table:
     """The changes of silver about which all consumers were notified."""
-    return lake.address("ops", "audit_notifications")
+    return lake.table("ops", "audit_notifications")
 
 
-def failed_checks(lake: Lake) -> str:
+def failed_checks(lake: Lake) -> Table:
     """The checks of Bronze and silver that fail."""
-    return lake.address("ops", "failed_checks")
+    return lake.table("ops", "failed_checks")
 
 
-def failed_numbers(lake: Lake) -> str:
+def failed_numbers(lake: Lake) -> Table:
     """The numbers that cannot be computed from their rows."""
-    return lake.address("ops", "failed_numbers")
+    return lake.table("ops", "failed_numbers")
 
 
-def restatements(lake: Lake) -> str:
+def restatements(lake: Lake) -> Table:
     """The version of its input up to which each series was restated."""
-    return lake.address("ops", "restatements")
+    return lake.table("ops", "restatements")
 
 
-def publications(lake: Lake) -> str:
+def publications(lake: Lake) -> Table:
     """The publications of all series."""
-    return lake.address("ops", "publications")
+    return lake.table("ops", "publications")
 
 
-def restatement_reports(lake: Lake) -> str:
+def restatement_reports(lake: Lake) -> Table:
     """The reports of the publications that restated numbers."""
-    return lake.address("ops", "restatement_reports")
+    return lake.table("ops", "restatement_reports")
 
 
-def input_sets(lake: Lake) -> str:
+def input_sets(lake: Lake) -> Table:
     """The sets of inputs that published numbers were computed from."""
-    return lake.address("ops", "inputs")
+    return lake.table("ops", "inputs")
 
 
-def rejected_candidates(lake: Lake) -> str:
+def rejected_candidates(lake: Lake) -> Table:
     """The candidates that were rejected instead of published."""
-    return lake.address("ops", "dropped")
+    return lake.table("ops", "dropped")
 
 
-def promotion_log(lake: Lake) -> str:
+def promotion_log(lake: Lake) -> Table:
     """The promotions of dataset versions."""
-    return lake.address("ops", "moves")
+    return lake.table("ops", "moves")
 
 
-def contract_archive(lake: Lake) -> str:
+def contract_archive(lake: Lake) -> Table:
     """The text of every contract version under which numbers were published."""
-    return lake.address("ops", "contracts")
+    return lake.table("ops", "contracts")
 
 
-def notices(lake: Lake) -> str:
+def notices(lake: Lake) -> Table:
     """The notices to consumers, and which of them were delivered."""
-    return lake.address("ops", "notices")
+    return lake.table("ops", "notices")
 
 
-def alerts(lake: Lake) -> str:
+def alerts(lake: Lake) -> Table:
     """The changes of the state of alerts."""
-    return lake.address("ops", "alerts")
+    return lake.table("ops", "alerts")
 
 
-def backfills(lake: Lake) -> str:
+def backfills(lake: Lake) -> Table:
     """The plans of backfills."""
-    return lake.address("ops", "backfills")
+    return lake.table("ops", "backfills")
 
 
-def backfill_events(lake: Lake) -> str:
+def backfill_events(lake: Lake) -> Table:
     """The events of the chunks of each backfill."""
-    return lake.address("ops", "backfill_events")
+    return lake.table("ops", "backfill_events")
 
 
-def unread_rows(lake: Lake) -> str:
+def unread_rows(lake: Lake) -> Table:
     """The table of the rows that could not be read, per delivered file."""
-    return lake.address("ops", "unread_rows")
+    return lake.table("ops", "unread_rows")
 
 
-def missing_inputs(lake: Lake) -> str:
+def missing_inputs(lake: Lake) -> Table:
     """The missing inputs of the sources that the sensors report."""
-    return lake.address("ops", "missing_inputs")
+    return lake.table("ops", "missing_inputs")
 
 
-def stream_gaps(lake: Lake) -> str:
+def stream_gaps(lake: Lake) -> Table:
     """The messages of the sources' topics that were lost before they were read, and who has accepted the loss."""
-    return lake.address("ops", "stream_gaps")
+    return lake.table("ops", "stream_gaps")
 
 
-def watermarks(lake: Lake) -> str:
+def watermarks(lake: Lake) -> Table:
     """The changes of the sources' watermarks."""
-    return lake.address("ops", "watermarks")
+    return lake.table("ops", "watermarks")
 
 
-def watermark_keys(lake: Lake) -> str:
+def watermark_keys(lake: Lake) -> Table:
     """The state of the keys for the event-time watermark of a source."""
-    return lake.address("ops", "watermark_keys")
+    return lake.table("ops", "watermark_keys")
 
 
-def event_watermarks(lake: Lake) -> str:
+def event_watermarks(lake: Lake) -> Table:
     """The decisions about the greatest lateness that the sources' event-time watermarks expect."""
-    return lake.address("ops", "event_watermarks")
+    return lake.table("ops", "event_watermarks")
 
 
-def corrections(lake: Lake) -> str:
+def corrections(lake: Lake) -> Table:
     """The corrections that people have proposed, approved, rejected and entered."""
-    return lake.address("ops", "corrections")
+    return lake.table("ops", "corrections")
 
 
-def reverts(lake: Lake) -> str:
+def reverts(lake: Lake) -> Table:
     """The periods that people have reverted to an earlier revision, and their release."""
-    return lake.address("ops", "reverts")
+    return lake.table("ops", "reverts")
 
 
-def snapshots(lake: Lake) -> str:
+def snapshots(lake: Lake) -> Table:
     """The sets of inputs that people have named."""
-    return lake.address("ops", "snapshots")
+    return lake.table("ops", "snapshots")
 
 
-def stages(lake: Lake) -> str:
+def stages(lake: Lake) -> Table:
     """The stages: changed inputs that were computed apart from the tables, and their outcome."""
-    return lake.address("ops", "stages")
+    return lake.table("ops", "stages")
 
 
-def tokens(lake: Lake) -> str:
+def tokens(lake: Lake) -> Table:
     """The hashes of the API tokens."""
-    return lake.address("ops", "tokens")
+    return lake.table("ops", "tokens")
 
 
 def fact_index_name(silver: str, on: Sequence[str]) -> str:

@@ -47,7 +47,7 @@ def test_spark_is_noticed() -> None:
 
 @pytest.mark.parametrize(
     ("private", "place"),
-    [("dagster._", "orchestration/common/dagster_internals.py"), ("deltalake._", "delta/delta_rs_internals.py")],
+    [("dagster._", "orchestration/common/dagster_internals.py"), ("deltalake._", "lake/delta_rs_internals.py")],
 )
 def test_the_internals_of_a_library_are_imported_in_one_module(private: str, place: str) -> None:
     root = Path(lakehouse.__file__).parent
@@ -72,4 +72,4 @@ def test_what_delta_rs_keeps_private_of_a_table_is_used_in_one_module() -> None:
         for node in ast.walk(ast.parse(code))
         if isinstance(node, ast.Attribute) and node.attr == "_table"
     }
-    assert using == {"delta/delta_rs_internals.py"}
+    assert using == {"lake/delta_rs_internals.py"}

@@ -12,7 +12,7 @@ from lakehouse.contracts.series import Series
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import metric
 
-_TABLE = re.compile(r'lake\.address\("(\w+)", f?"([\w{}]+)"\)')
+_TABLE = re.compile(r'lake\.table\("(\w+)", f?"([\w{}]+)"\)')
 _PACKAGE = Path(str(lakehouse.__file__)).parent
 
 
@@ -39,7 +39,7 @@ def test_each_table_is_there_once_and_at_its_address(lake) -> None:
     catalog = load_catalog(None)
     tables = lake_tables.tables(catalog)
     assert len({f"{table}" for table in tables}) == len(tables)
-    addresses = {table.path(lake) for table in tables}
+    addresses = {table.of(lake) for table in tables}
     for daily in map(Series, catalog.metrics.values()):
         for series in (daily, *daily.rollups):
             assert {locations.gold(lake, series), locations.candidates(lake, series)} <= addresses
@@ -47,7 +47,7 @@ def test_each_table_is_there_once_and_at_its_address(lake) -> None:
 
 
 def test_only_locations_and_generic_readers_build_addresses() -> None:
-    building = {f"{path.relative_to(_PACKAGE)}" for path in _PACKAGE.rglob("*.py") if "lake.address(" in path.read_text()}
+    building = {f"{path.relative_to(_PACKAGE)}" for path in _PACKAGE.rglob("*.py") if "lake.table(" in path.read_text()}
     readers_of_any_table = {"lake_tables.py", "orchestration/common/resources.py", "examples/simulation_commands.py"}
     assert building == {"locations.py", "training_sets/addresses.py", *readers_of_any_table}, (
         "take the address from lakehouse.locations (allowed: readers of any table)"

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.calendar.days import arrived_at
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import account_tables
 from lakehouse.dispositions import checks as dispositions_checks
+from lakehouse.lake import table_io
 from lakehouse.lateness.rules import exceeds
 from lakehouse.ledger import ingestions, unread_rows
 from lakehouse.ledger.row_states import QuarantineStatus
@@ -63,7 +63,7 @@ def source_check_names(contract: SourceContract) -> dict[str, str]:
 
 def time_dependent_checks(lake: Lake, contract: SourceContract) -> list[str]:
     """The checks whose result may change as time passes: none without a freshness rule if no row was ever quarantined."""
-    table = table_io.open_table(locations.quarantine(lake, contract.dataset), lake.storage_options)
+    table = locations.quarantine(lake, contract.dataset).open()
     quarantined = table is not None and table_io.rows_at_most(table, {}) > 0
     return [name for name in source_check_names(contract) if name == FRESH or quarantined]
 
@@ -71,16 +71,16 @@ def time_dependent_checks(lake: Lake, contract: SourceContract) -> list[str]:
 def check_bronze(lake: Lake, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
     """Every check on each arrival day."""
     lake = lake.cached()
-    source, options = contract.dataset, lake.storage_options
+    source = contract.dataset
     entries = ingestions.all_of(lake, source)
-    table = table_io.open_table(locations.bronze(lake, source), options)
+    table = locations.bronze(lake, source).open()
     outcomes = source_checks.check_schema(table, arrow_schema(bronze_columns(contract)), days)
     where = {"arrival_date": list(days)}
     in_bronze, malformed, claims = Counter[date](), Counter[date](), Counter[date]()
-    for rows in table_io.pieces(locations.bronze(lake, source), ["arrival_date", "malformed_reason"], where, options):
+    for rows in locations.bronze(lake, source).pieces(["arrival_date", "malformed_reason"], where):
         in_bronze += source_checks.row_counts(rows, "arrival_date")
         malformed += source_checks.row_counts(rows, "arrival_date", of="malformed_reason")
-    for log in table_io.pieces(locations.key_log(lake, source), ["arrival_date", "kind"], where, options):
+    for log in locations.key_log(lake, source).pieces(["arrival_date", "kind"], where):
         claims += source_checks.row_counts(log.filter(pc.not_equal(log["kind"], "retire")), "arrival_date")
     held = ingestions.still_held(entries)
     outcomes += dispositions_checks.check_rows(lake, contract, in_bronze, days)
@@ -154,9 +154,9 @@ def _check_nulls(lake: Lake, contract: SourceContract, days: Collection[date]) -
     names = list(contract.quality.nulls)
     if not names:
         return []
-    path, columns = locations.bronze(lake, contract.dataset), ["arrival_date", "change_op", "malformed_reason", *names]
+    table, columns = locations.bronze(lake, contract.dataset), ["arrival_date", "change_op", "malformed_reason", *names]
     counts: dict[str, FilledCounts] = {name: (Counter(), Counter()) for name in names}
-    for rows in table_io.pieces(path, columns, {"arrival_date": days}, lake.storage_options):
+    for rows in table.pieces(columns, {"arrival_date": days}):
         sound = rows.filter(pc.and_(pc.is_null(rows["malformed_reason"]), pc.not_equal(rows["change_op"], "delete")))
         for name, (total, filled) in counts.items():
             total.update(source_checks.row_counts(sound, "arrival_date"))

@@ -98,8 +98,8 @@ def schema_problem(lake: Lake, contract: SourceContract, session: Callable[[], S
     """Why Bronze cannot take rows of the contract as it is now; columns that are new in it are added."""
     source = contract.dataset
     try:
-        spark_commits.add_missing_columns(session, lake, locations.bronze(lake, source), bronze_columns(contract))
-        spark_commits.add_missing_columns(session, lake, locations.readings(lake, source), readings.columns(contract))
+        spark_commits.add_missing_columns(session, locations.bronze(lake, source), bronze_columns(contract))
+        spark_commits.add_missing_columns(session, locations.readings(lake, source), readings.columns(contract))
     except spark_commits.SchemaChangeError as problem:
         return str(problem)
     return None

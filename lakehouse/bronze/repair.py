@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze.reader import delivery_rows
-from lakehouse.delta import damaged_files, table_io
+from lakehouse.delta import damaged_files
+from lakehouse.lake import table_io
 from lakehouse.ledger import ingestions, lost_rows
 from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.spark import commits as spark_commits
@@ -37,8 +38,8 @@ def repair(lake: Lake, contract: SourceContract, run_id: str) -> list[date]:
     :returns: the arrival days.
     :raises LostRowsError: naming the files that landing no longer has with the same content.
     """
-    path, options = locations.bronze(lake, contract.dataset), lake.storage_options
-    table = table_io.open_snapshot(path, options)
+    stored = locations.bronze(lake, contract.dataset)
+    table = stored.snapshot()
     if table is None:
         return []
     if files := damaged_files.of_table(table):
@@ -61,7 +62,7 @@ def repair(lake: Lake, contract: SourceContract, run_id: str) -> list[date]:
 
     if again:
         why = {"run_id": run_id, "method": "repair", "deliveries": [entry.ingestion_id for entry, _, _ in again]}
-        spark_commits.append_rows_alone(rows(), lake, path, f"bronze:{contract.dataset}", table.version(), why)
+        spark_commits.append_rows_alone(rows(), stored, f"bronze:{contract.dataset}", table.version(), why)
     if gone:
         way_out = "put them back into landing as they were, and run 'lakehouse repair' again"
         raise lost_rows.refused(f"bronze/{contract.dataset}", gone, way_out)

@@ -16,9 +16,10 @@ import pyarrow as pa
 from lakehouse import locations
 from lakehouse.bronze.landing import LandingFile, has_content, read_whole, require_unchanged
 from lakehouse.bronze.reader import delivery_parts, delivery_rows, rows_by_columns
-from lakehouse.delta import partition_writer, table_io
+from lakehouse.delta import partition_writer
 from lakehouse.delta.columns import arrow_schema, bronze_columns, ddl
 from lakehouse.errors import LakehouseError
+from lakehouse.lake import table_io
 from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark.session import sized_for
@@ -65,8 +66,8 @@ def append(
     :raises ChangedFilesError: naming the files that were replaced or removed since they were hashed; nothing was appended.
     :raises FileProblem: when a file as a whole cannot be read.
     """
-    source, path = contract.dataset, locations.bronze(lake, contract.dataset)
-    table = spark_commits.table_of(lake, path, bronze_columns(contract), "arrival_date", partition_writer.APPEND_ONLY)
+    source, stored = contract.dataset, locations.bronze(lake, contract.dataset)
+    table = spark_commits.table_of(stored, bronze_columns(contract), "arrival_date", partition_writer.APPEND_ONLY)
     version = table.version()
     missing = _missing(table, deliveries)
     if not missing:
@@ -78,9 +79,9 @@ def append(
         if rows is None:
             with sized_for(session(), lake, many=True):
                 frame = _frame(session(), lake, contract, missing)
-                spark_commits.append_alone(frame, lake, path, f"bronze:{source}", version, why)
+                spark_commits.append_alone(frame, stored, f"bronze:{source}", version, why)
         elif len(rows):
-            spark_commits.append_rows_alone([rows], lake, path, f"bronze:{source}", version, why)
+            spark_commits.append_rows_alone([rows], stored, f"bronze:{source}", version, why)
 
 
 class ChangedFilesError(LakehouseError):

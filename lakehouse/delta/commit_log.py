@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakehouse.delta import row_writer, table_io
-from lakehouse.delta.delta_rs_internals import newest_version
+from lakehouse.delta import row_writer
+from lakehouse.lake.delta_rs_internals import newest_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from deltalake import DeltaTable
 
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Table
 
     _Row = dict[str, Any]
 
@@ -45,49 +45,46 @@ def history(table: DeltaTable, after: int) -> list[dict[str, Any]]:
 
 
 def copy_from_log(
-    lake: Lake, followed: str, target: str, app_id: str, schema: pa.Schema, row_of: Callable[[_Row, _Row], _Row | None]
+    followed: Table, target: Table, app_id: str, schema: pa.Schema, row_of: Callable[[_Row, _Row], _Row | None]
 ) -> int:
     """Write a row for each commit that has none in the target yet; several processes may do so at once.
 
-    :param followed: the address of the table whose commits are copied.
-    :param target: the address of the log.
+    :param followed: the table whose commits are copied.
+    :param target: the log.
     :param app_id: the Delta transaction of the target whose version is the last version that was copied.
     :param row_of: the row for a commit and its metadata; None if the commit belongs to another log.
     :returns: how many rows were written.
     """
-    options, written = lake.storage_options, 0
-    table = table_io.open_table(followed, options)
+    written = 0
+    table = followed.open()
     if table is None:
         return 0
     (partition, *_) = schema.names
     while True:
-        log = table_io.open_table(target, options)
+        log = target.open()
         done = (log.transaction_version(app_id) if log is not None else None) or 0
         candidates = [row_of(commit, commit_metadata(commit)) for commit in history(table, done)]
         rows = sorted((row for row in candidates if row is not None), key=lambda row: row["gold_version"])
         if not rows:
             return written
         new, version = pa.Table.from_pylist(rows, schema=schema), table.version()
-        if row_writer.append(
-            target, new, options=options, partition_by=[partition], app_id=app_id, app_version=version, since=done
-        ):
+        if row_writer.append(target, new, partition_by=[partition], app_id=app_id, app_version=version, since=done):
             written += len(rows)  # else another process has copied rows meanwhile
 
 
-def state_of(lake: Lake, tables: Iterable[str], *more: str) -> str:
+def state_of(tables: Iterable[Table], *more: str) -> str:
     """A digest that changes when any of the tables is written to, deleted, created again or restored.
 
-    :param tables: their addresses.
     :param more: other texts that the digest depends on.
     """
-    states = [f"{path} {_state(lake, path)}" for path in tables]
+    states = [f"{table} {_state(table)}" for table in tables]
     return hashlib.sha256("\n".join([*states, *more]).encode()).hexdigest()[:32]
 
 
-def _state(lake: Lake, path: str) -> str:
+def _state(table: Table) -> str:
     """The table's id, version and time of commit: a restored table may reach the same version again."""
-    table = table_io.open_table(path, lake.storage_options)
-    if table is None:
+    opened = table.open()
+    if opened is None:
         return "none"
-    committed = [commit.get("timestamp") for commit in table.history(1)]  # the newest commit
-    return f"{table.metadata().id} {table.version()} {committed}"
+    committed = [commit.get("timestamp") for commit in opened.history(1)]  # the newest commit
+    return f"{opened.metadata().id} {opened.version()} {committed}"

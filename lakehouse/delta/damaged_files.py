@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
-from lakehouse.delta import table_io
-from lakehouse.delta.delta_rs_internals import file_system, listed_files
+from lakehouse.lake.delta_rs_internals import file_system, listed_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from deltalake import DeltaTable
+
+    from lakehouse.lake import Table
 
 #: The suffix of the new name of a truncated file; maintenance deletes the file, because no log lists it.
 _SUFFIX = ".damaged"
@@ -34,10 +35,10 @@ class DamagedFile(NamedTuple):
     is_missing: bool
 
 
-def of(path: str, options: Mapping[str, str] | None = None) -> list[DamagedFile]:
-    """The damaged files of the table at an address, by path; only names and lengths are looked up."""
-    table = table_io.open_snapshot(path, options)
-    return [] if table is None else of_table(table)
+def of(table: Table) -> list[DamagedFile]:
+    """The damaged files of a table, by path; only names and lengths are looked up."""
+    opened = table.snapshot()
+    return [] if opened is None else of_table(opened)
 
 
 def of_table(table: DeltaTable) -> list[DamagedFile]:

@@ -25,8 +25,8 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import dataset as ds
 from pyarrow import fs
 
-from lakehouse.delta import table_io
-from lakehouse.delta.delta_rs_internals import file_system, listed_files
+from lakehouse.lake import table_io
+from lakehouse.lake.delta_rs_internals import file_system, listed_files
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

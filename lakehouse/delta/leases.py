@@ -25,7 +25,9 @@ from deltalake.exceptions import CommitFailedError
 from lakehouse.delta.partition_writer import commit_without_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
+
+    from lakehouse.lake import Table
 
 #: The Delta transactions of a lease: the last one that was taken or renewed, and the last one that was ended.
 _TAKEN, _ENDED = "claimed", "ended"
@@ -54,27 +56,27 @@ COMPACTION = Work("_compaction", timedelta(hours=24))
 
 
 @contextmanager
-def held(path: str, work: Work, options: Mapping[str, str] | None = None, *, now: datetime | None = None) -> Iterator[bool]:
+def held(target: Table, work: Work, *, now: datetime | None = None) -> Iterator[bool]:
     """Hold the lease of a table until the block ends; yields False if another process holds it, and the block must then do no
     work.
 
     A table that is opened in the block contains everything that earlier holders committed.
     """
-    number = take(path, work, options, now=now)
+    number = take(target, work, now=now)
     try:
         yield number is not None
     finally:
         if number is not None:
-            end(path, work, number, options)
+            end(target, work, number)
 
 
-def take(path: str, work: Work, options: Mapping[str, str] | None = None, *, now: datetime | None = None) -> int | None:
+def take(target: Table, work: Work, *, now: datetime | None = None) -> int | None:
     """Take the lease of a table.
 
     :param now: the system time by default.
     :returns: the number of the lease; None if another process holds it.
     """
-    leases = _leases(path, work, options)
+    leases = _leases(target, work)
     last, ended = (leases.transaction_version(name) or 0 for name in (_TAKEN, _ENDED))
     milliseconds = _milliseconds(now)
     is_taken = last > ended and milliseconds - last < work.expires / timedelta(milliseconds=1)
@@ -83,20 +85,20 @@ def take(path: str, work: Work, options: Mapping[str, str] | None = None, *, now
     return _recorded(leases, _TAKEN, max(milliseconds, last + 1))
 
 
-def renew(path: str, work: Work, number: int, options: Mapping[str, str] | None = None) -> int | None:
+def renew(target: Table, work: Work, number: int) -> int | None:
     """Restart the duration of a lease.
 
     :returns: the new number of the lease; None if it had expired and another process has taken one since.
     """
-    leases = _leases(path, work, options)
+    leases = _leases(target, work)
     if leases.transaction_version(_TAKEN) != number:
         return None
     return _recorded(leases, _TAKEN, max(_milliseconds(None), number + 1))
 
 
-def end(path: str, work: Work, number: int, options: Mapping[str, str] | None = None) -> None:
+def end(target: Table, work: Work, number: int) -> None:
     """End the lease with this number; without effect if another process has taken one since."""
-    leases = _leases(path, work, options)
+    leases = _leases(target, work)
     if leases.transaction_version(_TAKEN) == number:
         _recorded(leases, _ENDED, number)
 
@@ -112,8 +114,8 @@ def _milliseconds(moment: datetime | None) -> int:
     return int((moment or datetime.now(timezone.utc)).timestamp() * 1000)
 
 
-def _leases(path: str, work: Work, options: Mapping[str, str] | None) -> DeltaTable:
-    address, storage_options = f"{path}/{work.folder}", dict(options or {})
+def _leases(target: Table, work: Work) -> DeltaTable:
+    address, storage_options = f"{target.address}/{work.folder}", dict(target.options)
     if not DeltaTable.is_deltatable(address, storage_options):
         with suppress(CommitFailedError):  # another process creates it at this moment
             DeltaTable.create(address, _SCHEMA, mode="ignore", storage_options=storage_options)

@@ -15,13 +15,13 @@ import logging
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from lakehouse.delta import partition_writer, table_io
-from lakehouse.delta.delta_rs_internals import file_system
+from lakehouse.delta import partition_writer
+from lakehouse.lake.delta_rs_internals import file_system
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from deltalake import DeltaTable
+
+    from lakehouse.lake import Table
 
 _LOG = logging.getLogger(__name__)
 #: The table property that differs once commits were lost.
@@ -83,33 +83,32 @@ def identity(table: DeltaTable) -> str:
     return ":".join(filter(None, (f"{table.metadata().id}", lineage(table))))
 
 
-def close_gap(path: str, options: Mapping[str, str], name: str, followed: int, since: int) -> DeltaTable | None:
+def close_gap(target: Table, followed: int, since: int) -> DeltaTable | None:
     """Give a table that has lost commits another lineage, and advance it to the newest version that was followed.
 
-    :param name: the name of the table, for the log.
     :param followed: the newest version that was followed.
     :param since: the newest version that is known to be kept, -1 without one.
     :returns: the table; None if it no longer exists.
     """
-    table = advance(path, options, name, followed)
+    table = advance(target, followed)
     if table is not None:  # else the caller decides what that means
         begin_lineage(table, followed, since)
     return table
 
 
-def advance(path: str, options: Mapping[str, str], name: str, followed: int) -> DeltaTable | None:
+def advance(target: Table, followed: int) -> DeltaTable | None:
     """Advance a table that has lost commits to the newest version that was followed. The loss is detected until
     :func:`begin_lineage`.
 
     The arguments and the result are those of :func:`close_gap`.
     """
-    table = table_io.open_snapshot(path, options)
+    table = target.snapshot()
     if table is None:
         return None
     _LOG.warning(
         "%s does not hold commit %d any more, which others have followed: it was restored from a copy, or its log was damaged. "
         "What it lost is made up for from the layer below.",
-        name,
+        target.name,
         followed,
     )
     while table.version() < followed:

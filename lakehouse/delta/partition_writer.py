@@ -19,6 +19,8 @@ from lakehouse.delta import wider_types
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from lakehouse.lake import Table
+
 #: The properties of every table but leases, which are short.
 PROPERTIES = {
     "delta.checkpointInterval": "20",  # to open a table, the commits since its last checkpoint are read, half a millisecond each
@@ -34,10 +36,9 @@ APPEND_ONLY = {"delta.appendOnly": "true"}
 
 
 def create(
-    path: str,
+    target: Table,
     schema: pa.Schema,
     partition_by: Sequence[str] | None = None,
-    options: Mapping[str, str] | None = None,
     *,
     properties: Mapping[str, str] | None = None,
 ) -> DeltaTable:
@@ -47,20 +48,19 @@ def create(
     :returns: the table, at its newest version.
     """
     return DeltaTable.create(
-        path,
+        target.address,
         pa.schema([pa.field(item.name, item.type) for item in schema]),
         mode="ignore",
         partition_by=list(partition_by or []),
         configuration={**PROPERTIES, **(properties or {})},
-        storage_options=dict(options or {}),
+        storage_options=dict(target.options),
     )
 
 
 def create_with(
-    path: str,
+    target: Table,
     rows: pa.Table,
     partition_by: Sequence[str],
-    options: Mapping[str, str] | None = None,
     *,
     properties: Mapping[str, str] | None = None,
     why: Mapping[str, Any] | None = None,
@@ -72,12 +72,12 @@ def create_with(
     :raises DeltaError: if the table exists.
     """
     write_deltalake(
-        path,
+        target.address,
         rows,
         mode="error",
         partition_by=list(partition_by),
         configuration={**PROPERTIES, **(properties or {})},
-        storage_options=dict(options or {}),
+        storage_options=dict(target.options),
         commit_properties=commit_properties(why, transaction),
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from lakehouse import locations
-from lakehouse.delta import commit_log, table_io
+from lakehouse.delta import commit_log
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog, ModelContract, TrainingSetContract
@@ -131,7 +131,7 @@ def stamp(contract: SourceContract) -> dict[str, str]:
 
 def newest_in_silver(lake: Lake, source: str) -> dict[str, str | None]:
     """The code and the contract that wrote the newest commit to silver that records them; None if no recent commit does."""
-    table = table_io.open_table(locations.silver(lake, source), lake.storage_options)
+    table = locations.silver(lake, source).open()
     for commit in [] if table is None else table.history(_LOOK_BACK):
         recorded = commit_log.commit_metadata(commit)
         if "code" in recorded:

@@ -20,12 +20,13 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from lakehouse.calendar import day_conditions
 from lakehouse.delta import leases, partition_writer, wider_types
-from lakehouse.delta.delta_rs_internals import listed_files
-from lakehouse.delta.table_io import open_snapshot, open_table
+from lakehouse.lake.delta_rs_internals import listed_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import date
+
+    from lakehouse.lake import Table
 
 _COMPACT_ABOVE_FILES = 64
 #: Larger files stay as they are until maintenance, also because some files have sorted rows.
@@ -53,9 +54,8 @@ retried_on_conflict = retry(
 
 
 def open_or_create(
-    path: str,
+    target: Table,
     schema: pa.Schema,
-    options: Mapping[str, str] | None = None,
     partition_by: Sequence[str] | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> DeltaTable:
@@ -64,9 +64,9 @@ def open_or_create(
     :param schema: where it has wider types than the table, the table gets them.
     :param properties: besides those of every table; also given to a table of an earlier release that lacks them.
     """
-    table = open_table(path, options)
+    table = target.open()
     if table is None:
-        return partition_writer.create(path, schema, partition_by, options, properties=properties)
+        return partition_writer.create(target, schema, partition_by, properties=properties)
     partition_writer.set_properties(table, properties or {})
     wider_types.widen(table, schema)
     return table
@@ -74,10 +74,9 @@ def open_or_create(
 
 @retried_on_conflict
 def append(
-    path: str,
+    target: Table,
     rows: pa.Table,
     *,
-    options: Mapping[str, str] | None = None,
     partition_by: Sequence[str] | None = None,
     app_id: str | None = None,
     app_version: int = 1,
@@ -95,7 +94,7 @@ def append(
     :returns: whether rows were written.
     :raises CommitFailedError: when other writers win eight times in a row.
     """
-    table = open_or_create(path, rows.schema, options, partition_by, properties)
+    table = open_or_create(target, rows.schema, partition_by, properties)
     why: CommitProperties | None = None
     if app_id is not None:
         committed = table.transaction_version(app_id)
@@ -106,16 +105,15 @@ def append(
     write_deltalake(
         table, rows, mode="append", commit_properties=why, writer_properties=COMPRESSED, **_schema_mode(table, rows.schema)
     )
-    _compact(path, options)
+    _compact(target)
     return True
 
 
 def append_new(
-    path: str,
+    target: Table,
     table: DeltaTable,
     rows: Iterable[pa.Table],
     app_ids: Collection[str],
-    options: Mapping[str, str] | None,
     properties: WriterProperties = COMPRESSED,
     app_version: int = 1,
     why: Mapping[str, Any] | None = None,
@@ -124,7 +122,7 @@ def append_new(
 
     After a conflict, the new rows must be determined again: the caller must be :data:`retried_on_conflict`.
 
-    :param table: the table at ``path``, opened before the new rows were determined.
+    :param table: ``target``, opened before the new rows were determined.
     :param rows: in pieces with the columns of the table; each is written while the next one is computed.
     :param app_ids: the ids of the new rows; a later commit that records one of them is a conflict.
     :param app_version: the version of the ids, for ids with increasing versions.
@@ -140,7 +138,7 @@ def append_new(
 
     written = in_one_commit(rows, write)
     if written:
-        _compact(path, options)
+        _compact(target)
     return written
 
 
@@ -234,11 +232,10 @@ def _while_computed(pieces: Iterable[pa.Table], schema: pa.Schema, write: Callab
 
 @retried_on_conflict
 def upsert(
-    path: str,
+    target: Table,
     rows: pa.Table,
     keys: Sequence[str],
     *,
-    options: Mapping[str, str] | None = None,
     partition_by: str | None = None,
     app_ids: Collection[str] = (),
 ) -> bool:
@@ -252,7 +249,7 @@ def upsert(
     """
     if not len(rows):
         return False
-    table = open_or_create(path, rows.schema, options, [partition_by] if partition_by else None)
+    table = open_or_create(target, rows.schema, [partition_by] if partition_by else None)
     properties = partition_writer.commit_properties(None, *((app_id, 1) for app_id in app_ids)) if app_ids else None
     return merge(table, rows, keys, partition_by=partition_by, properties=properties)
 
@@ -291,15 +288,15 @@ def merge(
     return bool(metrics["num_target_rows_inserted"] + metrics["num_target_rows_updated"])
 
 
-def _compact(path: str, options: Mapping[str, str] | None) -> None:
+def _compact(target: Table) -> None:
     """Compact the table when its partitions have many small files: every append adds one, and every read opens them all."""
-    table = open_table(path, options)
+    table = target.open()
     if table is None or len(files := listed_files(table)) <= _COMPACT_ABOVE_FILES:
         return
     small = files.filter(pc.less(files["size_bytes"], _SMALL_FILE_BYTES))["path"].to_pylist()
     if len(small) <= _COMPACT_ABOVE_FILES * len({file.rpartition("/")[0] for file in small}):
         return
     # A conflict: another writer updated rows of these files.
-    with leases.held(path, leases.COMPACTION, options) as is_ours, suppress(CommitFailedError):
-        if is_ours and (newest := open_snapshot(path, options)) is not None:
+    with leases.held(target, leases.COMPACTION) as is_ours, suppress(CommitFailedError):
+        if is_ours and (newest := target.snapshot()) is not None:
             newest.optimize.compact(target_size=_SMALL_FILE_BYTES, writer_properties=COMPRESSED)

@@ -15,11 +15,12 @@ import pyarrow.compute as pc
 from deltalake import Schema, write_deltalake
 
 from lakehouse import locations, pieces
-from lakehouse.delta import change_feed, data_files, partition_writer, provenance, row_writer, table_io
+from lakehouse.delta import change_feed, data_files, partition_writer, provenance, row_writer
 from lakehouse.delta.change_feed import AFTER
 from lakehouse.delta.columns import arrow_schema
 from lakehouse.delta.row_writer import COMPRESSED, in_one_commit
 from lakehouse.dimensions import tables
+from lakehouse.lake import table_io
 from lakehouse.spark import commits
 from lakehouse.spark.commits import MergeClauses
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.columns import Columns
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
 
 
 #: The column that is True for a row to write, and False for a row to remove.
@@ -48,18 +49,18 @@ class BucketTable(NamedTuple):
     """
 
     lake: Lake
-    path: str
+    table: Table
     columns: Columns
     keys: Sequence[str]
     properties: Mapping[str, str]
 
     def opened(self) -> DeltaTable:
         """The table at its newest version, with the columns of the contract; created if it does not exist."""
-        missing = commits.missing_columns(self.lake, self.path, self.columns)
-        commits.table_of(self.lake, self.path, self.columns, "bucket", self.properties)
+        missing = commits.missing_columns(self.table, self.columns)
+        commits.table_of(self.table, self.columns, "bucket", self.properties)
         table = self._snapshot()
         if missing:
-            with commits.held(self.lake, self.path):
+            with commits.held(self.table):
                 table.alter.add_columns(Schema.from_arrow(arrow_schema(missing)).fields)
             table = self._snapshot()
         return table
@@ -90,7 +91,7 @@ class BucketTable(NamedTuple):
             completes = number == len(groups)
             metadata = why if completes else {name: value for name, value in why.items() if name != _FOLLOWED}
             recorded = (mark, version) if completes else None
-            commits.merge_rows(table, self.lake, self.path, part, clauses, metadata, recorded)
+            commits.merge_rows(table, self.table, part, clauses, metadata, recorded)
         if self._snapshot().transaction_version(mark) != version:  # a merge without effect makes no commit
             partition_writer.commit_without_rows(self._snapshot(), why=why, transaction=(mark, version))
 
@@ -109,12 +110,12 @@ class BucketTable(NamedTuple):
         def write(data: Any, _: pa.Schema) -> None:
             write_deltalake(table, data, commit_properties=properties, **more)
 
-        with commits.held(self.lake, self.path):
+        with commits.held(self.table):
             if not in_one_commit(pieces, write):
                 write(arrow_schema(self.columns).empty_table(), arrow_schema(self.columns))
 
     def _snapshot(self) -> DeltaTable:
-        table = table_io.open_snapshot(self.path, self.lake.storage_options)
+        table = self.table.snapshot()
         assert table is not None  # noqa: S101 (it was created)
         return table
 
@@ -161,7 +162,7 @@ def follow(lake: Lake, contract: SourceContract, silver: DeltaTable) -> None:
 
 def followed(lake: Lake, contract: SourceContract, silver: DeltaTable) -> tuple[DeltaTable, int] | None:
     """The table and the version of silver that it follows; None if there is none yet."""
-    table = table_io.open_snapshot(locations.changes_by_key(lake, contract.dataset), lake.storage_options)
+    table = locations.changes_by_key(lake, contract.dataset).snapshot()
     version = None if table is None else table.transaction_version(tables.mark(contract, silver))
     return None if table is None or version is None else (table, version)
 
@@ -179,8 +180,8 @@ def read(
 
 
 def _table(lake: Lake, contract: SourceContract) -> BucketTable:
-    path = locations.changes_by_key(lake, contract.dataset)
-    return BucketTable(lake, path, tables.change_columns(contract), _ROW, partition_writer.ALL_STATISTICS)
+    stored = locations.changes_by_key(lake, contract.dataset)
+    return BucketTable(lake, stored, tables.change_columns(contract), _ROW, partition_writer.ALL_STATISTICS)
 
 
 def _changed_rows(lake: Lake, contract: SourceContract, silver: DeltaTable, first: int, names: list[str]) -> pa.Table | None:

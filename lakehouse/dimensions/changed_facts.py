@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.joins import brought_by
-from lakehouse.delta import change_feed, table_io
+from lakehouse.delta import change_feed
 from lakehouse.dimensions import changed_intervals, fact_index, join_keys
+from lakehouse.lake import table_io
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def days_within(lake: Lake, metric: MetricContract, join: Join, ranges: pa.Table
 
 def _changed_ranges(lake: Lake, join: Join, first: int) -> pa.Table:
     """``changed_intervals.changed_ranges`` of a dimension's intervals since version ``first``."""
-    table = table_io.open_table(locations.intervals(lake, join.dimension), lake.storage_options)
+    table = locations.intervals(lake, join.dimension).open()
     columns = [column for column, _ in join.attributes]
     needed = [*changed_intervals.PLACE, *columns, "_change_type"]
     if table is None or first > table.version():
@@ -128,9 +129,9 @@ def _of_source(lake: Lake, metric: MetricContract, join: Join, ranges: pa.Table)
         return tuple(join.on), ranges.select([*changed_intervals.PLACE, "origin"])
     column_of = {name: column for column, name in earlier.attributes}
     on, wanted = [column_of[name] for name in join.on], pc.unique(ranges["dimension_key"])
-    path, columns = locations.intervals(lake, earlier.dimension), list(dict.fromkeys([*changed_intervals.PLACE, *on]))
+    table, columns = locations.intervals(lake, earlier.dimension), list(dict.fromkeys([*changed_intervals.PLACE, *on]))
     parts = []
-    for piece in table_io.pieces(path, columns, None, lake.storage_options):
+    for piece in table.pieces(columns, None):
         keyed = piece.select(changed_intervals.PLACE).append_column("other_key", join_keys.texts([piece[name] for name in on]))
         parts.append(keyed.filter(pc.is_in(keyed["other_key"], wanted)))
     inner = changed_intervals.within(pa.concat_tables([_NO_INTERVALS, *parts], promote_options="permissive"), ranges)
@@ -150,7 +151,7 @@ def _facts_in(
         own = tuple(map(entry.column, on))
         days = fact_index.days_of(lake, entry.silver, own, ranges, zone)
         columns = list(dict.fromkeys([*own, *_OF_FACTS]))
-        for piece in table_io.pieces(path, columns, {"event_date": days}, lake.storage_options) if days else ():
+        for piece in path.pieces(columns, {"event_date": days}) if days else ():
             keys = pa.chunked_array([join_keys.texts([piece[name] for name in own])])
             place = changed_intervals.covering(keys, fact_index.event_times(piece, zone), ranges)
             yield piece.filter(place.is_valid()), ranges["origin"].take(place.drop_null()).combine_chunks()

@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import data_files, table_io
+from lakehouse.delta import data_files
 from lakehouse.dimensions import buckets as dimension_buckets
 from lakehouse.dimensions import interval_table, tables
 from lakehouse.dimensions.intervals import intervals
 from lakehouse.dispositions.winners import groups, numpy_of
+from lakehouse.lake import table_io
 from lakehouse.quality.check_result import CheckResult
 from lakehouse.quality.row_sums import RowSums
 
@@ -61,7 +62,7 @@ def check_intervals(lake: Lake, contract: SourceContract, days: Collection[date]
         return []
     wrong, checked = {name: Counter[date]() for name in NAMES}, Counter[date]()
     in_silver, copied = (RowSums(["event_date"], _IDENTITY) for _ in range(2))
-    silver = table_io.open_table(locations.silver(lake, contract.dataset), lake.storage_options)
+    silver = locations.silver(lake, contract.dataset).open()
     if silver is not None and days:
         on_days = {"event_date": days}
         in_silver.add(table_io.pieces_of_version(silver, ["event_date", *_IDENTITY], on_days))
@@ -93,7 +94,7 @@ def _result(contract: SourceContract, name: str, day: date, checked: int, wrong:
 def _parts(lake: Lake, contract: SourceContract, silver: DeltaTable, days: Collection[date]) -> Iterator[_KeysInQuestion]:
     """The keys that have a change on the days: together if they are few, else the keys of all buckets, bucket by bucket."""
     copy = dimension_buckets.followed(lake, contract, silver)
-    table = table_io.open_table(locations.intervals(lake, contract.dataset), lake.storage_options)
+    table = locations.intervals(lake, contract.dataset).open()
     if copy is None or table is None:
         return
     if table_io.rows_at_most(silver, {"event_date": days}) <= _FEW_CHANGES:

@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 from deltalake import ColumnProperties
 
 from lakehouse import locations
-from lakehouse.delta import change_feed, data_files, lost_commits, partition_writer, row_writer, table_io
+from lakehouse.delta import change_feed, data_files, lost_commits, partition_writer, row_writer
 from lakehouse.delta import columns as delta_columns
 from lakehouse.dimensions import changed_intervals, join_keys, tables
+from lakehouse.lake import table_io
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -57,16 +58,16 @@ def follow_table(lake: Lake, silver: str, on: Sequence[str]) -> None:
 
     Where the change feed does not reach back, all present facts are added again.
     """
-    facts = table_io.open_table(locations.silver(lake, silver), lake.storage_options)
+    facts = locations.silver(lake, silver).open()
     if facts is None:
         return
-    path = locations.fact_index(lake, silver, on)
-    table = row_writer.open_or_create(path, SCHEMA, lake.storage_options, ["bucket"])
+    stored = locations.fact_index(lake, silver, on)
+    table = row_writer.open_or_create(stored, SCHEMA, ["bucket"])
     followed, mark, version = _followed(table, facts), _mark(facts), facts.version()
     if followed >= version:
         return
     rows = (_entries(piece, on) for piece in _new_facts(facts, followed, on))
-    if not row_writer.append_new(path, table, rows, [mark], lake.storage_options, _LAYOUT, version):
+    if not row_writer.append_new(stored, table, rows, [mark], _LAYOUT, version):
         partition_writer.commit_without_rows(table, why={}, transaction=(mark, version))
 
 
@@ -79,10 +80,10 @@ def days_of(lake: Lake, silver: str, on: Sequence[str], ranges: pa.Table, zone: 
     :param ranges: columns ``changed_intervals.PLACE``.
     :param zone: the time zone for facts that have only an event day.
     """
-    facts = table_io.open_table(locations.silver(lake, silver), lake.storage_options)
+    facts = locations.silver(lake, silver).open()
     if facts is None or not len(ranges):
         return set()
-    index = table_io.open_table(locations.fact_index(lake, silver, on), lake.storage_options)
+    index = locations.fact_index(lake, silver, on).open()
     followed = -1 if index is None else _followed(index, facts)
     days = set() if index is None else _days_within(_entries_of(index, ranges), ranges, zone)
     if followed < facts.version():

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import data_files, table_io
+from lakehouse.delta import data_files
 from lakehouse.dimensions import tables
 from lakehouse.ledger import redactions
 
@@ -35,7 +35,7 @@ def of_keys(lake: Lake, contract: SourceContract, columns: Sequence[str], wanted
     :param columns: of the table of intervals; a column that the table does not have yet is empty.
     :param wanted: a small number of keys, as in ``dimension_key``; none is NULL.
     """
-    table = table_io.open_table(locations.intervals(lake, contract.dataset), lake.storage_options)
+    table = locations.intervals(lake, contract.dataset).open()
     if table is None:
         return None
     buckets = tables.key_buckets(wanted, contract.dimension.buckets).unique()
@@ -46,7 +46,7 @@ def current(lake: Lake, contract: SourceContract, moment: datetime) -> Iterator[
     """The intervals that contain ``moment``, in pieces, with the columns ``tables.interval_columns``; none without a table."""
     names = [name for name, _ in tables.interval_columns(contract)]
     hidden = redactions.keys_by_field(lake, contract.dataset)  # the table follows a redaction later
-    for piece in table_io.pieces(locations.intervals(lake, contract.dataset), names, None, lake.storage_options):
+    for piece in locations.intervals(lake, contract.dataset).pieces(names, None):
         yield valid(redactions.applied(tables.as_intervals(contract, piece), hidden), moment)
 
 

@@ -13,12 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import change_feed, data_files, partition_writer, row_writer, table_io
+from lakehouse.delta import change_feed, data_files, partition_writer, row_writer
 from lakehouse.dimensions import buckets as dimension_buckets
 from lakehouse.dimensions import tables
 from lakehouse.dimensions.buckets import LIVES, BucketTable
 from lakehouse.dimensions.intervals import intervals
 from lakehouse.dispositions.winners import groups
+from lakehouse.lake import table_io
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -33,13 +34,13 @@ _INTERVAL = ("dimension_key", "valid_from")
 
 def follow(lake: Lake, contract: SourceContract) -> None:
     """Update a dimension's tables from silver; no effect for a source that is no dimension, and where nothing has changed."""
-    path, options = locations.silver(lake, contract.dataset), lake.storage_options
-    silver = table_io.open_snapshot(path, options) if contract.is_dimension else None
+    stored = locations.silver(lake, contract.dataset)
+    silver = stored.snapshot() if contract.is_dimension else None
     if silver is None:
         return
     dimension_buckets.follow(lake, contract, silver)
     copy = dimension_buckets.followed(lake, contract, silver)
-    silver = table_io.open_snapshot(path, options)  # another process may have brought the copy to a later version
+    silver = stored.snapshot()  # another process may have brought the copy to a later version
     if copy is not None and silver is not None:
         _follow_changes(lake, contract, silver, *copy)
 
@@ -66,8 +67,8 @@ def _follow_changes(lake: Lake, contract: SourceContract, silver: DeltaTable, by
 
 def followed_version(lake: Lake, contract: SourceContract) -> int | None:
     """The version of silver that the intervals are computed from; None if there are none yet."""
-    silver = table_io.open_table(locations.silver(lake, contract.dataset), lake.storage_options)
-    table = table_io.open_table(locations.intervals(lake, contract.dataset), lake.storage_options)
+    silver = locations.silver(lake, contract.dataset).open()
+    table = locations.intervals(lake, contract.dataset).open()
     return None if silver is None or table is None else table.transaction_version(tables.mark(contract, silver))
 
 
@@ -100,9 +101,9 @@ def differences(present: pa.Table, wanted: pa.Table) -> pa.Table:
 
 
 def _table(lake: Lake, contract: SourceContract) -> BucketTable:
-    path = locations.intervals(lake, contract.dataset)
+    stored = locations.intervals(lake, contract.dataset)
     properties = {**partition_writer.CHANGE_FEED, **partition_writer.ALL_STATISTICS}
-    return BucketTable(lake, path, tables.interval_columns(contract), _INTERVAL, properties)
+    return BucketTable(lake, stored, tables.interval_columns(contract), _INTERVAL, properties)
 
 
 def _changed_keys(lake: Lake, silver: DeltaTable, first: int, last: int) -> pa.StringArray | None:

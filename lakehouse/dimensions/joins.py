@@ -13,7 +13,6 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
 from lakehouse.contracts.joins import brought_by
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_type
 from lakehouse.dimensions import interval_reads, join_keys
 from lakehouse.spark import dataframes, zones
@@ -80,12 +79,12 @@ def present(spark: SparkSession, lake: Lake, metric: MetricContract, facts: pa.T
     known: dict[int, pa.Table] = {}
 
     def intervals_of(join: Join) -> DataFrame:
-        columns, path = _columns(metric, join), locations.intervals(lake, join.dimension)
-        if table_io.open_table(path, lake.storage_options) is None:
+        columns, table = _columns(metric, join), locations.intervals(lake, join.dimension)
+        if table.open() is None:
             return dataframes.local(spark, _typed(pa.table({}), metric, join))
         wanted = _keys(metric, join, facts, known)
         if wanted is None or len(wanted) > interval_reads.FEW_KEYS:
-            return dataframes.scan(spark, lake, path, columns, {})
+            return dataframes.scan(spark, lake, table, columns, {})
         found = interval_reads.of_keys(lake, metric.dimensions[join.dimension], columns, wanted)
         known[metric.joins.index(join)] = found
         return F.broadcast(dataframes.local(spark, _typed(found, metric, join)))

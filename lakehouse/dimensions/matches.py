@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.dimensions import changed_intervals, fact_index, interval_reads, join_keys
 from lakehouse.quality.check_result import CheckResult
 from lakehouse.quality.source_checks import row_counts
@@ -71,8 +70,8 @@ def _counts(
     for entry in metric.read:
         keys = [[entry.column(name) for name in join.on] for join in joins]
         columns = list(dict.fromkeys([*(name for on in keys for name in on), "event_date", "event_ts"]))
-        path = locations.silver_read_of(lake, entry)
-        for piece in table_io.pieces(path, columns, {"event_date": days}, lake.storage_options):
+        stored = locations.silver_read_of(lake, entry)
+        for piece in stored.pieces(columns, {"event_date": days}):
             facts.update(row_counts(piece, "event_date"))
             for on, intervals, counts, zone in zip(keys, intervals_of, unmatched, zones):
                 texts = join_keys.texts([piece[name] for name in on])
@@ -87,8 +86,8 @@ def _intervals(lake: Lake, contract: SourceContract) -> Callable[[pa.Array], pa.
 
     @cache
     def every() -> pa.Table | None:
-        path = locations.intervals(lake, contract.dataset)
-        return table_io.read(path, _INTERVALS.names, None, lake.storage_options)
+        stored = locations.intervals(lake, contract.dataset)
+        return stored.read(_INTERVALS.names, None)
 
     def intervals_of(wanted: pa.Array) -> pa.Table:
         are_few = len(wanted) <= interval_reads.FEW_KEYS

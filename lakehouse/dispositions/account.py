@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import content_columns
 from lakehouse.dispositions import claims, deliveries, readings, winners
 from lakehouse.dispositions.reprocess_policy import policy_of
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.delta.table_io import Where
     from lakehouse.dispositions.reprocess_policy import Choice
     from lakehouse.lake import Lake
+    from lakehouse.lake.table_io import Where
     from lakehouse.ledger.ids import DeliveredFile, RowId
 
 _DECISION = ("verdict", "by", "decided_at", "reason")
@@ -219,9 +218,9 @@ class _Judge:
         """Read from Bronze the files of claims whose ingestion is missing in the ledger, because its run was stopped."""
         unknown = log.filter(pc.invert(pc.is_in(log["ingestion_id"], pa.array(list(self._files), pa.string()))))
         if len(unknown):
-            path, names = locations.bronze(self._lake, self._contract.dataset), ["ingestion_id", "source_file"]
+            stored, names = locations.bronze(self._lake, self._contract.dataset), ["ingestion_id", "source_file"]
             where = {name: pc.unique(unknown[name]) for name in ("ingestion_id", "arrival_date")}
-            found = table_io.distinct(path, names, where, self._lake.storage_options)
+            found = stored.distinct(names, where)
             self._files |= {} if found is None else dict(zip(*(found[name].to_pylist() for name in names)))
 
     def _files_of(self, ingestion_ids: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -278,7 +277,7 @@ def _log(lake: Lake, contract: SourceContract, in_bronze: pa.Table, where: Where
     if where:
         log = key_log.about(lake, contract.dataset, _OF_CLAIM, pc.unique(in_bronze["record_key"].drop_null()))
     else:
-        log = table_io.read(locations.key_log(lake, contract.dataset), _OF_CLAIM, None, lake.storage_options)
+        log = locations.key_log(lake, contract.dataset).read(_OF_CLAIM, None)
     return key_log.SCHEMA.empty_table().select(_OF_CLAIM) if log is None else log
 
 

@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 from deltalake import ColumnProperties
 
 from lakehouse import locations, pieces
-from lakehouse.delta import lost_commits, row_writer, table_io
+from lakehouse.delta import lost_commits, row_writer
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import account, claims, readings
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.winners import positions
 from lakehouse.errors import LakehouseError
+from lakehouse.lake import table_io
 from lakehouse.ledger import applied_inputs, decisions, ingestions, key_log, lost_rows, redactions
 from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineReason, QuarantineStatus, StewardVerdict
 
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.delta.table_io import Where
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
+    from lakehouse.lake.table_io import Where
     from lakehouse.ledger.ids import DeliveredFile
 
 #: The approximate maximum of rows that one commit merges.
@@ -88,15 +89,15 @@ def is_overdue(entry: Mapping[str, Any], now: datetime) -> bool:
     return bool(entry["quarantine_status"] == QuarantineStatus.OPEN.value and deadline < now)
 
 
-def paths(lake: Lake, source: str) -> list[str]:
-    """The addresses of both tables."""
+def both(lake: Lake, source: str) -> list[Table]:
+    """Both tables."""
     return [locations.dispositions(lake, source), locations.quarantine(lake, source)]
 
 
 def quarantined(lake: Lake, contract: SourceContract, columns: Sequence[str] | None, where: Where | None) -> pa.Table | None:
-    """Rows of the quarantine, see :func:`lakehouse.delta.table_io.read`, after :func:`restore`."""
+    """Rows of the quarantine, see :func:`lakehouse.lake.table_io.read`, after :func:`restore`."""
     restore(lake, contract)
-    return table_io.read(locations.quarantine(lake, contract.dataset), columns, where, lake.storage_options)
+    return locations.quarantine(lake, contract.dataset).read(columns, where)
 
 
 def restore(lake: Lake, contract: SourceContract, *, anyway: bool = False) -> bool:
@@ -110,16 +111,16 @@ def restore(lake: Lake, contract: SourceContract, *, anyway: bool = False) -> bo
     :raises LostAccountError: if the tables cannot be written.
     """
     lake, source = lake.cached(), contract.dataset
-    lost = {path: lost for path in paths(lake, source) if (lost := applied_inputs.lost_versions(lake, source, path))}
+    lost = [(table, lost) for table in both(lake, source) if (lost := applied_inputs.lost_versions(lake, source, table))]
     if not lost and not anyway:
         return False
     lost_rows.require_none(lake, source)
     try:
         _derive(lake, contract)
-        for path, versions in lost.items():
-            lost_commits.close_gap(path, lake.storage_options, locations.name_of(path), versions.followed, versions.kept)
+        for table, versions in lost:
+            lost_commits.close_gap(table, versions.followed, versions.kept)
     except OSError as problem:
-        names = " and ".join(map(locations.name_of, lost))
+        names = " and ".join(table.name for table, _ in lost)
         msg = (
             f"{names} has lost commits, and cannot be written ({problem}): run 'lakehouse repair' with the right to write the "
             "lake, or restore a newer copy of the table"
@@ -130,22 +131,22 @@ def restore(lake: Lake, contract: SourceContract, *, anyway: bool = False) -> bo
 
 def _derive(lake: Lake, contract: SourceContract) -> None:
     """Write all rows of both tables, and again if the tables from which they are computed have changed meanwhile."""
-    source, options = contract.dataset, lake.storage_options
-    path = locations.quarantine(lake, source)
-    row_writer.open_or_create(path, quarantine_schema(contract), options, ["arrival_date"])
+    source = contract.dataset
+    stored = locations.quarantine(lake, source)
+    row_writer.open_or_create(stored, quarantine_schema(contract), ["arrival_date"])
     before = None
     while before != (before := _input_versions(lake, source)):
         existing = _once_reviewed(lake, source)
         for rows in pieces.together(_derive_dispositions(lake, contract, existing), _MERGED_ROWS):
             entries = _quarantine_entries(lake, contract, rows, existing)
-            row_writer.upsert(path, entries, ROW_KEYS, options=options, partition_by="arrival_date")
+            row_writer.upsert(stored, entries, ROW_KEYS, partition_by="arrival_date")
 
 
 @row_writer.retried_on_conflict
 def _derive_dispositions(lake: Lake, contract: SourceContract, existing: pa.Table) -> list[pa.Table]:
     """Replace the dispositions of all rows; returns the rows that are or were reviewed."""
     source = contract.dataset
-    table = row_writer.open_or_create(locations.dispositions(lake, source), _DISPOSITIONS, lake.storage_options, ["arrival_date"])
+    table = row_writer.open_or_create(locations.dispositions(lake, source), _DISPOSITIONS, ["arrival_date"])
     days = {entry.arrival_date for entry in ingestions.all_of(lake, source)}
     days |= set(table_io.distinct_of_version(table, ["arrival_date"])["arrival_date"].to_pylist())
     reviewed: list[pa.Table] = []
@@ -258,8 +259,8 @@ def _about_days(lake: Lake, contract: SourceContract, days: set[date]) -> Iterat
     if not policy_of(contract).chooses_deliveries:
         yield from account.pieces(lake, contract, {"event_date": days})
         return
-    path = locations.key_log(lake, contract.dataset)
-    keys = table_io.distinct(path, ["record_key"], {"event_date": days}, lake.storage_options)
+    stored = locations.key_log(lake, contract.dataset)
+    keys = stored.distinct(["record_key"], {"event_date": days})
     about = pa.array([], pa.string()) if keys is None else pc.unique(keys["record_key"])
     yield _of_arrivals(lake, contract, about, days)
 
@@ -294,12 +295,12 @@ def _enter(
 def _input_versions(lake: Lake, source: str) -> list[int]:
     """The versions of the tables that the account is computed from."""
     paths = (locations.key_log(lake, source), locations.decisions(lake, source), locations.redactions(lake, source))
-    return [table_io.version(path, lake.storage_options) for path in paths]
+    return [path.version() for path in paths]
 
 
 def _write(lake: Lake, contract: SourceContract, affected: Callable[[], Iterable[pa.Table]], delivered: Where | None) -> None:
-    source, options = contract.dataset, lake.storage_options
-    path = locations.dispositions(lake, source)
+    source = contract.dataset
+    stored = locations.dispositions(lake, source)
     existing = _existing_reasons(lake, source)
 
     @row_writer.retried_on_conflict
@@ -308,7 +309,7 @@ def _write(lake: Lake, contract: SourceContract, affected: Callable[[], Iterable
 
         :returns: the other rows, the ingestions among them that another run is about to append, and the rows to be reviewed.
         """
-        table = row_writer.open_or_create(path, _DISPOSITIONS, options, ["arrival_date"])
+        table = row_writer.open_or_create(stored, _DISPOSITIONS, ["arrival_date"])
         new, others, reviewed = _new_ingestions(table, delivered or {}), [], []
 
         def new_rows() -> Iterator[pa.Table]:
@@ -319,17 +320,15 @@ def _write(lake: Lake, contract: SourceContract, affected: Callable[[], Iterable
                 yield rows.filter(is_new).select(_DISPOSITIONS.names)
 
         sorted_rows = pieces.mapped(_by_event_day, new_rows())
-        row_writer.append_new(path, table, sorted_rows, _app_ids(new), options, _LAYOUT)
+        row_writer.append_new(stored, table, sorted_rows, _app_ids(new), _LAYOUT)
         return others, _not_entered(table, others), reviewed
 
     others, in_work, reviewed = append()
     for changed in pieces.together(others, _MERGED_ROWS):
-        row_writer.upsert(
-            path, changed, ROW_KEYS, options=options, partition_by="arrival_date", app_ids=_app_ids(sorted(in_work))
-        )
+        row_writer.upsert(stored, changed, ROW_KEYS, partition_by="arrival_date", app_ids=_app_ids(sorted(in_work)))
     for rows in pieces.together(reviewed, _MERGED_ROWS):
         entries = _quarantine_entries(lake, contract, rows, existing)
-        row_writer.upsert(locations.quarantine(lake, source), entries, ROW_KEYS, options=options, partition_by="arrival_date")
+        row_writer.upsert(locations.quarantine(lake, source), entries, ROW_KEYS, partition_by="arrival_date")
 
 
 def _by_event_day(rows: pa.Table) -> pa.Table:
@@ -391,7 +390,7 @@ def _quarantine_entries(lake: Lake, contract: SourceContract, rows: pa.Table, ex
 
 def _existing_reasons(lake: Lake, source: str) -> pa.Table:
     """Reason and detail of each row that is already in the quarantine's table, with the row's id."""
-    entries = table_io.read(locations.quarantine(lake, source), _REASONS.names, None, lake.storage_options)
+    entries = locations.quarantine(lake, source).read(_REASONS.names, None)
     return _REASONS.empty_table() if entries is None else entries.cast(_REASONS)
 
 

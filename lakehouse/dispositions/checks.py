@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations, pieces
-from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.dispositions import account_tables
 from lakehouse.lateness import history, measurement
@@ -81,10 +80,10 @@ def _check_judgements(lake: Lake, contract: SourceContract, days: Collection[dat
     Rows that came as history are in neither count of the cutoff.
     """
     columns = ["kind", "failed_rules", "beyond", *history.COLUMNS]
-    path = locations.key_log(lake, contract.dataset)
+    stored = locations.key_log(lake, contract.dataset)
     sound, beyond, failed = Counter[date](), Counter[date](), Counter[tuple[date, str]]()
     measured, known_history = Counter[date](), history.of_source(lake, contract.dataset)
-    for log in table_io.pieces(path, columns, {"arrival_date": list(days)}, lake.storage_options):
+    for log in stored.pieces(columns, {"arrival_date": list(days)}):
         in_all, late_in_all, of_rules = judgement_counts(log)
         others = known_history.left_out(log)
         unchanged = len(others) == len(log)
@@ -196,7 +195,7 @@ def check_dispositions(
         return [CheckResult(DISPOSED, day, passed=False, explanation=incomplete) for day in sorted(days)]
     if event_days:
         where = {"event_date": event_days, **arrivals}
-        in_silver.add(table_io.pieces(locations.silver(lake, source), _SILVER_ROW, where, lake.storage_options))
+        in_silver.add(locations.silver(lake, source).pieces(_SILVER_ROW, where))
     differing = due.differing(in_silver)
     outcomes = []
     for day in sorted(days):

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.dispositions import deliveries, judgement_history
 from lakehouse.dispositions.reprocess_policy import Share, policy_of
 from lakehouse.dispositions.winners import groups, numpy_of, positions, sortable
+from lakehouse.lake import table_io
 from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.ledger.ids import delivery_name
 from lakehouse.ledger.row_states import AdmissionStatus, QuarantineReason, StewardVerdict
@@ -70,9 +70,9 @@ def not_admitted(lake: Lake, source: str, where: table_io.Where) -> Counter[tupl
     steward has decided are left out.
     """
     counts = Counter[tuple[AdmissionStatus, str]]()
-    columns, options = ["standing", "reason", "failed_rules", "kind", "ingestion_id", "line_number"], lake.storage_options
+    columns = ["standing", "reason", "failed_rules", "kind", "ingestion_id", "line_number"]
     decided = decisions.in_force(lake, source)
-    for claims in table_io.pieces(locations.key_log(lake, source), columns, where, options):
+    for claims in locations.key_log(lake, source).pieces(columns, where):
         is_row = pc.not_equal(claims["kind"], "retire")
         barred = claims.filter(pc.and_(is_row, pc.not_equal(claims["standing"], AdmissionStatus.ADMITTED.value)))
         barred = barred.filter(pc.is_null(positions(barred, decided)))
@@ -174,7 +174,7 @@ def choices(
     :param unrecorded: files that the ledger does not have yet.
     :param staged: the lake of a stage, whose files and claims count as well.
     """
-    source, options = contract.dataset, lake.storage_options
+    source = contract.dataset
     policy = policy_of(contract)
     if not policy.chooses_deliveries:
         return {}
@@ -182,7 +182,7 @@ def choices(
     if ids is not None:
         where["ingestion_id"] = ids
     columns = list(dict.fromkeys([*_CHOSEN_BY, *judgement_history.CLAIM, "standing"]))
-    log = table_io.read(locations.key_log(lake, source), columns, where, options)
+    log = locations.key_log(lake, source).read(columns, where)
     log = None if log is None else key_log.typed(log)
     if staged is not None:
         log = _with_staged(log, lake, staged, source, columns, where)
@@ -280,11 +280,10 @@ def _with_staged(
     its rows.
     """
     days = {name: values for name, values in where.items() if name == "event_date"}
-    options = staged.storage_options
-    reading = table_io.read(locations.readings(staged, source), ["ingestion_id", "line_number"], None, options)
+    reading = locations.readings(staged, source).read(["ingestion_id", "line_number"], None)
     if reading is None:
         days |= {"ingestion_id": ingestions.only_in(staged, lake, source)}
-    added = table_io.read(locations.key_log(staged, source), columns, days, options)
+    added = locations.key_log(staged, source).read(columns, days)
     if log is None or added is None:
         return added if log is None else log
     others = log if reading is None else log.filter(pc.is_null(positions(log, reading)))

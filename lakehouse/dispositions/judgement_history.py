@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import row_writer, table_io
+from lakehouse.delta import row_writer
 from lakehouse.dispositions.winners import groups, positions
 from lakehouse.ledger import key_log, rebuild_requests
 
@@ -40,7 +40,7 @@ def record(lake: Lake, source: str, operation_id: str, claims: pa.Table, now: da
         return
     claims = _last_of_each(claims.cast(key_log.SCHEMA))
     where = {"ingestion_id": pc.unique(claims["ingestion_id"])}
-    log = table_io.read(locations.key_log(lake, source), key_log.SCHEMA.names, where, lake.storage_options)
+    log = locations.key_log(lake, source).read(key_log.SCHEMA.names, where)
     unknown = claims
     for name in key_log.JUDGED:
         place = key_log.SCHEMA.get_field_index(name)
@@ -48,20 +48,20 @@ def record(lake: Lake, source: str, operation_id: str, claims: pa.Table, now: da
     known = [] if log is None else [log.cast(key_log.SCHEMA)]
     # The last of equal claims counts: those of the log, where it has them.
     stand = _last_of_each(pa.concat_tables([unknown, *known])).slice(0, len(claims))
-    numbers = table_io.read(locations.judgement_history(lake, source), ["number"], None, lake.storage_options)
+    numbers = locations.judgement_history(lake, source).read(["number"], None)
     number = 1 + ((pc.max(numbers["number"]).as_py() or 0) if numbers is not None else 0)
     table = stand
     for place, (field, value) in enumerate(zip(_ABOUT, (operation_id, number, now))):
         table = table.add_column(place, field, pa.repeat(pa.scalar(value, field.type), len(stand)))
     texts = pc.binary_join_element_wise(*(claims[name].cast(pa.string()) for name in CLAIM), "", "|").combine_chunks().sort()
     app_id = f"overruled:{operation_id}:{hashlib.sha256(texts.buffers()[-1]).hexdigest()[:16]}"
-    row_writer.append(locations.judgement_history(lake, source), table, options=lake.storage_options, app_id=app_id)
+    row_writer.append(locations.judgement_history(lake, source), table, app_id=app_id)
 
 
 def saved_by(lake: Lake, source: str, operation_id: str, ingestion_ids: pa.Array) -> pa.Table:
     """The claims of ``ingestion_ids`` that were saved before an operation, including those without an admission status."""
     where = {"ingestion_id": ingestion_ids, "operation_id": [operation_id]}
-    log = table_io.read(locations.judgement_history(lake, source), [*key_log.SCHEMA.names], where, lake.storage_options)
+    log = locations.judgement_history(lake, source).read([*key_log.SCHEMA.names], where)
     return key_log.SCHEMA.empty_table() if log is None else log.cast(key_log.SCHEMA)
 
 
@@ -76,8 +76,8 @@ def event_days_of(lake: Lake, source: str, key: str) -> set[date]:
 
 
 def _days_of(lake: Lake, source: str, key: str, column: str) -> set[date]:
-    path, where = locations.judgement_history(lake, source), {"record_key": [key]}
-    saved = table_io.read(path, [column], where, lake.storage_options)
+    table, where = locations.judgement_history(lake, source), {"record_key": [key]}
+    saved = table.read([column], where)
     return set() if saved is None else set(pc.unique(saved[column].drop_null()).to_pylist())
 
 
@@ -88,7 +88,7 @@ def as_of(lake: Lake, source: str, ids: Collection[str]) -> pa.Table:
     is recorded again once its rows are judged. An operation that was never recorded, because it was stopped, belongs to the next
     one. A claim without an admission status did not exist, and must be left out.
     """
-    log = table_io.read(locations.judgement_history(lake, source), _SCHEMA.names, None, lake.storage_options)
+    log = locations.judgement_history(lake, source).read(_SCHEMA.names, None)
     if log is None or not len(log):
         return key_log.SCHEMA.empty_table()
     judging = {entry.operation_id: (entry.identity, entry.recorded_at) for entry in rebuild_requests.all_of(lake, source)}

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions import claims, deliveries, judgement_history, readings, winners
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.winners import numpy_of, positions
+from lakehouse.lake import table_io
 from lakehouse.ledger import decisions, ingestions, key_log, redactions
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _are_chosen(counting: pa.Table, chosen: Mapping[date, Choice], *, for_table:
 def _are_few(lake: Lake, source: str, where: table_io.Where) -> bool:
     """Whether few enough claims meet ``where`` to choose deliveries from them in this process."""
     count = 0
-    for piece in table_io.pieces(locations.key_log(lake, source), ["event_date"], where, lake.storage_options):
+    for piece in locations.key_log(lake, source).pieces(["event_date"], where):
         count += len(piece)
         if count > _WEIGHED_CLAIMS:
             return False

@@ -9,7 +9,6 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import ORDER, bronze_columns, silver_columns
 from lakehouse.dispositions import readings as bronze_readings
 from lakehouse.dispositions.readings import NUMBER, READING_ID, RECEIVED, ROW_ID
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.delta.table_io import Where
     from lakehouse.lake import Lake
+    from lakehouse.lake.table_io import Where
 
 
 #: Of the total order, what a claim has and a row has not.
@@ -70,10 +69,10 @@ def rows(
 
 def _of_bronze(spark: SparkSession, lake: Lake, contract: SourceContract, columns: Sequence[str], where: Where) -> DataFrame:
     """Columns of Bronze; a column that is new in the contract, and that Bronze does not have yet, is empty."""
-    path = locations.bronze(lake, contract.dataset)
-    table = table_io.open_table(path, lake.storage_options)
+    stored = locations.bronze(lake, contract.dataset)
+    table = stored.open()
     held = set(columns) if table is None else {item.name for item in table.schema().fields}
-    scanned = dataframes.scan(spark, lake, path, [name for name in columns if name in held], where)
+    scanned = dataframes.scan(spark, lake, stored, [name for name in columns if name in held], where)
     if held.issuperset(columns):
         return scanned
     kinds = dict(bronze_columns(contract))
@@ -104,11 +103,11 @@ def sound_rows(
 def _with_staged(
     spark: SparkSession, live: DataFrame, lake: Lake, staged: Lake, source: str, columns: Sequence[str]
 ) -> DataFrame:
-    path = locations.readings(staged, source)
-    if table_io.open_table(path, staged.storage_options) is None:
+    stored = locations.readings(staged, source)
+    if stored.open() is None:
         new = ingestions.only_in(staged, lake, source)
         return live.unionByName(dataframes.scan(spark, staged, locations.bronze(staged, source), columns, {"ingestion_id": new}))
-    added = dataframes.scan(spark, staged, path, columns, {})
+    added = dataframes.scan(spark, staged, stored, columns, {})
     return live.join(added.select(*ROW_ID), list(ROW_ID), "left_anti").select(*columns).unionByName(added)
 
 

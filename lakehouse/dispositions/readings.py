@@ -23,9 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import ORDER, bronze_columns
 from lakehouse.dispositions.winners import groups, numpy_of, positions, sortable
+from lakehouse.lake import table_io
 from lakehouse.ledger import key_log, rebuild_requests
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import FieldSpec, SourceContract
     from lakehouse.delta.columns import Columns
-    from lakehouse.delta.table_io import Where
     from lakehouse.lake import Lake
+    from lakehouse.lake.table_io import Where
     from lakehouse.ledger.ids import RowId
     from lakehouse.ledger.rebuild_requests import RebuildRequest
 
@@ -67,7 +67,7 @@ def requested(lake: Lake, source: str, ids: Collection[str] | None = None) -> li
 
 def next_number(lake: Lake, source: str) -> int:
     """The number of the next reading."""
-    numbers = table_io.distinct(locations.readings(lake, source), [NUMBER], None, lake.storage_options)
+    numbers = locations.readings(lake, source).distinct([NUMBER], None)
     return 1 + ((pc.max(numbers[NUMBER]).as_py() or 0) if numbers is not None else 0)
 
 
@@ -112,7 +112,7 @@ def readings_of(lake: Lake, source: str, ids: Collection[str] | None = None) -> 
 
     :param ids: count only readings among these inputs (R10); by default all whose requests are recorded.
     """
-    table = table_io.open_table(locations.readings(lake, source), lake.storage_options)
+    table = locations.readings(lake, source).open()
     if table is None:
         return None
     counting = requested(lake, source, ids)
@@ -123,10 +123,10 @@ def read(
     lake: Lake, source: str, columns: Sequence[str], where: Where | None = None, ids: Collection[str] | None = None
 ) -> pa.Table | None:
     """The rows in force in the form of ``table_io.read`` of Bronze; ``where`` applies to their values. None without Bronze."""
-    path, options = locations.bronze(lake, source), lake.storage_options
+    stored = locations.bronze(lake, source)
     if readings_of(lake, source, ids) is None:
-        return table_io.read(path, columns, where, options)
-    if table_io.open_table(path, options) is None:
+        return stored.read(columns, where)
+    if stored.open() is None:
         return None
     return pa.concat_tables(pieces(lake, source, columns, where, ids), promote_options="permissive")
 
@@ -138,15 +138,15 @@ def pieces(
 
     The columns may include ``RECEIVED``, the arrival time of the row in Bronze.
     """
-    path, options, readings = locations.bronze(lake, source), lake.storage_options, readings_of(lake, source, ids)
+    table, readings = locations.bronze(lake, source), readings_of(lake, source, ids)
     is_plain = RECEIVED not in columns
     if readings is None and is_plain:
-        yield from table_io.pieces(path, columns, where, options)
+        yield from table.pieces(columns, where)
         return
     more = [*ROW_ID, "arrival_ts", *([] if is_plain else ["malformed_reason"])]
     names = [name for name in dict.fromkeys([*columns, *more]) if name != RECEIVED]
     newest = None if readings is None else readings.newest(where or {})
-    for piece in table_io.pieces(path, names, where, options):
+    for piece in table.pieces(names, where):
         rows = piece if newest is None else piece.filter(pc.is_null(positions(piece, newest)))
         if not is_plain:
             received = pc.if_else(pc.is_null(rows["malformed_reason"]), rows["arrival_ts"], None)
@@ -162,8 +162,7 @@ def pieces(
 
 def every_reading(lake: Lake, source: str, columns: Sequence[str], where: Where) -> pa.Table | None:
     """The rows that meet ``where`` in Bronze and in every reading, whether in force or not; None without Bronze."""
-    options = lake.storage_options
-    tables = [table_io.read(path(lake, source), columns, where, options) for path in (locations.bronze, locations.readings)]
+    tables = [path(lake, source).read(columns, where) for path in (locations.bronze, locations.readings)]
     known = [table for table in tables if table is not None]
     return pa.concat_tables(known, promote_options="permissive") if known else None
 

@@ -12,7 +12,6 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations, pieces
 from lakehouse.contracts import sql_expressions
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import bronze_columns
 from lakehouse.dispositions import judged_rows, reading_frames, readings
 from lakehouse.dispositions.judged_rows import failure_column
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.delta.table_io import Where
     from lakehouse.lake import Lake
+    from lakehouse.lake.table_io import Where
 
 
 _ROW_ID = ("ingestion_id", "line_number")
@@ -48,7 +47,7 @@ def judged(lake: Lake, contract: SourceContract, session: Callable[[], SparkSess
     :param where: the rows to judge: values of ``arrival_date`` and ``ingestion_id``.
     :raises RuleError: for a row rule that Spark cannot run.
     """
-    table = table_io.open_table(locations.bronze(lake, contract.dataset), lake.storage_options)
+    table = locations.bronze(lake, contract.dataset).open()
     if table is None:
         msg = f"bronze/{contract.dataset} is gone from {lake.root} in the middle of a run"
         raise RuntimeError(msg)
@@ -69,17 +68,17 @@ def judged_reading(
 
     :param of: the lake of the folder that holds the reading.
     """
-    path, columns, failed = locations.readings(of, contract.dataset), [name for name, _ in bronze_columns(contract)], None
+    table, columns, failed = locations.readings(of, contract.dataset), [name for name, _ in bronze_columns(contract)], None
     if contract.quality.named_rules:
         with without_ansi(session()), in_zone(session(), contract.clocks.timezone):
-            failed = _failing(contract, dataframes.scan(session(), lake, path, columns, where), where)
+            failed = _failing(contract, dataframes.scan(session(), lake, table, columns, where), where)
 
     history = _admitted_history(lake, contract)
 
     def judge(rows: pa.Table) -> pa.Table:
         return judged_rows.judged(contract, rows if failed is None else _with_failures(rows, failed), history)
 
-    read = table_io.pieces(path, judged_rows.columns_to_judge(contract), where, of.storage_options)
+    read = table.pieces(judged_rows.columns_to_judge(contract), where)
     yield from pieces.mapped(judge, read)
 
 

@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.dispositions import readings
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.lateness.rules import exceeds
@@ -177,7 +176,7 @@ def of_source(lake: Lake, contract: SourceContract, days: Collection[date] | Non
     if days is not None:
         return _of_source(lake, contract, days)
     paths = (locations.ingestions(lake), locations.key_log(lake, contract.dataset))
-    versions = [table_io.version(path, lake.storage_options) for path in paths]
+    versions = [path.version() for path in paths]
     also = (*versions, contract.reprocess_policy, contract.quality.malformed.tolerated)
     of_source = {"source": [contract.dataset]}
     return unread_rows.log(lake).derived("unread", lambda: _of_source(lake, contract, None), of_source, also)

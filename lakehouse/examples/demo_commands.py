@@ -141,7 +141,7 @@ def _report(lake: Lake, *, every_day: bool) -> None:
     from lakehouse.gold.numbers import published_table  # noqa: PLC0415
 
     one = Series(load_catalog(None).metrics["revenue"])
-    known = numbers_history.history(lake, one, published_table.partitions(lake, locations.gold(lake, one), one.by))
+    known = numbers_history.history(lake, one, published_table.partitions(locations.gold(lake, one), one.by))
     days = {day: numbers_history.standing(one, versions) for day, versions in sorted(known.items())}
     out.print()
     out.print(long_table(days) if every_day else short_table(days))

@@ -74,7 +74,7 @@ def late_tier(lake: Lake, catalog: Catalog) -> LateTier:
 
 
 def _history(lake: Lake, series: Series) -> dict[date, list[PublishedVersion]]:
-    starts = published_table.partitions(lake, locations.gold(lake, series), series.by)
+    starts = published_table.partitions(locations.gold(lake, series), series.by)
     return dict(sorted(numbers_history.history(lake, series, starts).items()))
 
 

@@ -158,11 +158,10 @@ def _catalog(lake: Lake) -> Catalog:
 
 def _versions(lake: Lake) -> list[int]:
     """The versions of the tables that users read."""
-    from lakehouse.delta import table_io  # noqa: PLC0415
     from lakehouse.examples.late_events import METRIC, SOURCE  # noqa: PLC0415
 
     names = (("silver", SOURCE), ("gold", METRIC), ("gold", f"{METRIC}_weekly"), ("ops", "publications"))
-    return [table_io.version(lake.address(layer, name), lake.storage_options) for layer, name in names]
+    return [lake.table(layer, name).version() for layer, name in names]
 
 
 def _found(lake: Lake, daily: Series, options: Options, made_at: datetime) -> Simulation:

@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 
 from lakehouse import locations
 from lakehouse.calendar.days import end_of_day
-from lakehouse.delta import table_io
 from lakehouse.examples.simulation_report import (
     RowAfterWatermark,
     SimulatedClose,
@@ -70,20 +69,20 @@ def lived_through(lake: Lake, daily: Series) -> date | None:
     """
     moments = {entry.recorded_at for entry in ingestions.all_of(lake, daily.metric.source)}
     for one in (daily, *daily.rollups):
-        found = table_io.read(locations.gold(lake, one), ["published_at"], None, lake.storage_options)
+        found = locations.gold(lake, one).read(["published_at"], None)
         moments |= set() if found is None else set(found["published_at"].to_pylist())
     return max(moments).date() if moments else None
 
 
 def _history(lake: Lake, one: Series) -> dict[date, list[PublishedVersion]]:
-    starts = published_table.partitions(lake, locations.gold(lake, one), one.by)
+    starts = published_table.partitions(locations.gold(lake, one), one.by)
     return dict(sorted(numbers_history.history(lake, one, starts).items()))
 
 
 def _rows(lake: Lake, contract: SourceContract) -> dict[date, list[dict[str, Any]]]:
     """Key, event time and arrival time of the rows of silver, by event day."""
     columns = ["record_key", "event_date", "event_ts", "arrival_ts"]
-    rows = table_io.read(locations.silver(lake, contract.dataset), columns, None, lake.storage_options)
+    rows = locations.silver(lake, contract.dataset).read(columns, None)
     by_day: dict[date, list[dict[str, Any]]] = {}
     for row in [] if rows is None else rows.to_pylist():
         by_day.setdefault(row["event_date"], []).append(row)

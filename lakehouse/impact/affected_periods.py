@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakehouse import locations
 from lakehouse.contracts.series import days_reached
-from lakehouse.delta import table_io
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import candidates
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lakehouse.contracts.series import Series
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, table_io
     from lakehouse.ledger.publications import Publication
 
 _COLUMNS = ("version_name", "period", "state", "is_latest", "published_at", "reason", "booked_on")
@@ -176,7 +175,7 @@ class _PublishedPeriods:
         self._series, self._starts = series, sorted(starts)
         self._today = lake.now().date()
         where: table_io.Where = {series.by: self._starts}
-        table = table_io.read(locations.gold(lake, series), [series.by, *_COLUMNS], where, lake.storage_options)
+        table = locations.gold(lake, series).read([series.by, *_COLUMNS], where)
         rows = [] if table is None else table.to_pylist()
         self._versions: dict[str, dict[str, Any]] = {row["version_name"]: row for row in rows}
         self._newest = {row[series.by]: row for row in rows if row["is_latest"]}

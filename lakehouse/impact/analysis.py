@@ -26,7 +26,6 @@ from lakehouse.bronze import reader
 from lakehouse.bronze.landing import LandingFile
 from lakehouse.calendar.days import span
 from lakehouse.contracts.series import source_read
-from lakehouse.delta import table_io
 from lakehouse.dimensions import changed_facts, changed_intervals, interval_reads, tables
 from lakehouse.dispositions import claims, malformed_rows
 from lakehouse.dispositions.reprocess_policy import policy_of
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
     from lakehouse.impact.affected_periods import Affected, PublishedRevision
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, table_io
     from lakehouse.ledger.ingestions import Ingestion
 
 
@@ -221,7 +220,7 @@ def of_key(lake: Lake, catalog: Catalog, source: str, key: str) -> Impact:
     }
     cause = PublicationCause(silver_changes=changes)
     where: table_io.Where = {"event_date": days, "record_key": [key]}
-    rows = table_io.read(locations.silver(lake, source), ["event_date"], where, lake.storage_options)
+    rows = locations.silver(lake, source).read(["event_date"], where)
     lives_on = [] if rows is None else sorted(rows["event_date"].to_pylist())
     result = Impact(source, f"key {key}", applied=True, days=sorted(days), lives_on=lives_on)
     result = replace(result, records=ConcernedRecords(pa.array([key], pa.string())))

@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series, days_reached
-from lakehouse.delta import change_feed, commit_log, lost_commits, table_io
+from lakehouse.delta import change_feed, commit_log, lost_commits
 from lakehouse.delta.columns import content_columns
 from lakehouse.gold.numbers import served_version
+from lakehouse.lake import Table
 from lakehouse.ledger import redactions
 from lakehouse.silver import audit_log
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, table_io
     from lakehouse.ledger.restatements import Restatement
 
 
@@ -53,7 +54,7 @@ def silver_life(
         this table count.
     :returns: the content changes, and the oldest version that the table's log and files still contain.
     """
-    table = table_io.open_table(locations.silver_of(lake, contract), lake.storage_options)
+    table = locations.silver_of(lake, contract).open()
     if table is None:
         return [], 0
     oldest = min(commit["version"] for commit in commit_log.history(table, -1))
@@ -139,10 +140,10 @@ def rows(lake: Lake, contract: SourceContract, days: Collection[date], first: in
     """
     if first > last:
         return Behind()
-    table = table_io.open_table(locations.silver_of(lake, contract), lake.storage_options)
+    table = locations.silver_of(lake, contract).open()
     if table is None or not 0 <= first <= last <= table.version():
         return Behind(known=False)
-    place = (lost_commits.identity(table), locations.silver_of(lake, contract), tuple(lake.storage_options.items()))
+    place = (lost_commits.identity(table), locations.silver_of(lake, contract).address, tuple(lake.storage_options.items()))
     try:
         shown, feed, total = _read(place, frozenset(days), first, last, most)
     except change_feed.ForgottenFeedError:
@@ -162,7 +163,7 @@ def _read(
 ) -> tuple[list[change_feed.KeyChange], pa.Table, int]:
     """The first changes, the change feed of their keys, and the number of all changes. Cached, because commits never change."""
     _, path, options = place
-    table = table_io.open_table(path, dict(options))
+    table = Table(path, dict(options)).open()
     assert table is not None  # noqa: S101 (the caller has opened it)
     moved, feed = change_feed.key_changes_on(table, days, first, last)
     shown = [change_feed.KeyChange(*row.values()) for row in moved.slice(0, most).to_pylist()]
@@ -223,6 +224,6 @@ def _audited(lake: Lake, source: str, versions: range, keys: set[str]) -> dict[s
     """The last audit-log entry of each of ``keys`` in these versions."""
     where: table_io.Where = {"source": [source], "silver_version": list(versions), "event_id": keys}
     columns = ["event_id", "silver_version", "reason", "actor"]
-    table = table_io.read(locations.audit_log(lake), columns, where, lake.storage_options) if keys else None
+    table = locations.audit_log(lake).read(columns, where) if keys else None
     rows = [] if table is None else table.to_pylist()
     return {row["event_id"]: row for row in sorted(rows, key=lambda row: row["silver_version"])}

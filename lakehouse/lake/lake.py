@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.lake.table import Table
 from lakehouse.lake.table_cache import CachedStorageOptions, TableCache
 
 if TYPE_CHECKING:
@@ -75,9 +76,9 @@ class Lake:
             return self.clock.now()
         return self.settings.now or datetime.now(timezone.utc)
 
-    def address(self, layer: str, name: str) -> str:
-        """The address of a table; ``layer`` is bronze, silver, gold or ops."""
-        return f"{self.root}/{layer}/{name}"
+    def table(self, layer: str, name: str) -> Table:
+        """A table, whether or not it exists; ``layer`` is bronze, silver, gold or ops."""
+        return Table(f"{self.root}/{layer}/{name}", self.storage_options)
 
     def landing_of(self, dataset: str) -> str:
         """The folder or URI below which the files of ``dataset`` arrive."""

@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.calendar import windows
 from lakehouse.contracts.windows import WINDOW_START
-from lakehouse.delta import table_io
 from lakehouse.late_events import late_rows
 from lakehouse.late_events.left_out import terms_of
 from lakehouse.lateness import history
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakehouse.contracts.metric import MetricContract
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, table_io
 
 
 _COUNTS = ("on_time", "late_accepted", "late_dropped")
@@ -90,9 +89,9 @@ def of_source(
     lake: Lake, source: str, metrics: Collection[MetricContract], arrivals: Collection[date] | None = None
 ) -> list[LateCounts]:
     """The :func:`of_metric` counts of each of ``metrics`` that has late events, in their order."""
-    path, names = locations.late_deliveries(lake, source), [metric.name for metric in metrics if metric.late_events]
+    table, names = locations.late_deliveries(lake, source), [metric.name for metric in metrics if metric.late_events]
     where: table_io.Where = {"metric": names, **({} if arrivals is None else {"arrival_date": arrivals})}
-    rows = table_io.read(path, ["metric", "ingestion_id", *_COUNTS], where, lake.storage_options) if names else None
+    rows = table.read(["metric", "ingestion_id", *_COUNTS], where) if names else None
     if rows is None:
         return [LateCounts(name) for name in names]
     is_history = _are_history(lake, source, rows)
@@ -103,8 +102,8 @@ def of_source(
 
 def _late_rows(lake: Lake, metric: MetricContract, columns: list[str], where: table_io.Where) -> pa.Table | None:
     """``columns`` of the late rows of a metric without history; None if there is no table of them yet."""
-    path, where = locations.late_rows(lake, metric.source), {"metric": [metric.name], **where}
-    rows = table_io.read(path, ["ingestion_id", *columns], where, lake.storage_options)
+    table, where = locations.late_rows(lake, metric.source), {"metric": [metric.name], **where}
+    rows = table.read(["ingestion_id", *columns], where)
     return None if rows is None else rows.filter(pc.invert(_are_history(lake, metric.source, rows)))
 
 
@@ -125,8 +124,8 @@ def total(counts: Collection[LateCounts], name: str) -> LateCounts:
 
 def newest_arrival(lake: Lake, metric: MetricContract) -> date | None:
     """The newest arrival day of which deliveries are counted for a metric; those of backfill plans are history."""
-    path, where = locations.late_deliveries(lake, metric.source), {"metric": [metric.name]}
-    rows = table_io.read(path, ["ingestion_id", "arrival_date"], where, lake.storage_options)
+    table, where = locations.late_deliveries(lake, metric.source), {"metric": [metric.name]}
+    rows = table.read(["ingestion_id", "arrival_date"], where)
     if rows is None:
         return None
     usual = rows.filter(pc.invert(_are_history(lake, metric.source, rows)))

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import commit_log, data_files, lost_commits, partition_writer, row_writer, table_io
+from lakehouse.delta import commit_log, data_files, lost_commits, partition_writer, row_writer
 from lakehouse.dispositions import readings as bronze_readings
+from lakehouse.lake import table_io
 from lakehouse.late_events import late_rows, left_out
 from lakehouse.late_events.left_out import Deliveries
 from lakehouse.ledger import applied_inputs, key_log, late_decisions
@@ -57,16 +58,16 @@ def follow(lake: Lake, contract: SourceContract, metrics: Iterable[MetricContrac
     judging = [metric for metric in metrics if metric.late_events is not None and metric.source == contract.dataset]
     if not judging:
         return
-    source, path = contract.dataset, locations.late_rows(lake, contract.dataset)
-    lost = applied_inputs.lost_versions(lake, source, path)
+    source, stored = contract.dataset, locations.late_rows(lake, contract.dataset)
+    lost = applied_inputs.lost_versions(lake, source, stored)
     if lost is not None:  # metrics follow the commits by number: none is given twice
-        row_writer.open_or_create(path, late_rows.SCHEMA, lake.storage_options, ["arrival_date"])
-        lost_commits.advance(path, lake.storage_options, locations.name_of(path), lost.followed)
+        row_writer.open_or_create(stored, late_rows.SCHEMA, ["arrival_date"])
+        lost_commits.advance(stored, lost.followed)
     known = left_out.deliveries(lake, contract)
     for metric in judging:
         for step in _steps(known, _unclassified(lake, metric, known, is_lost=lost is not None)):
             _classify(lake, metric, contract, known, step)
-    if lost is not None and (table := table_io.open_snapshot(path, lake.storage_options)) is not None:
+    if lost is not None and (table := stored.snapshot()) is not None:
         lost_commits.begin_lineage(table, lost.followed, lost.kept)
 
 
@@ -88,9 +89,9 @@ def _unclassified(lake: Lake, metric: MetricContract, known: Deliveries, *, is_l
     :param is_lost: whether the table has lost rows, so that all are classified again.
     """
     where = {"metric": [metric.name]}
-    path, options = locations.late_deliveries(lake, metric.source), lake.storage_options
-    counted = table_io.read(path, ["ingestion_id", "watermark", "terms"], where, options)
-    is_lost = is_lost or table_io.open_table(locations.late_rows(lake, metric.source), options) is None
+    stored = locations.late_deliveries(lake, metric.source)
+    counted = stored.read(["ingestion_id", "watermark", "terms"], where)
+    is_lost = is_lost or locations.late_rows(lake, metric.source).open() is None
     done: dict[str, tuple[int | None, str]] = {}
     if counted is not None and not is_lost:
         times = counted["watermark"].cast(pa.int64()).to_pylist()
@@ -114,9 +115,9 @@ def _steps(known: Deliveries, names: Sequence[str]) -> Iterator[list[str]]:
 @row_writer.retried_on_conflict
 def _classify(lake: Lake, metric: MetricContract, contract: SourceContract, known: Deliveries, names: Sequence[str]) -> None:
     """Classify deliveries for a metric: replace their late rows in the table, then count them."""
-    source, options = contract.dataset, lake.storage_options
-    path = locations.late_rows(lake, source)
-    table = row_writer.open_or_create(path, late_rows.SCHEMA, options, ["arrival_date"])
+    source = contract.dataset
+    stored = locations.late_rows(lake, source)
+    table = row_writer.open_or_create(stored, late_rows.SCHEMA, ["arrival_date"])
     arrivals = {known.entries[name].arrival_date for name in names}
     before = table_io.read_version(table, ["ingestion_id", *_JUDGED], {**_of(metric, names), "arrival_date": arrivals})
     met = {name: known.met[name] for name in names if name in known.met}
@@ -134,16 +135,15 @@ def _classify(lake: Lake, metric: MetricContract, contract: SourceContract, know
             stale = ", ".join(f"'{name}'" for name in pc.unique(before["ingestion_id"]).to_pylist())
             predicate = f"metric = '{metric.name}' AND ingestion_id IN ({stale})"
             table.delete(predicate, commit_properties=partition_writer.commit_properties(why, (_FOLLOWED, number)))
-            table, number = row_writer.open_or_create(path, late_rows.SCHEMA, options, ["arrival_date"]), number + 1
+            table, number = row_writer.open_or_create(stored, late_rows.SCHEMA, ["arrival_date"]), number + 1
         if len(late):
-            row_writer.append_new(path, table, [late], [_FOLLOWED], options, app_version=number, why=why)
+            row_writer.append_new(stored, table, [late], [_FOLLOWED], app_version=number, why=why)
         elif not len(before):
             partition_writer.commit_without_rows(table, why=why, transaction=(_FOLLOWED, number))
     row_writer.upsert(
         locations.late_deliveries(lake, source),
         _counted(lake, metric, known, names, late),
         ["metric", "ingestion_id"],
-        options=options,
         partition_by="metric",
     )
 

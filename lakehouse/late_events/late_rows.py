@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.late_events import LateAction
-from lakehouse.delta import table_io
 from lakehouse.dispositions import readings
 from lakehouse.dispositions.winners import positions
 from lakehouse.late_events import classification, left_out
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, table_io
     from lakehouse.late_events.left_out import Deliveries
 
 #: ``lateness_seconds`` is arrival minus event; ``watermark`` is the watermark at the row's arrival, ``window_end`` the end of the
@@ -117,5 +116,5 @@ def in_window(rows: pa.Table, window: str) -> pa.Table:
 
 def read(lake: Lake, source: str, where: table_io.Where | None = None) -> pa.Table:
     """The late rows of a source's metrics."""
-    rows = table_io.read(locations.late_rows(lake, source), SCHEMA.names, where, lake.storage_options)
+    rows = locations.late_rows(lake, source).read(SCHEMA.names, where)
     return SCHEMA.empty_table() if rows is None else rows.cast(SCHEMA)

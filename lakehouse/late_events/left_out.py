@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.dispositions import readings
 from lakehouse.dispositions.winners import positions
 from lakehouse.late_events import classification
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.late_events import LateEvents
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, table_io
     from lakehouse.ledger.ingestions import Ingestion
 
 _ROW = ("ingestion_id", "line_number")
@@ -153,8 +152,8 @@ def on_days(
     suspected = may_be_late(lake, metric, contract, deliveries(lake, contract, ids))
     if not suspected.met or not days:
         return None
-    path, options = locations.key_log(lake, contract.dataset), lake.storage_options
-    on_these = table_io.read(path, ["record_key", "event_date", "ingestion_id"], {"event_date": days}, options)
+    stored = locations.key_log(lake, contract.dataset)
+    on_these = stored.read(["record_key", "event_date", "ingestion_id"], {"event_date": days})
     if on_these is None or not len(on_these):
         return None
     on_these = on_these.filter(pc.is_in(on_these["ingestion_id"], pa.array(sorted(ids), pa.string())))

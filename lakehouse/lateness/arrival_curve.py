@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.calendar.days import end_of_day
-from lakehouse.delta import table_io
 from lakehouse.lateness import history
 from lakehouse.lateness.completeness import Ages, Arrivals
 
@@ -35,7 +34,7 @@ _COLUMNS = ["record_key", "kind", "event_date", "arrival_ts", "arrival_date", "s
 
 def version(lake: Lake, source: str) -> Hashable:
     """The versions that the curve depends on, of the key log and of the history; equal versions give equal curves."""
-    claims = table_io.version(locations.key_log(lake, source), lake.storage_options)
+    claims = locations.key_log(lake, source).version()
     return claims, history.of_source(lake, source).state
 
 
@@ -43,7 +42,7 @@ def read(lake: Lake, contract: SourceContract) -> Arrivals | None:
     """The arrival curve of the newest event days; None where nothing has arrived."""
     known = history.of_source(lake, contract.dataset)
     columns = [*_COLUMNS, *(["ingestion_id"] if len(known.planned) else [])]
-    claims = table_io.read(locations.key_log(lake, contract.dataset), columns, None, lake.storage_options)
+    claims = locations.key_log(lake, contract.dataset).read(columns, None)
     if claims is not None and len(known.planned):
         claims = claims.filter(pc.invert(pc.is_in(claims["ingestion_id"], value_set=known.planned)))
     if claims is None or not len(claims):

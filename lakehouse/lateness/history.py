@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.lake import table_io
 from lakehouse.ledger import hand_corrections, ingestions
 
 if TYPE_CHECKING:
@@ -104,15 +104,15 @@ class SourceHistory:
     @cached_property
     def _firsts(self) -> pa.Table:
         """The first arrival day of each event day, from all well-formed rows, admitted or not."""
-        table = table_io.open_table(locations.key_log(self.lake, self.source), self.lake.storage_options)
+        keys = locations.key_log(self.lake, self.source)
+        table = keys.open()
         if table is None:
             return FIRST_ARRIVALS.empty_table()
         question = table_io.question(table.table_uri, COLUMNS[:2], None, "first arrivals")
-        return table_io.answer(
+        return keys.answer(
             table,
             question,
             lambda: first_arrivals(table_io.distinct_of_version(table, COLUMNS[:2])),
-            self.lake.storage_options,
         )
 
 

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from lakehouse import locations
 from lakehouse.calendar.days import end_of_day, span
-from lakehouse.delta import data_files, table_io
+from lakehouse.delta import data_files
 from lakehouse.json_texts import distinct_values
+from lakehouse.lake import table_io
 from lakehouse.lateness import history
 from lakehouse.lateness.rules import propose, rows_within, tiers_of
 
@@ -122,14 +123,14 @@ class LatenessMeasurement:
 
 def newest_arrival(lake: Lake, source: str, until: date = date.max) -> date | None:
     """The newest arrival day with rows in Bronze through ``until``, from the partitions of the dispositions."""
-    table = table_io.open_table(locations.dispositions(lake, source), lake.storage_options)
+    table = locations.dispositions(lake, source).open()
     days = [] if table is None else data_files.by_partition(table, "arrival_date")
     return max((day for day in days if day <= until), default=None)
 
 
 def version(lake: Lake, source: str) -> Hashable:
     """The versions of the dispositions and of the history; equal versions give equal measurements."""
-    dispositions = table_io.version(locations.dispositions(lake, source), lake.storage_options)
+    dispositions = locations.dispositions(lake, source).version()
     return dispositions, history.of_source(lake, source).state
 
 
@@ -140,15 +141,15 @@ def measure(lake: Lake, contract: SourceContract, first: date, last: date) -> La
     Rows that came as history are counted, and left out of everything else.
     """
     where: table_io.Where = {"arrival_date": list(span(first, last))}
-    by, options = contract.event_type_column, lake.storage_options
+    by = contract.event_type_column
     columns = columns_measured(contract, by)
     seconds, late, dispositions = defaultdict[str, list[Seconds]](list), Counter[str](), Counter[str]()
     unclocked = skewed = historical = 0
     known_history = history.of_source(lake, contract.dataset)
-    for piece in table_io.pieces(locations.dispositions(lake, contract.dataset), ["disposition"], where, options):
+    for piece in locations.dispositions(lake, contract.dataset).pieces(["disposition"], where):
         for row in piece.group_by("disposition").aggregate([([], "count_all")]).to_pylist():
             dispositions[row["disposition"]] += row["count_all"]
-    for piece in table_io.pieces(locations.bronze(lake, contract.dataset), columns, where, options):
+    for piece in locations.bronze(lake, contract.dataset).pieces(columns, where):
         own = measured_rows(contract, piece)
         rows = known_history.left_out(own)
         historical += len(own) - len(rows)
@@ -169,18 +170,18 @@ def late_dispositions(lake: Lake, contract: SourceContract, first: date, last: d
     history.
     """
     where: table_io.Where = {"arrival_date": list(span(first, last))}
-    by, options, key = contract.event_type_column, lake.storage_options, ["ingestion_id", "line_number"]
+    by, key = contract.event_type_column, ["ingestion_id", "line_number"]
     columns = columns_measured(contract, by, *key)
     known_history = history.of_source(lake, contract.dataset)
     late: list[pa.Table] = []
-    for piece in table_io.pieces(locations.bronze(lake, contract.dataset), columns, where, options):
+    for piece in locations.bronze(lake, contract.dataset).pieces(columns, where):
         rows = known_history.left_out(measured_rows(contract, piece))
         expected = _expected(pc.cast(rows[by], pa.string()).combine_chunks(), contract)
         bounds = expected if isinstance(expected, int) else pa.chunked_array([expected])
         late.append(rows.select(key).filter(are_late(sound_lags(rows, contract), bounds)))
     counts = Counter[str]()
     ids = pa.concat_tables(late) if late else None
-    dispositions = table_io.pieces(locations.dispositions(lake, contract.dataset), [*key, "disposition"], where, options)
+    dispositions = locations.dispositions(lake, contract.dataset).pieces([*key, "disposition"], where)
     for piece in dispositions if ids is not None else ():
         of_late = piece.join(ids, key, join_type="left semi").group_by("disposition").aggregate([([], "count_all")])
         counts.update({row["disposition"]: row["count_all"] for row in of_late.to_pylist()})
@@ -216,7 +217,7 @@ def _grouped(
     columns, known_history = columns_measured(contract), history.of_source(lake, contract.dataset)
     where: table_io.Where = {"arrival_date": list(days)}
     seconds = defaultdict[Any, list[Seconds]](list)
-    for piece in table_io.pieces(locations.bronze(lake, contract.dataset), columns, where, lake.storage_options):
+    for piece in locations.bronze(lake, contract.dataset).pieces(columns, where):
         rows = known_history.left_out(measured_rows(contract, piece))
         lag = pa.table({"group": group(rows), "seconds": _seconds(sound_lags(rows, contract))})
         judged = lag.filter(pc.and_(pc.is_valid(lag["seconds"]), pc.is_valid(lag["group"])))

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
-from lakehouse.delta.delta_rs_internals import listed_files
+from lakehouse.lake import table_io
+from lakehouse.lake.delta_rs_internals import listed_files
 from lakehouse.lateness import history, measurement
 from lakehouse.lateness.rules import ArrivalCount, LagPercentile, nearest_rank
 
@@ -89,7 +89,7 @@ def newest(lake: Lake, contract: SourceContract, days: int) -> RecentArrivals | 
 
     Rows that arrive after the clock's time, and rows that came as history, are left out.
     """
-    table = table_io.open_table(locations.bronze(lake, contract.dataset), lake.storage_options)
+    table = locations.bronze(lake, contract.dataset).open()
     now = lake.now()
     if table is None:
         return None

@@ -18,7 +18,6 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
-from lakehouse.delta import table_io
 from lakehouse.gold.numbers.routes import window
 from lakehouse.lateness import event_watermark, measurement, recommendation, tuning_advice
 from lakehouse.lateness import rules as judging
@@ -303,7 +302,7 @@ def watermark_routes(cache: PublishedCache) -> APIRouter:
         moved, tuning = watermark.moved_by, None
         if recommendation.tunable(contract):
             state = recommendation.state_of(lake, contract)
-            version = table_io.version(locations.dispositions(lake, source), lake.storage_options)
+            version = locations.dispositions(lake, source).version()
             advice = measured(source, state.in_force.max_lateness, version, lake.now().astimezone(timezone.utc).date())
             tuning = state_as_json(state) | {"recommendation": advice}
         return {

@@ -23,7 +23,8 @@ import pyarrow.compute as pc
 
 from lakehouse import locations, pieces
 from lakehouse.contracts.source_rules import PerKeyWatermark
-from lakehouse.delta import partition_writer, row_writer, table_io
+from lakehouse.delta import partition_writer, row_writer
+from lakehouse.lake import table_io
 from lakehouse.lateness.measurement import clocked, microseconds
 from lakehouse.ledger import ingestions
 
@@ -185,7 +186,7 @@ class KeyedState:
 def of(lake: Lake, source: str, strategy: PerKeyWatermark) -> KeyedState:
     """The state at the end of the newest ingestion; an empty state under another key or timeout."""
     where = _of_terms(source, strategy)
-    rows = table_io.read(locations.watermark_keys(lake), _SCHEMA.names, where, lake.storage_options)
+    rows = locations.watermark_keys(lake).read(_SCHEMA.names, where)
     return _state_of(rows)
 
 
@@ -203,7 +204,7 @@ def advance(lake: Lake, contract: SourceContract) -> bool:
         for name, entry in ingestions.ingested(ingestions.all_of(lake, contract.dataset)).items()
         if _is_followed(entry)
     }
-    table = row_writer.open_or_create(locations.watermark_keys(lake), _SCHEMA, lake.storage_options, ["source"])
+    table = row_writer.open_or_create(locations.watermark_keys(lake), _SCHEMA, ["source"])
     before = _state_of(table_io.read_version(table, _SCHEMA.names, _of_terms(contract.dataset, strategy)))
     new = [entry for name, entry in entries.items() if name not in before.least_after]
     if not new:
@@ -252,7 +253,7 @@ def _touches(lake: Lake, contract: SourceContract, key: str, entries: Collection
         "arrival_date": {entry.arrival_date for entry in entries},
         "ingestion_id": [entry.ingestion_id for entry in entries],
     }
-    found = table_io.pieces(locations.bronze(lake, contract.dataset), columns, where, lake.storage_options)
+    found = locations.bronze(lake, contract.dataset).pieces(columns, where)
     of_rows = partial(_of_rows, contract, key)
     parts = list(pieces.mapped(of_rows, pieces.counted("rows read for the watermark", found)))
     return together(parts or [TOUCHES.empty_table()])

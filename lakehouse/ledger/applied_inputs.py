@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakehouse import locations
-from lakehouse.delta import lost_commits, table_io
+from lakehouse.delta import lost_commits
+from lakehouse.lake import table_io
 from lakehouse.ledger import decisions, ingestions, rebuild_requests, redactions
 from lakehouse.ledger.log_table import LogTable
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
     from lakehouse.ledger.ingestions import Ingestion
 
 
@@ -68,17 +69,17 @@ def record(
     method: str,
     silver: DeltaTable | None,
     now: datetime,
-    derived: Iterable[str] = (),
+    derived: Iterable[Table] = (),
 ) -> None:
     """Record that silver's ``days`` contain these inputs.
 
     :param silver: the table, at a version that contains them.
-    :param derived: the addresses of further tables that contain them.
+    :param derived: further tables that contain them.
     """
     version = -1 if silver is None else silver.version()
     commit, lineage = lost_commits.commit_id(silver), lost_commits.lineage(silver)
-    tables = {locations.name_of(path): table_io.open_table(path, lake.storage_options) for path in derived}
-    followed = {name: _held(table) for name, table in tables.items() if table is not None}
+    tables = {table.name: table.open() for table in derived}
+    followed = {name: _held(opened) for name, opened in tables.items() if opened is not None}
     entry = AppliedInputs(source, run_id, sorted(days), sorted(ingestion_ids), method, version, now, commit, lineage, followed)
     log(lake).append([entry])
 
@@ -121,7 +122,7 @@ def pending_manual_inputs(lake: Lake, source: str) -> dict[date, set[str]]:
 def pending_entries(lake: Lake, source: str) -> dict[date, list[Ingestion]]:
     """The event days that wait for silver, each with the files that wait for it (see ``ingestions.inputs``)."""
     lake = lake.cached()
-    applied_version = table_io.version(locations.applied_inputs(lake), lake.storage_options)
+    applied_version = locations.applied_inputs(lake).version()
 
     held = _held_silver(lake, source)
     applied = _applied_days(lake, source, held)
@@ -154,16 +155,16 @@ def lacks_newest(lake: Lake, source: str) -> bool:
     It is built in one commit, so that it is never incomplete. If deletions, from a time when the source was under another policy,
     have outdated all rows of silver, the table has no row, and :data:`BUILT_EMPTY` records that it was built.
     """
-    path = locations.silver_newest(lake, source)
-    if _has_rows(lake, path) or not _has_rows(lake, locations.silver(lake, source)):
+    newest = locations.silver_newest(lake, source)
+    if _has_rows(newest) or not _has_rows(locations.silver(lake, source)):
         return False
-    table = table_io.open_table(path, lake.storage_options)
+    table = newest.open()
     return table is None or table.transaction_version(BUILT_EMPTY) is None
 
 
-def _has_rows(lake: Lake, path: str) -> bool:
-    table = table_io.open_table(path, lake.storage_options)
-    return table is not None and table_io.rows_at_most(table, {}) > 0
+def _has_rows(table: Table) -> bool:
+    opened = table.open()
+    return opened is not None and table_io.rows_at_most(opened, {}) > 0
 
 
 class LostVersions(NamedTuple):
@@ -175,15 +176,15 @@ class LostVersions(NamedTuple):
     kept: int
 
 
-def lost_versions(lake: Lake, source: str, path: str | None = None) -> LostVersions | None:
+def lost_versions(lake: Lake, source: str, derived: Table | None = None) -> LostVersions | None:
     """The recorded versions of silver that it no longer holds; None if it holds all of them.
 
     The versions are checked from the newest one down: if silver holds a version, it holds all earlier ones.
 
-    :param path: of a further table that is derived with silver, instead of silver.
+    :param derived: a further table that is derived with silver, instead of silver.
     """
-    table = table_io.open_table(path or locations.silver(lake, source), lake.storage_options)
-    lineage, name = lost_commits.lineage(table), None if path is None else locations.name_of(path)
+    table = (derived or locations.silver(lake, source)).open()
+    lineage, name = lost_commits.lineage(table), None if derived is None else derived.name
     of_source = {"source": [source]}
 
     def recorded() -> dict[int, str | None]:
@@ -219,16 +220,16 @@ def _held_silver(lake: Lake, source: str) -> tuple[_Held, ...]:
     The table of newest rows counts if the newest entry names it: else the source is no longer under ``append``.
     """
     newest = max(log(lake).read({"source": [source]}), key=lambda entry: (entry.recorded_at, entry.silver_version), default=None)
-    paths: list[str | None] = [None]
-    if newest is not None and locations.name_of(locations.silver_newest(lake, source)) in newest.followed:
-        paths.append(locations.silver_newest(lake, source))
+    derived: list[Table | None] = [None]
+    if newest is not None and locations.silver_newest(lake, source).name in newest.followed:
+        derived.append(locations.silver_newest(lake, source))
     return tuple(
         _Held(
-            path and locations.name_of(path),
-            lost_commits.lineage(table_io.open_table(path or locations.silver(lake, source), lake.storage_options)),
-            lost_versions(lake, source, path),
+            None if table is None else table.name,
+            lost_commits.lineage((table or locations.silver(lake, source)).open()),
+            lost_versions(lake, source, table),
         )
-        for path in paths
+        for table in derived
     )
 
 

@@ -16,7 +16,7 @@ from lakehouse.contracts.changed_keys import ChangedKey, KeyEffect
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.contracts.source import SourceContract
-from lakehouse.delta import provenance, table_io
+from lakehouse.delta import provenance
 from lakehouse.errors import LakehouseError
 from lakehouse.ledger import contract_archive
 from lakehouse.text import join_limited
@@ -87,7 +87,7 @@ def check_meaning(lake: Lake, metric: MetricContract) -> None:
     :raises ChangedMeaningError: naming the keys that were changed.
     """
     stored = contract_archive.newest(lake, "metric", metric.name)
-    if stored is None or table_io.open_table(locations.gold(lake, Series(metric)), lake.storage_options) is None:
+    if stored is None or locations.gold(lake, Series(metric)).open() is None:
         return
     try:
         before = MetricContract.model_validate(stored)

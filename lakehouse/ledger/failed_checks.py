@@ -88,7 +88,7 @@ def record(
     if fail:
         table = log(lake)
         rows = pa.Table.from_pylist([table.to_row(entry) for entry in fail.values()], schema=table.schema)
-        row_writer.upsert(table.path, rows, _KEYS, options=lake.storage_options, partition_by="source")
+        row_writer.upsert(table.table, rows, _KEYS, partition_by="source")
 
 
 def by_event_day(lake: Lake, source: str) -> dict[date, list[FailingCheck]]:

@@ -94,5 +94,5 @@ def record(
     if entries:
         table = log(lake)
         rows = pa.Table.from_pylist([table.to_row(entry) for entry in entries], schema=table.schema)
-        row_writer.upsert(table.path, rows, _KEYS, options=lake.storage_options, partition_by="series")
+        row_writer.upsert(table.table, rows, _KEYS, partition_by="series")
     return mended

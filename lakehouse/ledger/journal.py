@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from lakehouse import locations
-from lakehouse.delta import lost_commits, partition_writer, row_writer, table_io
+from lakehouse.delta import lost_commits, partition_writer, row_writer
 from lakehouse.errors import LakehouseError
+from lakehouse.lake import table_io
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
     from deltalake import DeltaTable
+
+    from lakehouse.lake import Table
 
 _LOG = logging.getLogger(__name__)
 _WHY = {"lost_commits": "entries of ops/journal were written again"}
@@ -47,23 +49,22 @@ class LostEntriesError(LakehouseError):
 
 
 class Journaled(NamedTuple):
-    """A log with a copy of its entries: both addresses, its columns, and how it is opened."""
+    """A log with a copy of its entries: both tables, and its columns."""
 
-    path: str
-    journal: str
+    table: Table
+    journal: Table
     schema: pa.Schema
-    options: Mapping[str, str]
     partition_by: Sequence[str] | None
 
     @property
     def name(self) -> str:
         """Layer and name."""
-        return locations.name_of(self.path)
+        return self.table.name
 
 
 def note(log: Journaled, rows: Sequence[Mapping[str, Any]], app_id: str | None, app_version: int) -> None:
     """Repeat rows that were appended to a log just now."""
-    table = table_io.open_snapshot(log.path, log.options)
+    table = log.table.snapshot()
     if table is not None:
         _write(log, table, [json.dumps(row, default=str) for row in rows], app_id, app_version)
 
@@ -75,13 +76,13 @@ def ensure_whole(log: Journaled) -> None:
 
     :raises LostEntriesError: if the log cannot be written.
     """
-    if "://" in log.path and log.path in _WHOLE:
+    if "://" in log.table.address and log.table.address in _WHOLE:
         return
-    table = table_io.open_table(log.path, log.options)
-    state = _state(log.path, table)
-    if log.path in _WHOLE and _WHOLE[log.path] == state:
+    table = log.table.open()
+    state = _state(log.table.address, table)
+    if log.table.address in _WHOLE and _WHOLE[log.table.address] == state:
         return
-    journal = table_io.open_table(log.journal, log.options)
+    journal = log.journal.open()
     if journal is not None:
         where = {"table_name": [log.name]}
         known = table_io.read_version(journal, ["table_version", "commit_id"], where).to_pylist()
@@ -94,8 +95,8 @@ def ensure_whole(log: Journaled) -> None:
                     f"{log.name} has lost entries that ops/journal contains, and cannot be written ({problem}): run the command "
                 )
                 raise LostEntriesError(f"{msg}with the right to write the lake, or restore a newer copy of the table") from None
-            state = _state(log.path, table)
-    _WHOLE[log.path] = state
+            state = _state(log.table.address, table)
+    _WHOLE[log.table.address] = state
 
 
 def forget() -> None:
@@ -113,14 +114,13 @@ def _restore(log: Journaled, table: DeltaTable | None, known: Sequence[Mapping[s
     for row in lost:
         if row["entries"]:
             row_writer.append(
-                log.path,
+                log.table,
                 _rows(row["entries"], log.schema),
-                options=log.options,
                 partition_by=log.partition_by,
                 app_id=row["app_id"] or f"journal:{row['table_version']}:{row['commit_id']}",
                 app_version=row["app_version"],
             )
-    whole = row_writer.open_or_create(log.path, log.schema, dict(log.options), log.partition_by)
+    whole = row_writer.open_or_create(log.table, log.schema, log.partition_by)
     whole.update_incremental()
     while whole.version() <= followed:  # no number is given a second time
         partition_writer.commit_without_rows(whole, why=_WHY)
@@ -139,8 +139,8 @@ def _write(log: Journaled, table: DeltaTable, entries: list[str], app_id: str | 
         "entries": entries,
     }
     rows = pa.Table.from_pylist([row], schema=_SCHEMA)
-    row_writer.append(log.journal, rows, options=log.options, partition_by=["table_name"])
-    _WHOLE[log.path] = _state(log.path, table)
+    row_writer.append(log.journal, rows, partition_by=["table_name"])
+    _WHOLE[log.table.address] = _state(log.table.address, table)
 
 
 def _rows(entries: Sequence[str], schema: pa.Schema) -> pa.Table:

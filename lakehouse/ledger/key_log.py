@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 from deltalake import ColumnProperties
 
 from lakehouse import locations, pieces
-from lakehouse.delta import data_files, row_writer, table_io
+from lakehouse.delta import data_files, row_writer
 from lakehouse.errors import LakehouseError
+from lakehouse.lake import table_io
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -110,8 +111,8 @@ def append(
     :param arrivals: their arrival days; files with claims of other days are not read.
     :param claims_of: returns their claims in pieces; it may be called again after a conflict.
     """
-    path, options = locations.key_log(lake, source), lake.storage_options
-    table = row_writer.open_or_create(path, SCHEMA, options)
+    stored = locations.key_log(lake, source)
+    table = row_writer.open_or_create(stored, SCHEMA)
     where = {"ingestion_id": ingestion_ids, "arrival_date": arrivals}
     logged = table_io.distinct_of_version(table, ["ingestion_id"], where)
     new = sorted(set(ingestion_ids) - set(logged["ingestion_id"].to_pylist()))
@@ -120,7 +121,7 @@ def append(
         return claims.filter(pc.is_in(claims["ingestion_id"], pa.array(new, pa.string()))).sort_by("record_key")
 
     rows = pieces.mapped(in_order, claims_of())
-    row_writer.append_new(path, table, rows, [app_id(ingestion_id) for ingestion_id in new], options, LAYOUT)
+    row_writer.append_new(stored, table, rows, [app_id(ingestion_id) for ingestion_id in new], LAYOUT)
 
 
 @row_writer.retried_on_conflict
@@ -136,7 +137,7 @@ def replace(
     :param claims_of: returns all claims of these days in pieces, computed from the log at a version.
     :param app_id: identifies the replacement.
     """
-    table = row_writer.open_or_create(locations.key_log(lake, source), SCHEMA, lake.storage_options)
+    table = row_writer.open_or_create(locations.key_log(lake, source), SCHEMA)
     if table.transaction_version(app_id) is None:
         rows = pieces.mapped(lambda claims: claims.sort_by("record_key"), claims_of(table))
         row_writer.replace(table, rows, "arrival_date", arrivals, app_id, LAYOUT)
@@ -144,7 +145,7 @@ def replace(
 
 def about(lake: Lake, source: str, columns: Sequence[str], keys: Collection[str] | pa.Array) -> pa.Table | None:
     """The ``columns`` of the claims about ``keys``; None if there is no log."""
-    table = table_io.open_table(locations.key_log(lake, source), lake.storage_options)
+    table = locations.key_log(lake, source).open()
     if table is None:
         return None
     return _about(table, columns, keys if isinstance(keys, pa.Array) else pa.array(keys, pa.string()))
@@ -158,7 +159,7 @@ def _about(table: DeltaTable, columns: Sequence[str], keys: pa.Array) -> pa.Tabl
 
 def about_keys_with(lake: Lake, source: str, columns: Sequence[str], where: table_io.Where) -> Iterator[pa.Table]:
     """All claims about those keys that have a claim which meets ``where``, in pieces: a piece has all claims about its keys."""
-    table = table_io.open_table(locations.key_log(lake, source), lake.storage_options)
+    table = locations.key_log(lake, source).open()
     if table is None:
         return
     keys = _at_most(table, where, _RANGE_ROWS)
@@ -175,7 +176,7 @@ def about_keys_with(lake: Lake, source: str, columns: Sequence[str], where: tabl
 
 def keys_at_most(lake: Lake, source: str, where: table_io.Where, count: int) -> pa.Array | None:
     """The keys of the claims that meet ``where``; None if there are more than ``count``."""
-    table = table_io.open_table(locations.key_log(lake, source), lake.storage_options)
+    table = locations.key_log(lake, source).open()
     return pa.array([], pa.string()) if table is None else _at_most(table, where, count)
 
 
@@ -213,13 +214,13 @@ def arrival_days_of(lake: Lake, source: str, keys: Collection[str] | pa.Array) -
 
 def arrival_days_with_rows_on(lake: Lake, source: str, days: Collection[date]) -> set[date]:
     """The arrival days of all claims on ``days``."""
-    log = table_io.read(locations.key_log(lake, source), ["arrival_date"], {"event_date": days}, lake.storage_options)
+    log = locations.key_log(lake, source).read(["arrival_date"], {"event_date": days})
     return set() if log is None else set(pc.unique(log["arrival_date"]).to_pylist())
 
 
 def days(lake: Lake, source: str) -> set[date]:
     """The event days of all claims."""
-    log = table_io.distinct(locations.key_log(lake, source), ["event_date"], None, lake.storage_options)
+    log = locations.key_log(lake, source).distinct(["event_date"], None)
     return set() if log is None else {day for day in log["event_date"].to_pylist() if day is not None}
 
 
@@ -232,7 +233,7 @@ def keys_and_days(
     """
     where = {"ingestion_id": ingestion_id, "arrival_date": arrival_date}
     columns = ["record_key", "event_date"]
-    log = table_io.distinct(locations.key_log(lake, source), columns, where, lake.storage_options)
+    log = locations.key_log(lake, source).distinct(columns, where)
     if log is None:
         return pa.array([], pa.string()), set()
     return pc.unique(log["record_key"]), {day for day in pc.unique(log["event_date"]).to_pylist() if day is not None}
@@ -241,7 +242,7 @@ def keys_and_days(
 def keys_of(lake: Lake, source: str, ingestion_ids: Collection[str]) -> pa.Array:
     """The keys about which the ingestions ``ingestion_ids`` make claims."""
     where = {"ingestion_id": sorted(ingestion_ids)}
-    log = table_io.read(locations.key_log(lake, source), ["record_key"], where, lake.storage_options)
+    log = locations.key_log(lake, source).read(["record_key"], where)
     return pa.array([], pa.string()) if log is None else pc.unique(log["record_key"])
 
 
@@ -251,8 +252,8 @@ def retired_arrival_days(lake: Lake, source: str, ingestion_ids: set[str]) -> se
     A retirement can revive an older row of its key or end a newer one, so that the rows of all these days may be needed. Most
     sources have no retirements.
     """
-    path = locations.key_log(lake, source)
-    retirements = table_io.read(path, ["record_key"], {"kind": ["retire"]}, lake.storage_options)
+    stored = locations.key_log(lake, source)
+    retirements = stored.read(["record_key"], {"kind": ["retire"]})
     if retirements is None or not len(retirements):
         return set()
     log = about(lake, source, ["record_key", "ingestion_id", "arrival_date"], pc.unique(retirements["record_key"]))

@@ -34,14 +34,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Uni
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.delta import row_writer, table_io
+from lakehouse.delta import row_writer
+from lakehouse.lake import table_io
 from lakehouse.ledger import journal
 from lakehouse.ledger.journal import Journaled
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
     from lakehouse.lake.table_cache import Answer
 
 Row = TypeVar("Row")
@@ -62,7 +63,7 @@ _NAMES: dict[str, Any] = {"date": date, "datetime": datetime, "Mapping": Mapping
 class LogTable(Generic[Row]):
     """The log of one entry type at one address.
 
-    :param path: the table's address, see :mod:`lakehouse.locations`.
+    :param table: the table, see :mod:`lakehouse.locations`.
     :param partition_by: the column that the table is partitioned by. If it is a property of the entry instead of a field, it
         is the first column of the table.
     :param sort_keys: whether the JSON of mappings has its keys in alphabetical order.
@@ -73,20 +74,20 @@ class LogTable(Generic[Row]):
         self,
         row: type[Row],
         lake: Lake,
-        path: str,
+        table: Table,
         *,
         partition_by: str | None = None,
         sort_keys: bool = True,
         journaled: bool = False,
     ) -> None:
-        self.path, self._options = path, lake.storage_options
+        self.table = table
         self._row, self._partition_by = row, partition_by
         self._encode_mapping = partial(json.dumps, default=str, sort_keys=sort_keys)
         self._columns = _columns_of(cast("Hashable", row), partition_by)
         self._journaled: Journaled | None = None
         if journaled:
             partitions = [partition_by] if partition_by else None
-            self._journaled = Journaled(path, locations.journal(lake), self.schema, lake.storage_options, partitions)
+            self._journaled = Journaled(table, locations.journal(lake), self.schema, partitions)
 
     @property
     def schema(self) -> pa.Schema:
@@ -107,9 +108,8 @@ class LogTable(Generic[Row]):
         self._ensure_whole()
         rows = [self.to_row(entry) for entry in entries]
         is_written = row_writer.append(
-            self.path,
+            self.table,
             pa.Table.from_pylist(rows, schema=self.schema),
-            options=self._options,
             partition_by=[self._partition_by] if self._partition_by else None,
             app_id=app_id,
             app_version=app_version,
@@ -131,26 +131,24 @@ class LogTable(Generic[Row]):
         :raises CommitFailedError: when other writers win eight times in a row.
         """
         partitions = [self._partition_by] if self._partition_by else None
-        table = row_writer.open_or_create(self.path, self.schema, self._options, partitions)
+        table = row_writer.open_or_create(self.table, self.schema, partitions)
         rows = table_io.read_version(table, self.schema.names, where).cast(self.schema)
         recorded = {app_id_of(entry) for entry in self.entries(rows)}
         missing = {app_id_of(entry): self.to_row(entry) for entry in entries if app_id_of(entry) not in recorded}
         new = pa.Table.from_pylist(list(missing.values()), schema=self.schema)
-        row_writer.append_new(self.path, table, [new], missing, self._options)
+        row_writer.append_new(self.table, table, [new], missing)
 
     def read(self, where: table_io.Where | None = None) -> list[Row]:
-        """The entries that meet ``where`` (see :func:`lakehouse.delta.table_io.read`), in no particular order."""
+        """The entries that meet ``where`` (see :func:`lakehouse.lake.Table.read`), in no particular order."""
         return list(self.derived("entries", lambda: self._parsed(where or {}), where))
 
     def _parsed(self, where: table_io.Where) -> list[Row]:
         is_of_partitions = where.keys() <= {self._partition_by}
-        table = table_io.open_table(self.path, self._options) if is_of_partitions else None
+        table = self.table.open() if is_of_partitions else None
         if table is None:
             return self.entries(self.select(None, where))
         schema = self.schema
-        return table_io.parsed(
-            table, where, lambda rows: self.entries(table_io.with_columns(rows, schema.names).cast(schema)), self._options
-        )
+        return self.table.parsed(table, where, lambda rows: self.entries(table_io.with_columns(rows, schema.names).cast(schema)))
 
     def derived(
         self, name: str, compute: Callable[[], Answer], where: table_io.Where | None = None, also: Hashable = None
@@ -161,10 +159,10 @@ class LogTable(Generic[Row]):
         :param also: anything else that the result depends on, such as the version of another table.
         """
         self._ensure_whole()
-        table = table_io.open_table(self.path, self._options)
+        table = self.table.open()
         if table is None:
             return compute()
-        return table_io.answer(table, table_io.question(self.path, None, where, name), compute, self._options, also)
+        return self.table.answer(table, table_io.question(self.table.address, None, where, name), compute, also)
 
     def select(self, columns: Sequence[str] | None = None, where: table_io.Where | None = None) -> pa.Table:
         """The rows that meet ``where`` as an Arrow table of ``columns`` (default: all); empty if the table does not exist."""
@@ -172,7 +170,7 @@ class LogTable(Generic[Row]):
         schema = self.schema
         names = schema.names if columns is None else list(columns)
         wanted = pa.schema([schema.field(name) for name in names])
-        rows = table_io.read(self.path, names, where, self._options)
+        rows = self.table.read(names, where)
         return wanted.empty_table() if rows is None else rows.cast(wanted)
 
     def entries(self, rows: pa.Table) -> list[Row]:

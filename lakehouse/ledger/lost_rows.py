@@ -12,8 +12,8 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.errors import LakehouseError
+from lakehouse.lake import table_io
 from lakehouse.ledger import ingestions, key_log
 from lakehouse.text import join_limited
 
@@ -40,7 +40,7 @@ def lost_deliveries(lake: Lake, source: str) -> list[Ingestion]:
     They are determined from the row counts in Bronze's log; only days with too few rows are read.
     """
     known = [entry for entry in _ingested(lake, source) if entry.rows]
-    table = table_io.open_table(locations.bronze(lake, source), lake.storage_options) if known else None
+    table = locations.bronze(lake, source).open() if known else None
     if table is None:
         return known
     lacking = Counter[date]()
@@ -59,7 +59,7 @@ def lost_claims(lake: Lake, source: str) -> list[Ingestion]:
     Only the files recorded last are checked first: a log that has lost commits has lost its newest ones.
     """
     known = [entry for entry in _ingested(lake, source) if entry.rows > entry.malformed]
-    table = table_io.open_table(locations.key_log(lake, source), lake.storage_options) if known else None
+    table = locations.key_log(lake, source).open() if known else None
     if table is None:
         return known
     newest = sorted(known, key=lambda entry: (entry.recorded_at, entry.arrival_date))[-_LOOKED_AT:]

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import commit_log, table_io
+from lakehouse.delta import commit_log
 from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table, table_io
 
 #: Columns that a commit records under the same name; the second group as JSON objects.
 _TEXTS = (
@@ -69,15 +69,15 @@ def log(lake: Lake) -> LogTable[Publication]:
 
 def copied_version(lake: Lake, series: str) -> int:
     """The version of a gold table up to which its commits are copied; -1 for none."""
-    table = table_io.open_table(locations.publications(lake), lake.storage_options)
+    table = locations.publications(lake).open()
     version = None if table is None else table.transaction_version(_follower(series))
     return -1 if version is None else version
 
 
-def follow(lake: Lake, series: str, gold: str) -> int:
+def follow(lake: Lake, series: str, gold: Table) -> int:
     """Write a row for each commit of a gold table that has none yet.
 
-    :param gold: the table's address.
+    :param gold: the table.
     :returns: the number of rows written.
     """
     table = log(lake)
@@ -85,7 +85,7 @@ def follow(lake: Lake, series: str, gold: str) -> int:
     def row_of(commit: dict[str, Any], why: dict[str, Any]) -> dict[str, Any] | None:
         return table.to_row(_publication(series, commit, why)) if "published" in why else None
 
-    return commit_log.copy_from_log(lake, gold, table.path, _follower(series), table.schema, row_of)
+    return commit_log.copy_from_log(gold, table.table, _follower(series), table.schema, row_of)
 
 
 def _follower(series: str) -> str:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakehouse import locations
-from lakehouse.delta.delta_rs_internals import file_system
+from lakehouse.lake.delta_rs_internals import file_system
 from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:

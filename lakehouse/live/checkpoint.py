@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
-from lakehouse.delta import lost_commits, table_io
+from lakehouse.delta import lost_commits
 from lakehouse.delta.columns import silver_columns
 from lakehouse.errors import LakehouseError
 from lakehouse.live import batches
@@ -180,7 +180,7 @@ def require_commits_read(lake: Lake, metric: MetricContract, contract: SourceCon
     :raises LiveCheckpointError: if it does not.
     """
     version, commit = query.newest_read()
-    bronze = table_io.open_table(locations.bronze(lake, contract.dataset), lake.storage_options)
+    bronze = locations.bronze(lake, contract.dataset).open()
     if lost_commits.are_lost(bronze, version, commit):
         msg = (
             f"live/{metric.name}: bronze/{contract.dataset} does not hold commit {version} any more, which the stream has read: "

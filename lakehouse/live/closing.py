@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold import failures, isolation
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.lifecycle import State
@@ -46,12 +45,12 @@ def due(lake: Lake, metric: MetricContract, days: Collection[date]) -> list[date
         return []
     series = Series(metric)
     where = {series.by: days, "is_latest": [True]}
-    rows = table_io.read(locations.gold(lake, series), [series.by, "revision", "state"], where, lake.storage_options)
+    rows = locations.gold(lake, series).read([series.by, "revision", "state"], where)
     if rows is None:
         return []
     published = rows.group_by([series.by, "revision", "state"]).aggregate([]).to_pylist()
     revisions = {row[series.by]: row["revision"] for row in published if row["state"] != State.LIVE.value}
-    streamed = published_table.partitions(lake, locations.live(lake, metric.name), "event_date")
+    streamed = published_table.partitions(locations.live(lake, metric.name), "event_date")
     reconciled = {day: reconciliation_log.newest(lake, metric.name, day) for day in revisions}
     return [
         day
@@ -125,7 +124,7 @@ def expire(lake: Lake, metric: MetricContract) -> int:
     if newest is None or newest.watermark is None:
         return 0
     ended_by = min(lake.now() - metric.live.keep, newest.watermark)
-    known = published_table.partitions(lake, locations.live(lake, metric.name), "event_date")
+    known = published_table.partitions(locations.live(lake, metric.name), "event_date")
     old = [day for day in known if day <= ended_by.date()]
     return table.expire(lake, metric, [day for day in old if reconciliation_log.newest(lake, metric.name, day)], ended_by)
 

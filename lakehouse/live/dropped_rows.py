@@ -18,7 +18,6 @@ from lakehouse import locations
 from lakehouse.calendar import windows
 from lakehouse.calendar.days import end_of_day
 from lakehouse.contracts.windows import EventWindow
-from lakehouse.delta import table_io
 from lakehouse.dispositions.winners import cases, groups
 from lakehouse.lateness.measurement import lags
 from lakehouse.ledger import ingestions
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.dispositions.winners import Numbers
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, table_io
 
 _TIME = pa.timestamp("us", "UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -95,7 +94,7 @@ def dropped(
     where = {**where, "arrival_date": [arrival]} if arrival else where
     columns = [*_READ, "change_op", "malformed_reason"]
     read, parts = 0, [SCHEMA.empty_table()]
-    for piece in table_io.pieces(locations.bronze(lake, contract.dataset), columns, where, lake.storage_options):
+    for piece in locations.bronze(lake, contract.dataset).pieces(columns, where):
         counted = pc.and_(pc.equal(piece["change_op"], "insert"), pc.is_null(piece["malformed_reason"]))
         counted = pc.and_(counted, pc.and_(pc.is_valid(piece["event_ts"]), pc.is_valid(piece["event_date"])))
         rows, watermarks = _with_batch(piece.filter(counted), batches, ids)

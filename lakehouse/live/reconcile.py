@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.contracts.series import Series
 from lakehouse.contracts.windows import WINDOW_START
-from lakehouse.delta import table_io
 from lakehouse.gold.numbers import published_table
+from lakehouse.lake import table_io
 from lakehouse.live import batches as live_batches
 from lakehouse.live import causes, reconciliation_log, row_sets, table
 from lakehouse.live.causes import Reconciled, RowSet, in_order
@@ -121,8 +121,8 @@ def _live(lake: Lake, metric: MetricContract, day: date) -> _LiveState:
     """
     newest = live_batches.newest(lake, metric.name)
     query = newest.query if newest else None
-    path = locations.live(lake, metric.name)
-    opened = table_io.open_table(path, lake.storage_options)
+    stored = locations.live(lake, metric.name)
+    opened = stored.open()
     written = -1 if query is None else table.written_up_to(opened, query)
     rows = None if opened is None else table_io.read_version(opened, None, {"event_date": [day]})
     batches = live_batches.log(lake).select(None, {"metric": [metric.name]})
@@ -138,7 +138,7 @@ def _books(lake: Lake, metric: MetricContract, day: date) -> tuple[int, _Groups]
     """The newest published revision of a day, 0 if there is none, and its numbers."""
     series = Series(metric)
     where = {series.by: [day], "is_latest": [True]}
-    rows = table_io.read(locations.gold(lake, series), None, where, lake.storage_options)
+    rows = locations.gold(lake, series).read(None, where)
     if rows is None or not len(rows):
         return 0, {}
     content = published_table.latest(rows, series)[day]

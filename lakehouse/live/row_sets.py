@@ -18,12 +18,12 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse import locations
 from lakehouse.contracts.series import Series, source_days
 from lakehouse.contracts.windows import WINDOW_START
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions import account, verdicts
 from lakehouse.gold.publication import late_at_close
 from lakehouse.gold.restatement import lineage, metric_query
 from lakehouse.gold.rows_read import rows as rows_read
+from lakehouse.lake import table_io
 from lakehouse.ledger import key_log
 from lakehouse.ledger.row_states import Disposition
 from lakehouse.live import stream
@@ -177,12 +177,12 @@ def _present(
     spark: SparkSession, lake: Lake, metric: MetricContract, contract: SourceContract, days: Collection[date]
 ) -> DataFrame:
     """The rows of silver in each of their windows; they make the second-to-last set."""
-    path, kinds = locations.silver_read(lake, metric), dict(silver_columns(contract))
+    table, kinds = locations.silver_read(lake, metric), dict(silver_columns(contract))
     columns = list(dict.fromkeys([*metric.columns_read(list(kinds)), "record_key", "change_op", "event_ts"]))
-    if table_io.open_table(path, lake.storage_options) is None:
+    if table.open() is None:
         rows = dataframes.local(spark, arrow_schema(tuple((name, kinds[name]) for name in columns)).empty_table())
     else:
-        rows = dataframes.scan(spark, lake, path, columns, {"event_date": days})
+        rows = dataframes.scan(spark, lake, table, columns, {"event_date": days})
     rows = stream.in_windows(rows, metric)
     leaves = len(RowSet) if metric.late_source is None else int(RowSet.LATE_EVENTS)
     return rows.withColumn(_LEAVES, F.lit(leaves)).withColumn(_PLACE, _place(metric))
@@ -234,5 +234,5 @@ def _place(metric: MetricContract) -> F.Column:
 
 
 def _many(lake: Lake, contract: SourceContract, days: Collection[date]) -> bool:
-    bronze = table_io.open_table(locations.bronze(lake, contract.dataset), lake.storage_options)
+    bronze = locations.bronze(lake, contract.dataset).open()
     return bronze is not None and table_io.rows_at_most(bronze, {"event_date": days}) > dataframes.FEW_ROWS

@@ -117,8 +117,8 @@ def _stop(running: StreamingQuery) -> None:
 
 def _starts_at(lake: Lake, metric: MetricContract, contract: SourceContract) -> int:
     """The first version of Bronze that a new stream reads: live numbers of older commits would have expired."""
-    path = locations.bronze(lake, contract.dataset)
-    bronze = spark_commits.table_of(lake, path, bronze_columns(contract), "arrival_date", partition_writer.APPEND_ONLY)
+    stored = locations.bronze(lake, contract.dataset)
+    bronze = spark_commits.table_of(stored, bronze_columns(contract), "arrival_date", partition_writer.APPEND_ONLY)
     kept = metric.live.keep if metric.live else timedelta(0)
     return _first_since(bronze, lake.now() - kept)
 

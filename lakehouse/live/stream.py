@@ -17,7 +17,6 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
 from lakehouse.contracts.windows import EventWindow
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import silver_columns
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.rows_read import windows
@@ -119,7 +118,7 @@ def started(
         spark.readStream.format("delta")
         .option("startingVersion", query.starts_at)
         .option("maxFilesPerTrigger", terms.max_files_per_trigger)
-        .load(locations.bronze(lake, contract.dataset))
+        .load(locations.bronze(lake, contract.dataset).address)
     )
 
     def write_batch(numbers: DataFrame, batch: int) -> None:
@@ -158,7 +157,7 @@ def _write(lake: Lake, metric: MetricContract, contract: SourceContract, query: 
     """Record the rows that a batch has read, then write its numbers; each once, however often the batch is repeated."""
     checkpoint.require_commits_read(lake, metric, contract, query)
     of_batch, before, now = query.offsets(batch), query.before(batch), lake.now()
-    bronze = table_io.open_table(locations.bronze(lake, contract.dataset), lake.storage_options)
+    bronze = locations.bronze(lake, contract.dataset).open()
     lines = [] if bronze is None else batches.lines_between(bronze, before.until, of_batch.until)
     read = [
         LiveBatch(metric.name, query.query, batch, *own, before.watermark, of_batch.watermark, len(numbers), now) for own in lines

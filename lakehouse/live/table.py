@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import partition_writer, row_writer, table_io
+from lakehouse.delta import partition_writer, row_writer
 from lakehouse.dispositions.winners import first_rows, groups
 from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.lake import table_io
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -44,12 +45,12 @@ OF_LIVE = pa.schema(
 def read(lake: Lake, metric: MetricContract, days: Collection[date] | None = None) -> pa.Table | None:
     """The live numbers of ``days`` (default: all); None if the stream has written none yet."""
     where = None if days is None else {"event_date": days}
-    return table_io.read(locations.live(lake, metric.name), None, where, lake.storage_options)
+    return locations.live(lake, metric.name).read(None, where)
 
 
 def days(lake: Lake, metric: MetricContract) -> list[date]:
     """The days that have live numbers, in order; read from the table's log alone."""
-    table = table_io.open_table(locations.live(lake, metric.name), lake.storage_options)
+    table = locations.live(lake, metric.name).open()
     return [] if table is None else sorted(pc.unique(table_io.files_with(table, {})["partition.event_date"]).to_pylist())
 
 
@@ -62,8 +63,8 @@ def write(lake: Lake, metric: MetricContract, query: str, batch: int, numbers: p
     """
     if not len(numbers):
         return False
-    path, app_id = locations.live(lake, metric.name), _app_id(query)
-    table = row_writer.open_or_create(path, numbers.schema, lake.storage_options, ["event_date"])
+    stored, app_id = locations.live(lake, metric.name), _app_id(query)
+    table = row_writer.open_or_create(stored, numbers.schema, ["event_date"])
     if written_up_to(table, query) >= batch:
         return False
     days = pc.unique(numbers["event_date"]).to_pylist()
@@ -81,7 +82,7 @@ def written_up_to(table: DeltaTable | None, query: str) -> int:
 @row_writer.retried_on_conflict
 def clear(lake: Lake, metric: MetricContract) -> None:
     """Remove all live numbers of a metric; its stream must not run."""
-    table = table_io.open_snapshot(locations.live(lake, metric.name), lake.storage_options)
+    table = locations.live(lake, metric.name).snapshot()
     if table is not None:
         table.delete()
 
@@ -89,7 +90,7 @@ def clear(lake: Lake, metric: MetricContract) -> None:
 @row_writer.retried_on_conflict
 def expire(lake: Lake, metric: MetricContract, days: Collection[date], closed_before: datetime) -> int:
     """Remove the live numbers of ``days`` whose windows ended at or before ``closed_before``; returns their number."""
-    table = table_io.open_snapshot(locations.live(lake, metric.name), lake.storage_options)
+    table = locations.live(lake, metric.name).snapshot()
     if table is None or not days:
         return 0
     rows = table_io.read_version(table, None, {"event_date": days})

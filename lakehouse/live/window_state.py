@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.windows import WINDOW_START
-from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
@@ -65,7 +64,7 @@ def of(lake: Lake, metric: MetricContract, known: StreamStatus) -> WindowState:
     ends: set[Any] = set()
     keys: set[tuple[Any, ...]] = set()
     columns = [_END, "row_count", *grain]
-    for piece in table_io.pieces(locations.live(lake, metric.name), columns, None, lake.storage_options):
+    for piece in locations.live(lake, metric.name).pieces(columns, None):
         is_open = _is_open(piece[_END], known)
         left = piece.filter(is_open)
         created, fired = created + len(piece), fired + len(piece) - len(left)

@@ -16,8 +16,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.delta import partition_writer, row_writer, table_io
+from lakehouse.delta import partition_writer, row_writer
 from lakehouse.errors import LakehouseError
+from lakehouse.lake import table_io
 from lakehouse.models import evaluation, function
 from lakehouse.training_sets import addresses, releases
 from lakehouse.training_sets.releases import ReleaseKind
@@ -177,8 +178,8 @@ def write(
     :param scored: the rows of the versions, all from ``days``; at least one table, which may be empty.
     :raises CommitFailedError: if other writers win eight times in a row.
     """
-    path = addresses.scores(lake, model)
-    table = row_writer.open_or_create(path, SCHEMA, lake.storage_options, ["event_date"])
+    stored = addresses.scores(lake, model)
+    table = row_writer.open_or_create(stored, SCHEMA, ["event_date"])
     new = pa.concat_tables(scored)
     older = table_io.read_version(table, SCHEMA.names, {"event_date": sorted(days)}).cast(SCHEMA)
     older = older.filter(pc.invert(pc.is_in(older["model_version"], pa.array(sorted(versions)))))
@@ -192,5 +193,5 @@ def read(lake: Lake, model: str, where: table_io.Where | None = None, columns: S
     """The scores that meet ``where``, with ``columns`` (default: all); empty if nothing has been scored."""
     names = list(columns or SCHEMA.names)
     wanted = pa.schema([SCHEMA.field(name) for name in names])
-    rows = table_io.read(addresses.scores(lake, model), names, where, lake.storage_options)
+    rows = addresses.scores(lake, model).read(names, where)
     return wanted.empty_table() if rows is None else rows.cast(wanted)

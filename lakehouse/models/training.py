@@ -214,7 +214,7 @@ def _trained(lake: Lake, task: _Task, by: str, notes: str) -> tracking.TrainedMo
             **({"lakehouse.code_commit": task.function.commit} if task.function.commit else {}),
         },
         set_name=of_set.full_name,
-        set_address=addresses.training_set(lake, of_set.name, of_set.version),
+        set_address=addresses.training_set(lake, of_set.name, of_set.version).address,
         frames=frames,
         roles={evaluate_on: "evaluation", fit_on: "training"},
         metrics=metrics,

@@ -13,11 +13,10 @@ from lakehouse import lake_tables
 from lakehouse.bronze import repair as bronze_repair
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.calendar.periods import Kind
-from lakehouse.delta import table_io
-from lakehouse.delta.delta_rs_internals import file_system
 from lakehouse.dispositions import account_tables
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.reproduction import repair as gold_repair
+from lakehouse.lake.delta_rs_internals import file_system
 from lakehouse.operations.maintenance.damaged_tables import DERIVED, KEYS, find
 from lakehouse.silver import repair as silver_repair
 from lakehouse.text import join_limited
@@ -80,7 +79,7 @@ def _derive_account(lake: Lake, contract: SourceContract, *, is_forgotten: bool)
 
 def _forget(lake: Lake, table: LakeTable) -> bool:
     """Delete the log of a derived table, so that it no longer exists. Maintenance deletes its data files."""
-    opened = table_io.open_snapshot(table.path(lake), lake.storage_options)
+    opened = table.of(lake).snapshot()
     if opened is not None:
         file_system(opened).delete_dir("_delta_log")
     return opened is not None

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakehouse import locations, pieces
-from lakehouse.delta import commit_log, leases, partition_writer, provenance, table_io
+from lakehouse.delta import commit_log, leases, partition_writer, provenance
 from lakehouse.delta.columns import arrow_schema
 from lakehouse.dispositions import account_tables, judgement_history, readings
 from lakehouse.dispositions.readings import NUMBER, READING_ID, ROW_ID
 from lakehouse.errors import LakehouseError
+from lakehouse.lake import table_io
 from lakehouse.ledger import applied_inputs, contracts_in_use, key_log, rebuild_requests, unread_rows
 from lakehouse.ledger.rebuild_requests import RebuildRequest
 from lakehouse.ledger.unread_rows import UnreadRows
@@ -61,8 +62,8 @@ def apply(
     :raises RedactedKeyError: if a redaction cannot be extended.
     """
     source = contract.dataset
-    path = locations.readings(lake, source)
-    turn = [leases.take(path, APPLYING, lake.storage_options)]
+    stored = locations.readings(lake, source)
+    turn = [leases.take(stored, APPLYING)]
     if turn[-1] is None:
         msg = (
             f"another process is applying a reading of {source}, or was stopped on another machine: wait until it ends, at most "
@@ -71,7 +72,7 @@ def apply(
         raise ReadingError(msg)
 
     def go_on() -> None:
-        turn.append(turn[-1] and leases.renew(path, APPLYING, turn[-1], lake.storage_options))
+        turn.append(turn[-1] and leases.renew(stored, APPLYING, turn[-1]))
         if turn[-1] is None:
             msg = f"another process has begun to apply a reading of {source}, because this one took too long: repeat the command"
             raise ReadingError(msg)
@@ -86,12 +87,12 @@ def apply(
         return _finished(lake, contract)
     finally:
         if turn[-1] is not None:
-            leases.end(path, APPLYING, turn[-1], lake.storage_options)
+            leases.end(stored, APPLYING, turn[-1])
 
 
 def _described(from_: Lake, source: str) -> dict[str, Any] | None:
     """The metadata of the reading in the folder; None if no row reads differently."""
-    table = table_io.open_table(locations.readings(from_, source), from_.storage_options)
+    table = locations.readings(from_, source).open()
     if table is None or not table_io.rows_at_most(table, {}):
         return None
     metadata_of_commits = (commit_log.commit_metadata(commit) for commit in commit_log.history(table, -1))
@@ -159,9 +160,9 @@ def _copy_rows(
 ) -> None:
     """Append the rows to the readings of the lake, unless a stopped run has done so."""
     source, columns = contract.dataset, readings.columns(contract)
-    path = locations.readings(lake, source)
-    spark_commits.add_missing_columns(session, lake, path, columns)
-    table = spark_commits.table_of(lake, path, columns, "arrival_date", partition_writer.APPEND_ONLY)
+    stored = locations.readings(lake, source)
+    spark_commits.add_missing_columns(session, stored, columns)
+    table = spark_commits.table_of(stored, columns, "arrival_date", partition_writer.APPEND_ONLY)
     if len(table_io.read_version(table, ["line_number"], {READING_ID: [why[READING_ID]]})):
         return
     app_id, version, number = f"readings:{source}", table.version(), readings.next_number(lake, source)
@@ -171,27 +172,27 @@ def _copy_rows(
         place = rows.column_names.index(NUMBER)
         return rows.set_column(place, NUMBER, pa.repeat(pa.scalar(number, pa.int64()), len(rows))).cast(schema)
 
-    read = table_io.pieces(locations.readings(from_, source), schema.names, None, from_.storage_options)
+    read = locations.readings(from_, source).pieces(schema.names, None)
     rows = pieces.mapped(numbered, pieces.counted("rows copied", read))
-    spark_commits.append_rows_alone(rows, lake, path, app_id, version, why)
+    spark_commits.append_rows_alone(rows, stored, app_id, version, why)
 
 
 def _finished(lake: Lake, contract: SourceContract) -> PlannedRebuild:
     """Enter the rows of readings in force into the account, where a stopped run has not, and return what silver waits for."""
-    source, options = contract.dataset, lake.storage_options
+    source = contract.dataset
     waiting: set[str] = set().union(*applied_inputs.pending_manual_inputs(lake, source).values())
     entries = [entry for entry in rebuild_requests.all_of(lake, source) if entry.operation == rebuild_requests.REPARSE]
     days: set[date] = set()
     count = 0
     for number, entry in enumerate(entries, 1):
-        account = table_io.open_snapshot(locations.dispositions(lake, source), options)
+        account = locations.dispositions(lake, source).snapshot()
         mark = f"reading:{entry.operation_id}"
         if account is None or account.transaction_version(mark) is None:
             columns, where = [*ROW_ID, "arrival_date"], {READING_ID: [entry.operation_id]}
-            rows = table_io.read(locations.readings(lake, source), columns, where, options)
+            rows = locations.readings(lake, source).read(columns, where)
             account_tables.after_rebuild(lake, contract, set(entry.touched_days), rows)
             _record_unread(lake, contract, rows, number)
-            account = table_io.open_snapshot(locations.dispositions(lake, source), options)
+            account = locations.dispositions(lake, source).snapshot()
             if account is not None:
                 partition_writer.commit_without_rows(account, why={"reading": entry.operation_id}, transaction=(mark, 1))
         if entry.operation_id in waiting:

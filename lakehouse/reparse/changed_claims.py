@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import bronze_columns
 from lakehouse.dispositions import claims, judgement_history, readings
 from lakehouse.dispositions.readings import READING_ID, ROW_ID
 from lakehouse.dispositions.winners import positions
 from lakehouse.errors import LakehouseError
+from lakehouse.lake import table_io
 from lakehouse.ledger import ingestions, key_log, redactions
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.delta.table_io import Where
     from lakehouse.lake import Lake
+    from lakehouse.lake.table_io import Where
 
 
 _PLACE = ("arrival_date", "ingestion_id")
@@ -64,7 +64,7 @@ def pieces(lake: Lake, of: Lake, source: str) -> Iterator[ChangedRows]:
     :param of: the lake of the folder that holds the reading and its claims.
     """
     columns = [*ROW_ID, "arrival_date", "malformed_reason"]
-    for rows in table_io.pieces(locations.readings(of, source), [*columns, READING_ID], None, of.storage_options):
+    for rows in locations.readings(of, source).pieces([*columns, READING_ID], None):
         if len(rows):
             yield ChangedRows(rows, _claims_before(lake, source, rows), _claims_of(of, source, rows))
 
@@ -80,7 +80,7 @@ def _claims_before(lake: Lake, source: str, rows: pa.Table) -> pa.Table:
 
 def _claims_of(lake: Lake, source: str, rows: pa.Table) -> pa.Table:
     where = {name: pc.unique(rows[name]) for name in _PLACE}
-    log = table_io.read(locations.key_log(lake, source), key_log.SCHEMA.names, where, lake.storage_options)
+    log = locations.key_log(lake, source).read(key_log.SCHEMA.names, where)
     if log is None:
         return key_log.SCHEMA.empty_table()
     return log.filter(pc.is_valid(positions(log, rows))).cast(key_log.SCHEMA)
@@ -91,25 +91,24 @@ def in_place(lake: Lake, of: Lake, source: str, log: DeltaTable) -> Iterator[pa.
 
     :param log: the key log.
     """
-    options = of.storage_options
     for where in _files_together(lake, of, source, log):
         held = table_io.read_version(log, key_log.SCHEMA.names, where).cast(key_log.SCHEMA)
-        rows = table_io.read(locations.readings(of, source), list(ROW_ID), where, options)
-        again = table_io.read(locations.key_log(of, source), key_log.SCHEMA.names, where, options)
+        rows = locations.readings(of, source).read(list(ROW_ID), where)
+        again = locations.key_log(of, source).read(key_log.SCHEMA.names, where)
         kept = held if rows is None else held.filter(pc.is_null(positions(held, rows)))
         yield kept if again is None else pa.concat_tables([kept, again.cast(key_log.SCHEMA)])
 
 
 def arrival_days(of: Lake, source: str) -> list[date]:
     """The arrival days with rows of a reading."""
-    days = table_io.distinct(locations.readings(of, source), ["arrival_date"], None, of.storage_options)
+    days = locations.readings(of, source).distinct(["arrival_date"], None)
     return [] if days is None else days["arrival_date"].to_pylist()
 
 
 def _files_together(lake: Lake, of: Lake, source: str, log: DeltaTable) -> Iterator[Where]:
     """The delivered files of the arrival days of a reading, grouped up to about :data:`_TOGETHER` rows."""
     places = [table_io.distinct_of_version(log, _PLACE, {"arrival_date": arrival_days(of, source)})]
-    read = table_io.distinct(locations.readings(of, source), _PLACE, None, of.storage_options)
+    read = locations.readings(of, source).distinct(_PLACE, None)
     places += [] if read is None else [read.cast(places[0].schema)]
     known = ingestions.ingested(ingestions.all_of(lake, source))
     files = sorted({tuple(row[name] for name in _PLACE) for row in pa.concat_tables(places).to_pylist()})
@@ -146,7 +145,7 @@ def changes(lake: Lake, of: Lake, contract: SourceContract) -> ReadingChanges:
 def samples(lake: Lake, of: Lake, contract: SourceContract, count: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """The first rows of a reading, at most ``count``, as they are in force and as they now read, by column."""
     source, columns = contract.dataset, [name for name, _ in bronze_columns(contract)]
-    pieces_of_reading = table_io.pieces(locations.readings(of, source), columns, None, of.storage_options)
+    pieces_of_reading = locations.readings(of, source).pieces(columns, None)
     after = next(pieces_of_reading).slice(0, count)
     before = readings.read(lake, source, columns, {name: pc.unique(after[name]) for name in _PLACE})
     if before is None:
@@ -181,8 +180,8 @@ def follow(lake: Lake, contract: SourceContract, of: Lake, days: set[date]) -> N
     columns = [*ROW_ID, "record_key", *fields, *wanted]
     before = readings.every_reading(lake, source, columns, {**where, "record_key": keys})
     of_row = {tuple(row[name] for name in ROW_ID): row for row in ([] if before is None else before.to_pylist())}
-    path = locations.readings(of, source)
-    read = table_io.read(path, [*ROW_ID, "record_key", *fields], where, of.storage_options) if of_row else None
+    stored = locations.readings(of, source)
+    read = stored.read([*ROW_ID, "record_key", *fields], where) if of_row else None
     for row in [] if read is None else read.to_pylist():
         former = of_row.get(tuple(row[name] for name in ROW_ID))
         if former is None or row["record_key"] is None:

@@ -24,10 +24,10 @@ from lakehouse.bronze.file_formats import CsvReader, Feed, FileProblem, Record, 
 from lakehouse.bronze.reader import rows_by_columns
 from lakehouse.bronze.row_parser import RowParser
 from lakehouse.contracts.inputs import OF_A_MESSAGE
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions.readings import RECEIVED
 from lakehouse.errors import LakehouseError
+from lakehouse.lake import table_io
 from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.text import join_limited
 

@@ -20,10 +20,11 @@ from pyarrow import fs
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations, object_store, pieces
-from lakehouse.delta import partition_writer, provenance, table_io
+from lakehouse.delta import partition_writer, provenance
 from lakehouse.delta.columns import arrow_schema, bronze_columns, ddl, silver_columns
 from lakehouse.dispositions import reading_frames, readings, row_rules
 from lakehouse.dispositions.readings import NUMBER, READING_ID, RECEIVED
+from lakehouse.lake import table_io
 from lakehouse.ledger import ingestions, key_log
 from lakehouse.ledger.ids import InputKind
 from lakehouse.object_store import S3
@@ -112,7 +113,7 @@ def read_again(
     """
     source = contract.dataset
     for layer, columns in ((locations.bronze, bronze_columns(contract)), (locations.silver, silver_columns(contract))):
-        spark_commits.missing_columns(lake, layer(lake, source), columns)
+        spark_commits.missing_columns(layer(lake, source), columns)
     entries = [
         entry
         for entry in ingestions.ingested(ingestions.all_of(lake, source)).values()
@@ -141,8 +142,8 @@ def _write(
     why: dict[str, Any],
 ) -> None:
     """Write the rows that read differently, unless the folder already has them."""
-    path, columns = locations.readings(into, contract.dataset), readings.columns(contract)
-    table = spark_commits.table_of(into, path, columns, "arrival_date", partition_writer.APPEND_ONLY)
+    stored, columns = locations.readings(into, contract.dataset), readings.columns(contract)
+    table = spark_commits.table_of(stored, columns, "arrival_date", partition_writer.APPEND_ONLY)
     if table_io.rows_at_most(table, {}):
         return
     files = _files(lake, contract, entries)
@@ -153,7 +154,7 @@ def _write(
         with sized_for(session(), lake, many=True):
             frame = _parsed_by_spark(contract, files, reading_frames.rows(session(), lake, contract, names, where))
             frame = frame.withColumns({READING_ID: F.lit(reading_id), NUMBER: F.lit(0).cast("bigint")})
-            spark_commits.append_alone(frame, into, path, app_id, table.version(), why)
+            spark_commits.append_alone(frame, stored, app_id, table.version(), why)
         return
     read = readings.pieces(lake, contract.dataset, names, where)
     differing = [rows_read_otherwise(contract, files, piece) for piece in pieces.counted("records read again", read)]
@@ -161,7 +162,7 @@ def _write(
     rows = rows.append_column(READING_ID, pa.repeat(reading_id, len(rows)))
     rows = rows.append_column(NUMBER, pa.repeat(pa.scalar(0, pa.int64()), len(rows)))
     if len(rows):
-        spark_commits.append_rows_alone([rows.cast(arrow_schema(columns))], into, path, app_id, table.version(), why)
+        spark_commits.append_rows_alone([rows.cast(arrow_schema(columns))], stored, app_id, table.version(), why)
 
 
 def _parsed_by_spark(contract: SourceContract, files: dict[str, RawFile], frame: DataFrame) -> DataFrame:
@@ -188,8 +189,8 @@ def _received(lake: Lake, contract: SourceContract, entries: Collection[Ingestio
     """When the files with malformed rows were received: the arrival time of their other rows, if all of these have the same."""
     where = {"arrival_date": {entry.arrival_date for entry in entries}, "ingestion_id": [entry.ingestion_id for entry in entries]}
     columns = ["ingestion_id", "arrival_ts", "malformed_reason"]
-    path, options = locations.bronze(lake, contract.dataset), lake.storage_options
-    known = table_io.distinct(path, columns, where, options) if entries else None
+    stored = locations.bronze(lake, contract.dataset)
+    known = stored.distinct(columns, where) if entries else None
     if known is None:
         return {}
     is_read = pc.and_(pc.is_valid(known["arrival_ts"]), pc.is_null(known["malformed_reason"]))
@@ -207,8 +208,8 @@ def _summary(
 ) -> ReadingSummary:
     """Judge the rows, enter their claims into the folder's key log, and describe the differences."""
     source = contract.dataset
-    path, options = locations.readings(into, source), into.storage_options
-    places = table_io.distinct(path, ["ingestion_id", "arrival_date"], None, options)
+    stored = locations.readings(into, source)
+    places = stored.distinct(["ingestion_id", "arrival_date"], None)
     if places is None or not len(places):
         return summary
     where = {name: set(places[name].to_pylist()) for name in ("ingestion_id", "arrival_date")}

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import silver_columns
 from lakehouse.dimensions.tables import interval_columns
 from lakehouse.gold.numbers import served_version
@@ -73,7 +72,7 @@ def statements(lake: Lake, catalog: Catalog, dialect: Dialect) -> list[str]:
         for series in (daily, *daily.rollups):
             created += _of_series(lake, series, dialect)
     for contract in catalog.sources.values():
-        table = table_io.open_table(locations.silver_newest(lake, contract.dataset), lake.storage_options)
+        table = locations.silver_newest(lake, contract.dataset).open()
         if table is not None and contract.reprocess_policy == "append":
             created.append(f"CREATE OR REPLACE VIEW {contract.dataset}_newest AS {newest_rows(lake, contract, dialect)};")
         created += _versioned(lake, contract, dialect)
@@ -84,11 +83,11 @@ def statements(lake: Lake, catalog: Catalog, dialect: Dialect) -> list[str]:
 
 def newest_rows(lake: Lake, contract: SourceContract, dialect: Dialect) -> str:
     """The query for the newest row of each key of a source; columns newer than the table are left out."""
-    address = locations.silver_of(lake, contract.silver_tables[-1])
-    table = table_io.open_table(address, lake.storage_options)
+    stored = locations.silver_of(lake, contract.silver_tables[-1])
+    table = stored.open()
     held = None if table is None else {field.name for field in table.schema().fields}
     names = [name for name, _ in silver_columns(contract) if held is None or name in held]
-    return f"SELECT {_listed(names, dialect)} FROM {dialect.table(_address(address))}"  # noqa: S608 (no input)
+    return f"SELECT {_listed(names, dialect)} FROM {dialect.table(_address(stored.address))}"  # noqa: S608 (no input)
 
 
 def _versioned(lake: Lake, contract: SourceContract, dialect: Dialect) -> Iterator[str]:
@@ -96,14 +95,14 @@ def _versioned(lake: Lake, contract: SourceContract, dialect: Dialect) -> Iterat
 
     Both follow from Bronze and its ledger, so that silver itself stays a function of Bronze (R2): a rebuild changes neither.
     """
-    address = locations.silver(lake, contract.dataset)
-    table = table_io.open_table(address, lake.storage_options)
+    rows = locations.silver(lake, contract.dataset)
+    table = rows.open()
     if table is None or contract.reprocess_policy == "append":
         return
     stored = {field.name for field in table.schema().fields}
     columns = _listed([name for name, _ in silver_columns(contract) if name in stored], dialect)
     silver, bronze, ledger = (
-        dialect.table(_address(at)) for at in (address, locations.bronze(lake, contract.dataset), locations.ingestions(lake))
+        dialect.table(_address(at.address)) for at in (rows, locations.bronze(lake, contract.dataset), locations.ingestions(lake))
     )
     counted = (
         f"SELECT record_key, count(*) AS record_version FROM {bronze} "  # noqa: S608 (names come from contracts)
@@ -121,23 +120,23 @@ def _versioned(lake: Lake, contract: SourceContract, dialect: Dialect) -> Iterat
 
 def _of_dimension(lake: Lake, contract: SourceContract, dialect: Dialect) -> Iterator[str]:
     """The current intervals, and the intervals valid at a time."""
-    address = locations.intervals(lake, contract.dataset)
-    if table_io.open_table(address, lake.storage_options) is None:
+    table = locations.intervals(lake, contract.dataset)
+    if table.open() is None:
         return
     columns = _listed([name for name, _ in interval_columns(contract) if name != "bucket"], dialect)
-    rows = f"SELECT {columns} FROM {dialect.table(_address(address))}"  # noqa: S608 (no input)
+    rows = f"SELECT {columns} FROM {dialect.table(_address(table.address))}"  # noqa: S608 (no input)
     yield f"CREATE OR REPLACE VIEW {contract.dataset}_current AS {rows} WHERE is_current;"
     yield dialect.function(f"{contract.dataset}_valid_at", f"{rows} WHERE {VALID}", "happened_at")
 
 
 def _of_audit(lake: Lake, dialect: Dialect) -> Iterator[str]:
     """The audit with the notifications of its rows from ``ops/audit_notifications``."""
-    audit, notified = (dialect.table(_address(at(lake))) for at in (locations.audit_log, locations.audit_notifications))
-    table = table_io.open_table(locations.audit_log(lake), lake.storage_options)
+    audit, notified = (dialect.table(_address(at(lake).address)) for at in (locations.audit_log, locations.audit_notifications))
+    table = locations.audit_log(lake).open()
     if table is None:
         return
     kept = _listed([field.name for field in table.schema().fields if field.name != "notification_sent"], dialect)
-    if table_io.open_table(locations.audit_notifications(lake), lake.storage_options) is None:
+    if locations.audit_notifications(lake).open() is None:
         rows = f"SELECT {kept}, notification_sent, nullif(audit_ts, audit_ts) AS notified_at FROM {audit}"  # noqa: S608 (no input)
     else:
         same = ", ".join(audit_notifications.AUDIT_ROW)
@@ -149,13 +148,13 @@ def _of_audit(lake: Lake, dialect: Dialect) -> Iterator[str]:
 
 
 def _of_series(lake: Lake, series: Series, dialect: Dialect) -> Iterator[str]:
-    address = locations.gold(lake, series)
-    table = table_io.open_table(address, lake.storage_options)
+    numbers = locations.gold(lake, series)
+    table = numbers.open()
     if table is None:
         return
     stored = {field.name for field in table.schema().fields}
     columns = _listed([name for name in (series.by, "period", *series.content, *_ABOUT) if name in stored], dialect)
-    rows = f"SELECT {columns} FROM {dialect.table(_address(address))}"  # noqa: S608 (names come from contracts)
+    rows = f"SELECT {columns} FROM {dialect.table(_address(numbers.address))}"  # noqa: S608 (names come from contracts)
     yield f"CREATE OR REPLACE VIEW {series.name}_latest AS {rows} WHERE {LATEST};"
     yield f"CREATE OR REPLACE VIEW {series.name}_final AS {rows} WHERE {FINAL};"
     yield dialect.function(f"{series.name}_asof", f"{rows} WHERE {AS_OF}")

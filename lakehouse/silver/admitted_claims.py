@@ -14,7 +14,6 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from pyspark.sql.pandas.types import from_arrow_type
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import ORDER
 from lakehouse.dispositions import deliveries, judgement_history
 from lakehouse.dispositions.readings import ROW_ID
@@ -40,7 +39,7 @@ _DECISIONS = pa.schema([("ingestion_id", pa.string()), ("line_number", pa.int64(
 
 def key_log_of(spark: SparkSession, lake: Lake, source: str) -> DataFrame:
     """The key log; a column that is newer than the log is empty."""
-    log = spark.read.format("delta").load(locations.key_log(lake, source))
+    log = spark.read.format("delta").load(locations.key_log(lake, source).address)
     new = [item for item in key_log.SCHEMA if item.name not in log.columns]
     if not new:  # Spark Connect refuses to add no columns
         return log
@@ -136,9 +135,9 @@ def with_staged(spark: SparkSession, log: DataFrame, lake: Lake, staged: Lake, s
     :param staged: the lake of the stage; files whose content Bronze already has add no claim.
     """
     added = key_log_of(spark, staged, source).select(*log.columns)
-    if table_io.open_table(locations.readings(staged, source), staged.storage_options) is None:
+    if locations.readings(staged, source).open() is None:
         return log.unionByName(added.where(F.col("ingestion_id").isin(ingestions.only_in(staged, lake, source))))
-    rows = spark.read.format("delta").load(locations.readings(staged, source)).select(*ROW_ID)
+    rows = spark.read.format("delta").load(locations.readings(staged, source).address).select(*ROW_ID)
     return log.join(rows, list(ROW_ID), "left_anti").unionByName(added)
 
 

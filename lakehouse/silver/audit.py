@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakehouse import locations, pieces
-from lakehouse.delta import change_feed, commit_log, lost_commits, table_io
+from lakehouse.delta import change_feed, commit_log, lost_commits
 from lakehouse.lateness import history as lateness_history
 from lakehouse.ledger import ingestions, redactions
 from lakehouse.silver import audit_erasure, audit_log
@@ -40,7 +40,7 @@ def follow(lake: Lake, contract: SourceContract, metrics: Collection[MetricContr
     """
     lake = lake.cached()
     source = contract.dataset
-    table = table_io.open_table(locations.silver(lake, source), lake.storage_options)
+    table = locations.silver(lake, source).open()
     if table is None:
         return 0
     silver_id, newest = lost_commits.identity(table), table.version()

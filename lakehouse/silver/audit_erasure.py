@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.delta import partition_writer, row_writer, table_io
+from lakehouse.delta import partition_writer, row_writer
+from lakehouse.lake import table_io
 from lakehouse.ledger import redactions
 from lakehouse.silver import audit_log, audit_notifications
 
@@ -40,12 +41,12 @@ def erase(lake: Lake, source: str) -> int:
     :returns: the number of rows rewritten.
     :raises CommitFailedError: when other writers win eight times in a row.
     """
-    path, options = locations.audit_log(lake), lake.storage_options
-    known = table_io.open_table(path, options)
+    stored = locations.audit_log(lake)
+    known = stored.open()
     entries = [] if known is None else redactions.all_of(lake, source)
     if known is None or (known.transaction_version(audit_log.masked_id(source)) or 0) >= len(entries):
         return 0
-    table = table_io.open_snapshot(path, options)
+    table = stored.snapshot()
     assert table is not None  # noqa: S101 (it was just open)
     masked = (audit_log.masked_id(source), len(entries))
     why = _why(source, entries, _unmasked(table, source, entries))
@@ -70,7 +71,7 @@ def erase(lake: Lake, source: str) -> int:
 
 def erase_all(lake: Lake) -> None:
     """Run :func:`erase` for every source in the audit, also after a process was stopped while ``delta.appendOnly`` was lifted."""
-    table = table_io.open_table(locations.audit_log(lake), lake.storage_options)
+    table = locations.audit_log(lake).open()
     for partition in [] if table is None else table.partitions():
         erase(lake, partition["source"])
     _restore(lake)
@@ -87,7 +88,7 @@ def hours_since(table: DeltaTable) -> int | None:
 
 @row_writer.retried_on_conflict
 def _restore(lake: Lake) -> None:
-    table = table_io.open_snapshot(locations.audit_log(lake), lake.storage_options)
+    table = locations.audit_log(lake).snapshot()
     if table is not None:
         partition_writer.set_properties(table, audit_log.PROPERTIES)
 

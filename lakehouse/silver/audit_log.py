@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import partition_writer, row_writer, table_io
+from lakehouse.delta import partition_writer, row_writer
 from lakehouse.ledger import decisions, rebuild_requests, redactions
 from lakehouse.ledger.ids import InputKind, is_manual_input, is_redelivery, row_id_of
 from lakehouse.ledger.ingestions import all_of, inputs
@@ -133,7 +133,7 @@ def followed(lake: Lake, source: str, silver_id: str) -> int:
 
     :param silver_id: distinguishes tables that existed at silver's address one after another, each with versions from 0.
     """
-    table = table_io.open_table(locations.audit_log(lake), lake.storage_options)
+    table = locations.audit_log(lake).open()
     reached = None if table is None else table.transaction_version(_app_id(source, silver_id))
     return -1 if reached is None else reached
 
@@ -151,7 +151,7 @@ def cause(lake: Lake, source: str, why: Mapping[str, Any], redacted: Iterable[Re
         by_row = {decision.row: decision for decision in decisions.all_of(lake, source) if decision.decision_id in ids}
     where = {"ingestion_id": {row[0] for row in by_row}}
     columns = ["record_key", "ingestion_id", "line_number"]
-    claims = table_io.read(locations.key_log(lake, source), columns, where, lake.storage_options) if by_row else None
+    claims = locations.key_log(lake, source).read(columns, where) if by_row else None
     decided = {decision.record_key: decision for decision in by_row.values()}
     for claim in [] if claims is None else claims.to_pylist():  # a row's claim about another key is decided with the row
         decision = by_row.get(row_id_of(claim))
@@ -176,7 +176,6 @@ def append(lake: Lake, source: str, silver_id: str, version: int, rows: pa.Table
     written = row_writer.append(
         locations.audit_log(lake),
         rows,
-        options=lake.storage_options,
         partition_by=["source"],
         app_id=_app_id(source, silver_id),
         app_version=version,
@@ -203,7 +202,7 @@ def read(
     """
     asked = {"event_id": key, "actor": actor, "action_type": action}
     where: dict[str, Collection[Any]] = {name: [value] for name, value in asked.items() if value is not None}
-    found = table_io.read(locations.audit_log(lake), SCHEMA.names, {"source": [source], **where}, lake.storage_options)
+    found = locations.audit_log(lake).read(SCHEMA.names, {"source": [source], **where})
     rows = SCHEMA.empty_table() if found is None else found.cast(SCHEMA)
     if day is not None:
         # Quotes inside values are escaped, so that only the field itself matches.
@@ -225,7 +224,7 @@ def untold(lake: Lake, source: str, versions: Collection[int]) -> pa.Table:
     """
     columns = [*audit_notifications.AUDIT_ROW, "silver_version", "impacted_kpis"]
     where = {"source": [source], "silver_version": versions, "notification_sent": [False]}
-    found = table_io.read(locations.audit_log(lake), columns, where, lake.storage_options) if versions else None
+    found = locations.audit_log(lake).read(columns, where) if versions else None
     schema = pa.schema([SCHEMA.field(name) for name in columns])
     rows = schema.empty_table() if found is None else found.cast(schema)
     return rows.filter(pc.invert(audit_notifications.are_recorded(lake, source, rows)))

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import partition_writer, row_writer, table_io
+from lakehouse.delta import partition_writer, row_writer
+from lakehouse.lake import table_io
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -45,12 +46,12 @@ def record(lake: Lake, source: str, rows: pa.Table) -> int:
     """
     if not len(rows):
         return 0
-    path, options = locations.audit_notifications(lake), lake.storage_options
-    table = row_writer.open_or_create(path, SCHEMA, options, ["source"], partition_writer.APPEND_ONLY)
+    stored = locations.audit_notifications(lake)
+    table = row_writer.open_or_create(stored, SCHEMA, ["source"], partition_writer.APPEND_ONLY)
     known = _of_version(table_io.read_version(table, AUDIT_ROW, _where(source, rows["silver_version"])))
     at = pa.repeat(pa.scalar(lake.now(), _TIME), len(rows))
     new = rows.append_column("notified_at", at).filter(pc.invert(_among(rows, known)))
-    return row_writer.append_new(path, table, [new.select(SCHEMA.names).cast(SCHEMA)], [f"notified:{source}"], options)
+    return row_writer.append_new(stored, table, [new.select(SCHEMA.names).cast(SCHEMA)], [f"notified:{source}"])
 
 
 def are_recorded(lake: Lake, source: str, rows: pa.Table) -> pa.Array:
@@ -60,7 +61,7 @@ def are_recorded(lake: Lake, source: str, rows: pa.Table) -> pa.Array:
     :returns: a boolean per row.
     """
     where = _where(source, rows["silver_version"])
-    found = table_io.read(locations.audit_notifications(lake), AUDIT_ROW, where, lake.storage_options)
+    found = locations.audit_notifications(lake).read(AUDIT_ROW, where)
     return _among(rows, None if found is None else _of_version(found))
 
 

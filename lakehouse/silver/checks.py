@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations, pieces
-from lakehouse.delta import data_files, table_io
+from lakehouse.delta import data_files
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dimensions import checks as dimension_checks
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.dispositions.reprocess_policy import policy_of
+from lakehouse.lake import table_io
 from lakehouse.ledger import applied_inputs, ingestions, key_log, redactions
 from lakehouse.ledger.row_states import Disposition
 from lakehouse.quality import row_sums, source_checks
@@ -82,7 +83,7 @@ def check_silver(
         default all keys of the days are.
     """
     lake = lake.cached()
-    table = table_io.open_table(locations.silver(lake, contract.dataset), lake.storage_options)
+    table = locations.silver(lake, contract.dataset).open()
     outcomes = source_checks.check_schema(table, arrow_schema(silver_columns(contract)), days)
     outcomes += _check_rows(lake, contract, table, days, changed)
     outcomes += check_source_rules(lake, contract, days)
@@ -98,10 +99,10 @@ def check_source_rules(lake: Lake, contract: SourceContract, days: Collection[da
     names = list(contract.quality.nulls)
     if not names:
         return []
-    path, columns = locations.silver(lake, contract.dataset), ["event_date", "record_key", *names]
+    table, columns = locations.silver(lake, contract.dataset), ["event_date", "record_key", *names]
     hidden = redactions.keys_by_field(lake, contract.dataset)
     counts: dict[str, FilledCounts] = {name: (Counter(), Counter()) for name in names}
-    for rows in table_io.pieces(path, columns, {"event_date": days}, lake.storage_options):
+    for rows in table.pieces(columns, {"event_date": days}):
         for name, (total, filled) in counts.items():
             keys = pa.array(sorted(hidden.get(name, ())), pa.string())
             shown = rows.filter(pc.invert(pc.is_in(rows["record_key"], keys)))
@@ -119,7 +120,7 @@ def check_equals_bronze(lake: Lake, contract: SourceContract, days: Collection[d
     source, silver = contract.dataset, locations.silver(lake, contract.dataset)
     waiting = applied_inputs.pending(lake, source)
     sums, due = (RowSums(["event_date"], _IDENTITY) for _ in range(2))
-    sums.add(table_io.pieces(silver, _ROW.names, {"event_date": days}, lake.storage_options))
+    sums.add(silver.pieces(_ROW.names, {"event_date": days}))
     due.add(_applied_rows(lake, contract, days))
     held = sums.counts()
     different = sorted(day for (day,) in sums.differing(due))
@@ -261,8 +262,8 @@ def _differing_rows(lake: Lake, contract: SourceContract, days: Collection[date]
     empty = _ROW.empty_table()
     if not days:
         return _differences(empty, empty)
-    path = locations.silver(lake, contract.dataset)
-    rows = table_io.read(path, _ROW.names, {"event_date": days}, lake.storage_options)
+    stored = locations.silver(lake, contract.dataset)
+    rows = stored.read(_ROW.names, {"event_date": days})
     in_silver = empty if rows is None else rows.cast(_ROW)
     differing = _differences(pa.concat_tables([empty, *_applied_rows(lake, contract, days)]), in_silver)
     if not len(differing):
@@ -282,9 +283,9 @@ def _differences(due: pa.Table, in_silver: pa.Table) -> pa.Table:
 
 def _applied_rows(lake: Lake, contract: SourceContract, days: Collection[date]) -> Iterator[pa.Table]:
     """The rows that are applied to the days by the disposition tables, in pieces."""
-    path, columns = locations.dispositions(lake, contract.dataset), [*_ROW.names, "disposition", "change_op"]
-    # Text is compared here: what delta-rs has merged is read a second time for a condition on text (see ``delta.table_io``).
-    for rows in table_io.pieces(path, columns, {"event_date": days}, lake.storage_options):
+    table, columns = locations.dispositions(lake, contract.dataset), [*_ROW.names, "disposition", "change_op"]
+    # Text is compared here: what delta-rs has merged is read a second time for a condition on text (see ``lake.table_io``).
+    for rows in table.pieces(columns, {"event_date": days}):
         applied = pc.equal(rows["disposition"], Disposition.APPLIED.value)
         yield rows.filter(pc.and_(applied, pc.not_equal(rows["change_op"], "delete"))).select(_ROW.names).cast(_ROW)
 
@@ -304,6 +305,6 @@ def _judged_rows(lake: Lake, contract: SourceContract, differing: pa.Table, days
 
 def _has_unrecorded_ingestion(lake: Lake, source: str) -> bool:
     """Whether a file is being ingested or its run was stopped: silver does not use it until the ledger records it."""
-    claims = table_io.read(locations.key_log(lake, source), ["ingestion_id"], None, lake.storage_options)
+    claims = locations.key_log(lake, source).read(["ingestion_id"], None)
     logged = set() if claims is None else set(pc.unique(claims["ingestion_id"]).to_pylist())
     return bool(logged - ingestions.ingested(ingestions.all_of(lake, source)).keys())

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.dispositions import claims, deliveries, verdicts, winners
+from lakehouse.lake import table_io
 from lakehouse.ledger import decisions, key_log
 from lakehouse.quality.check_result import CheckResult
 from lakehouse.text import join_limited
@@ -165,9 +165,9 @@ def _corrections(table: DeltaTable, where: table_io.Where) -> pa.Table:
 
 def _retired(lake: Lake, contract: SourceContract, days: Collection[date]) -> set[str]:
     """The keys of the rows on ``days`` that a record of another key ended."""
-    path, columns = locations.dispositions(lake, contract.dataset), ["record_key", "because"]
+    table, columns = locations.dispositions(lake, contract.dataset), ["record_key", "because"]
     keys: set[str] = set()
-    for rows in table_io.pieces(path, columns, {"event_date": days}, lake.storage_options):
+    for rows in table.pieces(columns, {"event_date": days}):
         keys.update(rows.filter(pc.equal(rows["because"], verdicts.RETIRED.because))["record_key"].to_pylist())
     return keys
 
@@ -231,7 +231,7 @@ def _naming(lake: Lake, source: str, keys: pa.Array) -> list[dict[str, Any]]:
     if about is None or not len(about):
         return []
     where = {name: pc.unique(about[name]).to_pylist() for name in ("arrival_date", "ingestion_id")}
-    log = table_io.read(locations.key_log(lake, source), ["record_key", "kind", *_ROW], where, lake.storage_options)
+    log = locations.key_log(lake, source).read(["record_key", "kind", *_ROW], where)
     if log is None:
         return []
     is_retired = pc.equal(log["kind"], "retire")

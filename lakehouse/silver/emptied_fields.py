@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import ORDER
 from lakehouse.dispositions import deliveries, readings
 from lakehouse.dispositions.readings import named
 from lakehouse.dispositions.winners import sortable
+from lakehouse.lake import table_io
 from lakehouse.ledger import key_log, redactions
 from lakehouse.ledger.ids import row_id_of
 from lakehouse.quality.check_result import CheckResult

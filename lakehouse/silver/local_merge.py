@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import partition_writer, table_io
+from lakehouse.delta import partition_writer
 from lakehouse.delta.columns import silver_columns
 from lakehouse.dispositions import claims, deliveries, living_rows, winners
 from lakehouse.dispositions.readings import ROW_ID
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.winners import positions
+from lakehouse.lake import table_io
 from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import commits as spark_commits
@@ -38,7 +39,7 @@ def is_possible(lake: Lake, contract: SourceContract, days: Collection[date], ro
 
     :param row_count: the number of rows of the pending ingestions.
     """
-    table = table_io.open_table(locations.silver_of(lake, contract), lake.storage_options)
+    table = locations.silver_of(lake, contract).open()
     held = 0 if table is None else table_io.rows_at_most(table, {"event_date": days})
     return row_count <= lake.settings.local_rows and held <= _HELD_ROWS
 
@@ -56,14 +57,14 @@ def merge(
     :param arrival_days: the partitions of Bronze with the rows of the ingestions.
     :raises CommitFailedError: when another writer has changed one of the days meanwhile.
     """
-    path, options = locations.silver_of(lake, contract), lake.storage_options
+    stored = locations.silver_of(lake, contract)
     while True:
-        table = spark_commits.table_of(lake, path, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
+        table = spark_commits.table_of(stored, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
         before = table.version()
         rows = _merge_rows(lake, contract, days, ingestion_ids, arrival_days)
         if len(rows):
-            spark_commits.merge_rows(table, lake, path, rows, silver_merge.clauses(table, contract, days), why)
-        if table_io.version(path, options) <= before + 1:
+            spark_commits.merge_rows(table, stored, rows, silver_merge.clauses(table, contract, days), why)
+        if stored.version() <= before + 1:
             return
         # Another writer has committed since the key log was read: its rows may outrank a row written here.
 

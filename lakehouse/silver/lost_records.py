@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.dispositions.readings import READING_ID
 from lakehouse.errors import LakehouseError
+from lakehouse.lake import table_io
 from lakehouse.ledger import applied_inputs, decisions, ingestions, rebuild_requests, redactions
 from lakehouse.ledger.ids import InputKind, is_manual_input, is_redelivery
 from lakehouse.text import join_limited
@@ -36,7 +36,7 @@ def lost_files(lake: Lake, source: str) -> dict[str, date]:
         for each in applied_inputs.every_input(lake, source)
         if not (is_manual_input(each) or is_redelivery(each) or each in known)
     }
-    bronze = table_io.open_table(locations.bronze(lake, source), lake.storage_options) if lost else None
+    bronze = locations.bronze(lake, source).open() if lost else None
     if bronze is None:
         return {}
     rows = table_io.distinct_of_version(bronze, ["ingestion_id", "source_file", "arrival_date"], {"ingestion_id": lost})
@@ -79,5 +79,5 @@ def require_none(lake: Lake, source: str) -> None:
 
 def _readings(lake: Lake, source: str) -> set[str]:
     """The readings whose rows were written, in force or not. A request that only rebuilds days may be lost: nothing follows."""
-    rows = table_io.distinct(locations.readings(lake, source), [READING_ID], None, lake.storage_options)
+    rows = locations.readings(lake, source).distinct([READING_ID], None)
     return set() if rows is None else {*rows[READING_ID].to_pylist()}

@@ -15,12 +15,13 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
 from lakehouse.calendar import day_conditions
-from lakehouse.delta import partition_writer, table_io
+from lakehouse.delta import partition_writer
 from lakehouse.delta.columns import silver_columns
 from lakehouse.dispositions import claims, deliveries, living_rows, reading_frames
 from lakehouse.dispositions.readings import ROW_ID
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.winners import LIVING_KINDS
+from lakehouse.lake import table_io
 from lakehouse.ledger import decisions, key_log
 from lakehouse.silver import admitted_claims
 from lakehouse.spark import commits as spark_commits
@@ -133,12 +134,12 @@ def merge(
     """
     target = locations.silver_of(lake, contract)
     while True:
-        table = spark_commits.table_of(lake, target, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
+        table = spark_commits.table_of(target, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
         before = table.version()
         if not table_io.rows_at_most(table, {"event_date": days}):
             rows = _first_rows(spark, lake, contract, days, ingestion_ids, arrival_days)
             rows = _a_file_for_each_day(rows, row_count)
-            spark_commits.append_alone(rows, lake, target, f"silver:{contract.silver_table}", before, why)
+            spark_commits.append_alone(rows, target, f"silver:{contract.silver_table}", before, why)
         else:
             if row_count > lake.settings.local_rows:
                 claims_of_keys = admitted_claims.about_keys_of(spark, lake, contract.dataset, ingestion_ids)
@@ -146,8 +147,8 @@ def merge(
                 keys, _ = key_log.keys_and_days(lake, contract.dataset, ingestion_ids, arrival_days)
                 claims_of_keys = admitted_claims.about(spark, lake, contract.dataset, keys)
             source = _merge_source(spark, lake, contract, days, claims_of_keys, arrival_days)
-            spark_commits.merge(spark, lake, source, target, clauses(table, contract, days), why)
-        if table_io.version(target, lake.storage_options) <= before + 1:
+            spark_commits.merge(spark, source, target, clauses(table, contract, days), why)
+        if target.version() <= before + 1:
             return
         # Another writer has committed since the key log was read: its rows may outrank a row written here.
 
@@ -169,17 +170,17 @@ def rebuild(
     target = locations.silver_of(lake, contract)
     written: set[date] = set()
     while True:
-        before = table_io.version(target, lake.storage_options)
+        before = target.version()
         wanted = _a_file_for_each_day(state(spark, lake, contract, days), row_count).persist()
         try:
-            current = spark.read.format("delta").load(target).where(on_days(days))
+            current = spark.read.format("delta").load(target.address).where(on_days(days))
             different = changed_days(current, wanted)
             if different:
-                spark_commits.replace_days(wanted.where(on_days(different)), lake, target, different, why)
+                spark_commits.replace_days(wanted.where(on_days(different)), target, different, why)
         finally:
             wanted.unpersist()
         written |= different
-        if table_io.version(target, lake.storage_options) <= before + bool(different):
+        if target.version() <= before + bool(different):
             return written
         # Another writer has committed since Bronze was read. Delta reports no conflict, because its transaction began later.
 

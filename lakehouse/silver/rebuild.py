@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
-from lakehouse.delta import provenance, row_writer, table_io
+from lakehouse.delta import provenance, row_writer
 from lakehouse.delta.columns import bronze_columns, content_columns
 from lakehouse.dispositions import account_tables, claims, judgement_history, row_rules
+from lakehouse.lake import table_io
 from lakehouse.ledger import applied_inputs, key_log, rebuild_requests
 from lakehouse.ledger.rebuild_requests import RebuildRequest
 from lakehouse.silver import merge as silver_merge
@@ -66,7 +67,7 @@ def plan_rebuild(
     """
     lake = lake.cached()
     source = contract.dataset
-    spark_commits.add_missing_columns(session, lake, locations.bronze(lake, source), bronze_columns(contract))
+    spark_commits.add_missing_columns(session, locations.bronze(lake, source), bronze_columns(contract))
     days, otherwise, judged = days_to_rebuild(lake, contract, session, first, last, keys)
     before, now = provenance.newest_in_silver(lake, source), provenance.stamp(contract)
     entry = RebuildRequest(
@@ -91,7 +92,7 @@ def plan_rebuild(
         entry = replace(entry, operation_id=rebuild_requests.record(lake, entry))
     if len(otherwise):
         judgement_history.record(lake, source, entry.operation_id, otherwise, lake.now())
-        row_writer.upsert(locations.key_log(lake, source), otherwise, judgement_history.CLAIM, options=lake.storage_options)
+        row_writer.upsert(locations.key_log(lake, source), otherwise, judgement_history.CLAIM)
         # Recorded again: a run of silver may have applied the first record before the rows were judged.
         rebuild_requests.record(lake, replace(entry, attempt=entry.attempt + 1))
     planned = days.union(*(request.touched_days for request in stopped))
@@ -149,12 +150,12 @@ def _judged_otherwise(
     :param keys: only the claims about these keys; None for all.
     """
     columns = ["ingestion_id", "line_number", "arrival_date", "kind", *key_log.JUDGED]
-    path, options = locations.key_log(lake, contract.dataset), lake.storage_options
+    stored = locations.key_log(lake, contract.dataset)
     if days and keys is not None:
         about = _claims_about(lake, contract.dataset, [*columns, "event_date"], keys)
         log = table_io.meeting(about, {"event_date": days}).select(columns)
     else:
-        log = table_io.read(path, columns, {"event_date": days}, options) if days else None
+        log = stored.read(columns, {"event_date": days}) if days else None
     if log is None or not len(log):
         return key_log.SCHEMA.empty_table()
     where = {name: pc.unique(log[name]).to_pylist() for name in ("arrival_date", "ingestion_id")}
@@ -169,7 +170,7 @@ def _claims_about(lake: Lake, source: str, columns: Sequence[str], keys: pa.Arra
 
 def _days_of_silver(lake: Lake, source: str) -> set[date]:
     """The event days for which silver has files."""
-    rows = table_io.read(locations.silver(lake, source), ["event_date"], None, lake.storage_options)
+    rows = locations.silver(lake, source).read(["event_date"], None)
     return set() if rows is None else set(pc.unique(rows["event_date"]).to_pylist())
 
 
@@ -215,7 +216,7 @@ def preview(
         return RebuildPreview(0, judged, [])
     with sized_for(session, lake, many=True):
         wanted = silver_merge.state(session, lake, contract, days, instead=otherwise)
-        held = session.read.format("delta").load(locations.silver(lake, contract.dataset))
+        held = session.read.format("delta").load(locations.silver(lake, contract.dataset).address)
         content = dict(content_columns(contract))
         current = dataframes.select_known(held.where(silver_merge.on_days(days)), content, held.columns)
         return RebuildPreview(len(days), judged, _differing(current, wanted.select(*content)))

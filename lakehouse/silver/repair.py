@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
-from lakehouse.delta import damaged_files, partition_writer, provenance, table_io
+from lakehouse.delta import damaged_files, partition_writer, provenance
 from lakehouse.ledger import lost_rows
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import commits as spark_commits
@@ -39,8 +39,8 @@ def repair(lake: Lake, contract: SourceContract, session: Callable[[], SparkSess
 
 @spark_commits.recomputed_on_conflict
 def _repair_table(lake: Lake, contract: SourceContract, session: Callable[[], SparkSession], run_id: str) -> list[date]:
-    path, options = locations.silver_of(lake, contract), lake.storage_options
-    table = table_io.open_snapshot(path, options)
+    stored = locations.silver_of(lake, contract)
+    table = stored.snapshot()
     files = [] if table is None else damaged_files.of_table(table)
     if table is None or not files:
         return []

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
-from lakehouse.delta import data_files, table_io
+from lakehouse.delta import data_files
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.text import join_limited
 
@@ -43,7 +43,7 @@ def rows_by_day(lake: Lake, contract: SourceContract) -> dict[date, int]:
     """How many rows silver has, per event day; empty under ``merge`` and ``append``, where a delivery replaces nothing."""
     if not policy_of(contract).chooses_deliveries:
         return {}
-    table = table_io.open_table(locations.silver(lake, contract.dataset), lake.storage_options)
+    table = locations.silver(lake, contract.dataset).open()
     return {} if table is None else data_files.rows_by_partition(table)
 
 

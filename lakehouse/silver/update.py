@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from lakehouse import locations
-from lakehouse.delta import change_feed, lost_commits, partition_writer, provenance, table_io
+from lakehouse.delta import change_feed, lost_commits, partition_writer, provenance
 from lakehouse.delta.columns import bronze_columns, silver_columns
 from lakehouse.dimensions import fact_index, interval_table
 from lakehouse.dispositions import account_tables, readings
 from lakehouse.dispositions.reprocess_policy import policy_of
+from lakehouse.lake import table_io
 from lakehouse.late_events import follow as late_events
 from lakehouse.ledger import applied_inputs, ingestions, key_log, lost_rows, rebuild_requests
 from lakehouse.ledger.ids import is_manual_input
@@ -96,7 +97,7 @@ def update(
     if in_one_commit and merged != frozenset(days):
         merged = frozenset()
     rebuilt = frozenset(days) - merged
-    before = table_io.version(target, lake.storage_options)
+    before = target.version()
     if before > 0 and not applied_inputs.has_any(lake, source):
         _check_key_log(lake, source)  # the record of silver's inputs is lost: merging some of them would undo the others
     run = {"run_id": run_id, **(because or {})}
@@ -106,14 +107,14 @@ def update(
         ids = set().union(*(waiting[day] for day in merged))
         _merge(lake, contract, session, merged, ids, run)
         _follow(lake, contract, metrics, merged, ids, "merge", run_id)
-    if rebuilt and table_io.version(locations.bronze(lake, source), lake.storage_options) >= 0:
+    if rebuilt and locations.bronze(lake, source).version() >= 0:
         ids = set().union(*(waiting.get(day, set()) for day in rebuilt))
         concerned = _with_rows(lake, contract, rebuilt, waiting)
         if concerned:
             _rebuild(lake, contract, session, concerned, ids, run)
         _follow(lake, contract, metrics, rebuilt, ids, "rebuild", run_id)
     fact_index.follow(lake, metrics)
-    silver = table_io.open_table(target, lake.storage_options)
+    silver = target.open()
     after = before if silver is None else silver.version()
     changed = {} if silver is None else change_feed.describe(silver, before + 1, after)
     keys = None if rebuilt else _few_keys(lake, source, set().union(*(waiting[day] for day in merged)))
@@ -122,12 +123,12 @@ def update(
 
 def _make_up_for_lost_commits(lake: Lake, contract: SourceContract) -> None:
     """Give a silver table another lineage if it has lost commits: their inputs wait again, and its followers start over."""
-    source, path = contract.dataset, locations.silver_of(lake, contract)
-    is_main = path == locations.silver(lake, source)
-    lost = applied_inputs.lost_versions(lake, source, None if is_main else path)
+    source, stored = contract.dataset, locations.silver_of(lake, contract)
+    is_main = stored == locations.silver(lake, source)
+    lost = applied_inputs.lost_versions(lake, source, None if is_main else stored)
     if lost is None:
         return
-    silver = lost_commits.close_gap(path, lake.storage_options, f"silver/{contract.silver_table}", lost.followed, lost.kept)
+    silver = lost_commits.close_gap(stored, lost.followed, lost.kept)
     if silver is not None and is_main:  # what it holds was audited when it came
         identity = lost_commits.identity(silver)
         audit_log.append(lake, source, identity, silver.version(), audit_log.SCHEMA.empty_table())
@@ -170,9 +171,9 @@ def _update_newest(
     rebuilt = frozenset(days | key_log.days(lake, newest.dataset) if builds else days) - merged
     if merged:
         _merge(lake, newest, session, merged, set().union(*(waiting[day] for day in merged)), run)
-    if rebuilt and table_io.version(locations.bronze(lake, newest.dataset), lake.storage_options) >= 0:
+    if rebuilt and locations.bronze(lake, newest.dataset).version() >= 0:
         _rebuild(lake, newest, session, rebuilt, set().union(*(waiting.get(day, ()) for day in rebuilt)), run)
-    table = table_io.open_table(locations.silver_of(lake, newest), lake.storage_options)
+    table = locations.silver_of(lake, newest).open()
     is_empty = table is not None and not table_io.rows_at_most(table, {})
     if table is not None and is_empty and table.transaction_version(applied_inputs.BUILT_EMPTY) is None:
         partition_writer.commit_without_rows(table, why=run, transaction=(applied_inputs.BUILT_EMPTY, 1))
@@ -183,10 +184,10 @@ def _ensure_tables(session: Callable[[], SparkSession], lake: Lake, contract: So
 
     :raises SchemaChangeError: when a column has different types in the contract and in the table.
     """
-    spark_commits.add_missing_columns(session, lake, locations.bronze(lake, contract.dataset), bronze_columns(contract))
+    spark_commits.add_missing_columns(session, locations.bronze(lake, contract.dataset), bronze_columns(contract))
     for path in (locations.silver_of(lake, table) for table in contract.silver_tables):
-        spark_commits.add_missing_columns(session, lake, path, silver_columns(contract))
-        spark_commits.table_of(lake, path, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
+        spark_commits.add_missing_columns(session, path, silver_columns(contract))
+        spark_commits.table_of(path, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
 
 
 @spark_commits.recomputed_on_conflict
@@ -257,10 +258,10 @@ def _follow(
         days=days,
         ingestion_ids=ids,
         method=method,
-        silver=table_io.open_table(locations.silver(lake, contract.dataset), lake.storage_options),
+        silver=locations.silver(lake, contract.dataset).open(),
         now=lake.now(),
         derived=[
-            *account_tables.paths(lake, contract.dataset),
+            *account_tables.both(lake, contract.dataset),
             locations.late_rows(lake, contract.dataset),
             *(locations.silver_of(lake, table) for table in contract.silver_tables[1:]),
         ],
@@ -288,8 +289,8 @@ def _check_key_log(lake: Lake, source: str) -> None:
 
     :raises IncompleteKeyLogError: when Bronze holds well-formed rows that are missing from the ledger or the key log.
     """
-    table = table_io.open_table(locations.bronze(lake, source), lake.storage_options)
-    log = table_io.open_table(locations.key_log(lake, source), lake.storage_options)
+    table = locations.bronze(lake, source).open()
+    log = locations.key_log(lake, source).open()
     known = ingestions.ingested(ingestions.all_of(lake, source))
     read = sum(entry.rows for entry in known.values())
     malformed = sum(entry.malformed for entry in known.values())

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.delta import data_files, table_io
+from lakehouse.delta import data_files
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions import living_rows
 from lakehouse.ledger import key_log, redactions
@@ -56,7 +56,7 @@ def current(
     columns = [name for name, _ in silver_columns(contract)]
     where = {"event_date": days} | ({} if keys is None else {"record_key": keys})
     hidden = redactions.keys_by_field(lake, contract.dataset)  # silver follows a redaction later
-    for piece in table_io.pieces(locations.silver(lake, contract.dataset), columns, where, lake.storage_options):
+    for piece in locations.silver(lake, contract.dataset).pieces(columns, where):
         yield redactions.applied(piece, hidden)
 
 
@@ -70,7 +70,7 @@ def first_rows(
     :param keys: only the rows of these keys.
     """
     schema = arrow_schema(silver_columns(contract))
-    table = table_io.open_table(locations.silver(lake, contract.dataset), lake.storage_options)
+    table = locations.silver(lake, contract.dataset).open()
     held = {} if table is None else data_files.rows_by_partition(table)
     in_order = sorted(held.keys() & set(days))
     read = schema.empty_table()

@@ -25,7 +25,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from lakehouse import object_store
 from lakehouse.calendar import day_conditions
-from lakehouse.delta import commit_log, leases, partition_writer, table_io, wider_types
+from lakehouse.delta import commit_log, leases, partition_writer, wider_types
 from lakehouse.delta.columns import arrow_schema, ddl
 from lakehouse.delta.row_writer import COMPRESSED, in_one_commit
 from lakehouse.errors import LakehouseError
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.delta.columns import Columns
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Table
 
 
 WORK = leases.Work("_commit_lease", timedelta(minutes=2))
@@ -48,14 +48,14 @@ _RENEWED, _WAITS = 30.0, 0.5
 
 
 @contextmanager
-def held(lake: Lake, path: str) -> Iterator[None]:
+def held(target: Table) -> Iterator[None]:
     """Hold the lease of a table within the context; wait for it while another process holds it. No effect outside S3."""
-    if not object_store.is_s3(path):
+    if not object_store.is_s3(target.address):
         yield
         return
-    while (number := leases.take(path, WORK, lake.storage_options)) is None:
+    while (number := leases.take(target, WORK)) is None:
         time.sleep(_WAITS)
-    renewal = _Renewal(path, number, lake.storage_options)
+    renewal = _Renewal(target, number)
     renewal.start()
     try:
         yield
@@ -66,15 +66,15 @@ def held(lake: Lake, path: str) -> Iterator[None]:
 class _Renewal(threading.Thread):
     """Renews a lease until it is ended."""
 
-    def __init__(self, path: str, number: int, options: Mapping[str, str]) -> None:
+    def __init__(self, target: Table, number: int) -> None:
         super().__init__(daemon=True)
-        self._path, self._number, self._options = path, number, options
+        self._target, self._number = target, number
         self._ended = threading.Event()
 
     def run(self) -> None:
         """Renew the lease repeatedly; a lease of another process is never changed."""
         while not self._ended.wait(_RENEWED):
-            number = leases.renew(self._path, WORK, self._number, self._options)
+            number = leases.renew(self._target, WORK, self._number)
             if number is None:
                 return
             self._number = number
@@ -83,7 +83,7 @@ class _Renewal(threading.Thread):
         """Stop renewing the lease and end it."""
         self._ended.set()
         self.join()
-        leases.end(self._path, WORK, self._number, self._options)
+        leases.end(self._target, WORK, self._number)
 
 
 #: The key of a commit's id in its metadata.
@@ -139,27 +139,27 @@ class MergeClauses(NamedTuple):
     emptied: Sequence[str]
 
 
-def table_of(lake: Lake, path: str, columns: Columns, partition_by: str, properties: Mapping[str, str]) -> DeltaTable:
+def table_of(target: Table, columns: Columns, partition_by: str, properties: Mapping[str, str]) -> DeltaTable:
     """The table at its newest version, created if it does not exist; columns get the wider types of the contract.
 
     :param properties: the properties of a new table; a table of an earlier release gets missing ones.
     """
-    table = table_io.open_table(path, lake.storage_options)
+    table = target.open()
     if table is None:
-        return partition_writer.create(path, arrow_schema(columns), [partition_by], lake.storage_options, properties=properties)
+        return partition_writer.create(target, arrow_schema(columns), [partition_by], properties=properties)
     lacking = properties.items() - table.metadata().configuration.items()
     if lacking:
-        with held(lake, path):
+        with held(target):
             table.alter.set_table_properties(dict(lacking))
-    return _widened(lake, path, columns, table)
+    return _widened(target, columns, table)
 
 
-def _widened(lake: Lake, path: str, columns: Columns, table: DeltaTable) -> DeltaTable:
+def _widened(target: Table, columns: Columns, table: DeltaTable) -> DeltaTable:
     """A table whose columns have the wider types of a contract."""
     if not _other_types(table, columns):
         return table
-    with held(lake, path):
-        newest = table_io.open_snapshot(path, lake.storage_options)
+    with held(target):
+        newest = target.snapshot()
         if newest is not None and wider_types.widen(newest, arrow_schema(columns)):
             return newest
     return table
@@ -176,7 +176,7 @@ class SchemaChangeError(LakehouseError):
     """A table's columns and its contract's cannot be reconciled. The message names them and the remedy."""
 
 
-def add_missing_columns(spark: Callable[[], SparkSession], lake: Lake, path: str, columns: Columns) -> None:
+def add_missing_columns(spark: Callable[[], SparkSession], target: Table, columns: Columns) -> None:
     """Add the columns of a contract that a table lacks, and give others their wider types.
 
     Columns that the contract no longer has stay, and stay empty.
@@ -184,21 +184,21 @@ def add_missing_columns(spark: Callable[[], SparkSession], lake: Lake, path: str
     :param spark: called only when there is a column to add.
     :raises SchemaChangeError: when a column has another type that is not only wider.
     """
-    new = missing_columns(lake, path, columns)
-    table = table_io.open_table(path, lake.storage_options)
+    new = missing_columns(target, columns)
+    table = target.open()
     if table is not None:
-        _widened(lake, path, columns, table)
+        _widened(target, columns, table)
     if new:
-        with held(lake, path):
-            spark().sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS ({ddl(new)})")
+        with held(target):
+            spark().sql(f"ALTER TABLE delta.`{target}` ADD COLUMNS ({ddl(new)})")
 
 
-def missing_columns(lake: Lake, path: str, columns: Columns) -> Columns:
+def missing_columns(target: Table, columns: Columns) -> Columns:
     """The columns of a contract that a table lacks; none if there is no table.
 
     :raises SchemaChangeError: when a column has another type that is not only wider.
     """
-    table = table_io.open_table(path, lake.storage_options)
+    table = target.open()
     if table is None:
         return ()
     changed = [(name, before, now) for name, before, now in _other_types(table, columns) if not wider_types.is_wider(before, now)]
@@ -214,7 +214,7 @@ def missing_columns(lake: Lake, path: str, columns: Columns) -> Columns:
     return tuple((name, kind) for name, kind in columns if name not in actual)
 
 
-def append_alone(frame: DataFrame, lake: Lake, path: str, app_id: str, since: int, metadata: Mapping[str, Any]) -> None:
+def append_alone(frame: DataFrame, target: Table, app_id: str, since: int, metadata: Mapping[str, Any]) -> None:
     """Append rows in one commit, unless another writer has appended under the same ``app_id`` since version ``since``.
 
     If two such appends run at once, Delta fails one of them; an append that begins later is dropped by Spark without an error. So
@@ -226,19 +226,18 @@ def append_alone(frame: DataFrame, lake: Lake, path: str, app_id: str, since: in
     commit_id = uuid.uuid4().hex
     named = json.dumps({**metadata, _COMMIT_ID: commit_id}, default=str)
     options = {"txnAppId": app_id, "txnVersion": f"{since + 1}", "userMetadata": named}
-    with held(lake, path), stages.watched(frame.sparkSession, f"append to {path}"):
-        frame.write.format("delta").mode("append").options(**options).save(path)
-    table = table_io.open_table(path, lake.storage_options)
+    with held(target), stages.watched(frame.sparkSession, f"append to {target}"):
+        frame.write.format("delta").mode("append").options(**options).save(target.address)
+    table = target.open()
     commits = [] if table is None else commit_log.history(table, since)
     if not any(commit_log.commit_metadata(commit).get(_COMMIT_ID) == commit_id for commit in commits):
-        msg = f"another writer has appended to {path} since version {since}"
+        msg = f"another writer has appended to {target} since version {since}"
         raise AppendedMeanwhileError(msg)
 
 
 def append_rows_alone(
     rows: Iterable[pa.Table],
-    lake: Lake,
-    path: str,
+    target: Table,
     app_id: str,
     since: int,
     metadata: Mapping[str, Any],
@@ -249,10 +248,10 @@ def append_rows_alone(
     :param also: further Delta transactions that the commit records, as id to version.
     :raises CommitFailedError: if another writer has appended at the same moment.
     """
-    with held(lake, path):
-        table = table_io.open_snapshot(path, lake.storage_options)
+    with held(target):
+        table = target.snapshot()
         if table is None or (table.transaction_version(app_id) or -1) > since:
-            msg = f"another writer has appended to {path} since version {since}"
+            msg = f"another writer has appended to {target} since version {since}"
             raise AppendedMeanwhileError(msg)
         why = partition_writer.commit_properties(metadata, (app_id, since + 1), *(also or {}).items())
 
@@ -265,18 +264,16 @@ def append_rows_alone(
         in_one_commit(rows, write)
 
 
-def replace_days(frame: DataFrame, lake: Lake, path: str, days: Collection[date], metadata: Mapping[str, Any]) -> None:
+def replace_days(frame: DataFrame, target: Table, days: Collection[date], metadata: Mapping[str, Any]) -> None:
     """Replace the content of event days in one commit; a day for which ``frame`` has no rows becomes empty."""
     replaced = day_conditions.among("event_date", days)
     options = {"replaceWhere": replaced, "userMetadata": json.dumps(metadata, default=str)}
-    what = f"replacement of {len(days)} days of {path}"
-    with held(lake, path), stages.watched(frame.sparkSession, what):
-        frame.write.format("delta").mode("overwrite").options(**options).save(path)
+    what = f"replacement of {len(days)} days of {target}"
+    with held(target), stages.watched(frame.sparkSession, what):
+        frame.write.format("delta").mode("overwrite").options(**options).save(target.address)
 
 
-def merge(
-    spark: SparkSession, lake: Lake, source: DataFrame, path: str, clauses: MergeClauses, metadata: Mapping[str, Any]
-) -> None:
+def merge(spark: SparkSession, source: DataFrame, target: Table, clauses: MergeClauses, metadata: Mapping[str, Any]) -> None:
     """Merge rows into a table in one commit.
 
     The merge is written in SQL because the class ``DeltaTable`` does not work over Spark Connect.
@@ -286,9 +283,9 @@ def merge(
     view = f"merge_source_{uuid.uuid4().hex}"
     source.createOrReplaceTempView(view)
     try:
-        with held(lake, path), _commit_metadata(spark, metadata), stages.watched(spark, f"MERGE into {path}"):
+        with held(target), _commit_metadata(spark, metadata), stages.watched(spark, f"MERGE into {target}"):
             spark.sql(f"""
-                MERGE INTO delta.`{path}` t USING {view} s ON {clauses.on}
+                MERGE INTO delta.`{target}` t USING {view} s ON {clauses.on}
                 WHEN MATCHED AND {clauses.delete} THEN DELETE
                 WHEN MATCHED AND {clauses.update} THEN UPDATE SET {", ".join(sets)}
                 WHEN NOT MATCHED AND {clauses.insert} THEN INSERT ({names}) VALUES ({values})
@@ -299,8 +296,7 @@ def merge(
 
 def merge_rows(
     table: DeltaTable,
-    lake: Lake,
-    path: str,
+    target: Table,
     rows: pa.Table,
     clauses: MergeClauses,
     metadata: Mapping[str, Any],
@@ -308,7 +304,7 @@ def merge_rows(
 ) -> None:
     """Merge rows in memory into a table through delta-rs. A merge that changes nothing makes no commit.
 
-    :param table: the table at ``path``, opened before the rows were computed.
+    :param table: the ``target``, opened before the rows were computed.
     :param transaction: the Delta transaction, by id and version, that the commit records.
     :raises CommitFailedError: if another writer has changed one of these event days since then.
     """
@@ -323,7 +319,7 @@ def merge_rows(
     )
     merging = merging.when_matched_delete(clauses.delete)
     merging = merging.when_matched_update(values | dict.fromkeys(clauses.emptied, "NULL"), predicate=clauses.update)
-    with held(lake, path):
+    with held(target):
         merging.when_not_matched_insert(values, predicate=clauses.insert).execute()
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from lakehouse.calendar import day_conditions
-from lakehouse.delta import table_io
+from lakehouse.lake import table_io
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from lakehouse.delta.table_io import Where
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
+    from lakehouse.lake.table_io import Where
 
 #: For more rows, passing them to Spark costs more than reading them by its tasks, and interpreting more than generated code.
 FEW_ROWS = 10_000
@@ -69,16 +69,16 @@ def select_known(frame: DataFrame, kinds: Mapping[str, str], known: Collection[s
     return frame.select(*(name if name in known else F.lit(None).cast(kind).alias(name) for name, kind in kinds.items()))
 
 
-def scan(spark: SparkSession, lake: Lake, path: str, columns: Sequence[str], where: Where) -> DataFrame:
+def scan(spark: SparkSession, lake: Lake, source: Table, columns: Sequence[str], where: Where) -> DataFrame:
     """The rows of a table whose columns have one of the values given for them in ``where``.
 
     A column that is newer than the table is empty.
 
     :raises FileNotFoundError: if the table does not exist.
     """
-    table = table_io.open_table(path, lake.storage_options)
+    table = source.open()
     if table is None:
-        msg = f"there is no table at {path}; materialize the layer below it first"
+        msg = f"there is no table at {source}; materialize the layer below it first"
         raise FileNotFoundError(msg)
     files = table_io.files_with(table, where)
     row_count = table_io.rows_of(files)
@@ -86,7 +86,9 @@ def scan(spark: SparkSession, lake: Lake, path: str, columns: Sequence[str], whe
     if row_count <= FEW_ROWS or (is_listed_here and len(files) > _FEW_FILES):
         return local(spark, table_io.read_version(table, columns, where))
     is_plain = table.protocol().min_reader_version == 1  # otherwise the files alone do not define the rows
-    frame = _of_files(spark, path, table, files) if is_listed_here and is_plain else spark.read.format("delta").load(path)
+    frame = (
+        _of_files(spark, source, table, files) if is_listed_here and is_plain else spark.read.format("delta").load(source.address)
+    )
     for column, values in where.items():
         are_many = len(values) > day_conditions.LISTED and all(type(value) is date for value in values)
         frame = frame.where(day_conditions.among(column, values) if are_many else F.col(column).isin(sorted(values)))
@@ -94,8 +96,8 @@ def scan(spark: SparkSession, lake: Lake, path: str, columns: Sequence[str], whe
     return frame.select(*(F.col(name) if name in held else F.lit(None).alias(name) for name in columns))
 
 
-def _of_files(spark: SparkSession, path: str, table: DeltaTable, files: pa.Table) -> DataFrame:
+def _of_files(spark: SparkSession, source: Table, table: DeltaTable, files: pa.Table) -> DataFrame:
     """The rows of ``files`` of a table."""
     schema = from_arrow_schema(pa.schema(table.schema().to_arrow()))
-    names = [f"{path}/{unquote(name)}" for name in files["path"].to_pylist()]
-    return spark.read.schema(schema).option("basePath", path).parquet(*names)
+    names = [f"{source}/{unquote(name)}" for name in files["path"].to_pylist()]
+    return spark.read.schema(schema).option("basePath", source.address).parquet(*names)

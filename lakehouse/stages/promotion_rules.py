@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
-from lakehouse.delta import provenance, table_io
+from lakehouse.delta import provenance
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement import revert as restatement_revert
 from lakehouse.stages import stage_log, staging
@@ -26,7 +26,7 @@ _SHOWN = 10
 
 def is_outdated(lake: Lake, stage: Stage) -> bool:
     """Whether silver has changed since the stage was computed."""
-    now = table_io.version(locations.silver(lake, stage.source), lake.storage_options)
+    now = locations.silver(lake, stage.source).version()
     return now != stage.report.silver_version
 
 

@@ -189,5 +189,9 @@ def _write(stage: Lake, daily: Series, numbers: Mapping[date, pa.Table]) -> None
     if tables:
         rows = pa.concat_tables(tables, promote_options="default")
         write_deltalake(
-            locations.gold(stage, daily), rows, mode="overwrite", schema_mode="overwrite", storage_options=stage.storage_options
+            locations.gold(stage, daily).address,
+            rows,
+            mode="overwrite",
+            schema_mode="overwrite",
+            storage_options=stage.storage_options,
         )

@@ -19,10 +19,11 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
 from lakehouse.calendar import day_conditions
-from lakehouse.delta import change_feed, partition_writer, table_io
+from lakehouse.delta import change_feed, partition_writer
 from lakehouse.delta.columns import arrow_schema, content_columns, silver_columns
 from lakehouse.dispositions import claims, deliveries, living_rows
 from lakehouse.dispositions.reprocess_policy import policy_of
+from lakehouse.lake import table_io
 from lakehouse.ledger import decisions, ingestions
 from lakehouse.reparse import changed_claims
 from lakehouse.silver import local_merge
@@ -63,21 +64,21 @@ def merge_side_rows(
     """
     source, columns = contract.dataset, [name for name, _ in silver_columns(contract)]
     where = {"event_date": days}
-    live = table_io.read(locations.silver_of(lake, contract), columns, where, lake.storage_options)
+    live = locations.silver_of(lake, contract).read(columns, where)
     schema = arrow_schema(silver_columns(contract))
     live = schema.empty_table() if live is None else live.cast(schema)
-    path = locations.silver_of(stage, contract)
+    stored = locations.silver_of(stage, contract)
     properties = partition_writer.CHANGE_FEED
-    table = spark_commits.table_of(stage, path, silver_columns(contract), "event_date", properties)
+    table = spark_commits.table_of(stored, silver_columns(contract), "event_date", properties)
     if len(live):
-        spark_commits.append_rows_alone([live], stage, path, f"silver:{source}", table.version(), {"method": "live rows"})
-    table = spark_commits.table_of(stage, path, silver_columns(contract), "event_date", properties)
+        spark_commits.append_rows_alone([live], stored, f"silver:{source}", table.version(), {"method": "live rows"})
+    table = spark_commits.table_of(stored, silver_columns(contract), "event_date", properties)
     before = table.version()
     rows = _rows_to_merge(lake, stage, contract, days)
     if len(rows):
         clauses = silver_merge.clauses(table, contract, days)
-        spark_commits.merge_rows(table, stage, path, rows, clauses, {"method": "merge"})
-    table = spark_commits.table_of(stage, path, silver_columns(contract), "event_date", properties)
+        spark_commits.merge_rows(table, stored, rows, clauses, {"method": "merge"})
+    table = spark_commits.table_of(stored, silver_columns(contract), "event_date", properties)
     feed = change_feed.feed_of(table, before + 1, table.version(), columns=["event_date"])
     changed = {day for day in pc.unique(feed["event_date"]).to_pylist() if day is not None}
     others = set(days) - changed
@@ -90,8 +91,8 @@ def merge_side_rows(
 def _rows_to_merge(lake: Lake, stage: Lake, contract: SourceContract, days: Collection[date]) -> pa.Table:
     source = contract.dataset
     new = ingestions.only_in(stage, lake, source)
-    path, columns = locations.key_log(stage, source), ["record_key", "arrival_date"]
-    staged = table_io.read(path, columns, {"ingestion_id": new}, stage.storage_options)
+    table, columns = locations.key_log(stage, source), ["record_key", "arrival_date"]
+    staged = table.read(columns, {"ingestion_id": new})
     keys = pa.array([], pa.string()) if staged is None else pc.unique(staged["record_key"])
     logs = [
         local_merge.claims_about(lake, source, keys, ingestions.completed(lake, source)),
@@ -137,10 +138,10 @@ def reached_days(lake: Lake, stage: Lake, contract: SourceContract) -> set[date]
 
     :param stage: the stage's lake.
     """
-    if table_io.open_table(locations.readings(stage, contract.dataset), stage.storage_options) is not None:
+    if locations.readings(stage, contract.dataset).open() is not None:
         return set(changed_claims.changes(lake, stage, contract).days)
-    path, options = locations.key_log(stage, contract.dataset), stage.storage_options
-    staged = table_io.distinct(path, ["record_key", "event_date"], None, options)
+    stored = locations.key_log(stage, contract.dataset)
+    staged = stored.distinct(["record_key", "event_date"], None)
     if staged is None:
         return set()
     row_days = {day for day in pc.unique(staged["event_date"]).to_pylist() if day is not None}
@@ -156,7 +157,7 @@ def compute(
     :raises StageError: if the source has no silver rows yet.
     """
     live = locations.silver_of(lake, contract)
-    if table_io.open_table(live, lake.storage_options) is None:
+    if live.open() is None:
         msg = f"silver/{contract.silver_table} has no rows yet, so there is nothing to compare with: deliver the files as usual"
         raise StageError(msg)
     if can_be_merged(lake, stage, contract, days):
@@ -167,7 +168,7 @@ def compute(
     with sized_for(spark, lake, many=row_count > lake.settings.local_rows):
         wanted = silver_merge.state(spark, lake, contract, days, staged=stage).select(*columns).persist()
         try:
-            current = spark.read.format("delta").load(live).where(_on(days))
+            current = spark.read.format("delta").load(live.address).where(_on(days))
             held = set(current.columns)  # a field that is new in the contract is empty in it
             current = current.select(
                 *(name if name in held else F.lit(None).cast(kind).alias(name) for name, kind in kinds.items())
@@ -202,13 +203,13 @@ def read(spark: SparkSession, stage: Lake, contract: SourceContract, days: Colle
 
 def _write(rows: DataFrame, stage: Lake, contract: SourceContract) -> None:
     """Replace the content of the stage's silver table by ``rows``."""
-    path = locations.silver_of(stage, contract)
-    table = spark_commits.table_of(stage, path, silver_columns(contract), "event_date", partition_writer.ALL_STATISTICS)
+    stored = locations.silver_of(stage, contract)
+    table = spark_commits.table_of(stored, silver_columns(contract), "event_date", partition_writer.ALL_STATISTICS)
     if table.version() > 0:
         table.delete()
     files = max(2, len(table_io.files_with(table, {})) // 8)
     rows = rows.repartition(files, "event_date")
-    spark_commits.append_alone(rows, stage, path, f"silver:{contract.silver_table}", table.version(), {"method": "stage"})
+    spark_commits.append_alone(rows, stored, f"silver:{contract.silver_table}", table.version(), {"method": "stage"})
 
 
 def _sampled(before: DataFrame, after: DataFrame, contract: SourceContract, seed: int) -> list[SampledRow]:

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.series import source_read
-from lakehouse.delta import table_io
 from lakehouse.gold.numbers import published_table, served_version
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.row_states import AdmissionStatus
@@ -64,7 +63,7 @@ def validated(lake: Lake, staged: StagedChange, session: Callable[[], SparkSessi
     thresholds = Thresholds(
         Decimal(staged.about.get("day_threshold", DAY_THRESHOLD)), Decimal(staged.about.get("set_threshold", SET_THRESHOLD))
     )
-    version = table_io.version(locations.silver(lake, source), lake.storage_options)
+    version = locations.silver(lake, source).version()
     counts = _take_input(lake, staged, session, run_id)
     tables: dict[str, SideRows] = {}
     if staged.changed_metric is None:
@@ -131,14 +130,14 @@ def _changed_series(
         rows = side_rows.read(session(), staged.lake, read, days)
     else:
         live = locations.silver_of(lake, read)
-        rows = session().read.format("delta").load(live)
+        rows = session().read.format("delta").load(live.address)
         days = sorted(published_table.known_days(lake, daily))
     return side_numbers.changes(session(), lake, staged.lake, daily, read.silver_table, rows, days, thresholds)
 
 
 def _staged_counts(lake: Lake, contract: SourceContract) -> dict[str, int]:
     entries = ingestions.ingested(ingestions.all_of(lake, contract.dataset)).values()
-    log = table_io.read(locations.key_log(lake, contract.dataset), ["kind", "standing"], None, lake.storage_options)
+    log = locations.key_log(lake, contract.dataset).read(["kind", "standing"], None)
     waiting = 0
     if log is not None:
         waits = pc.and_(pc.equal(log["standing"], AdmissionStatus.QUARANTINED.value), pc.not_equal(log["kind"], "retire"))

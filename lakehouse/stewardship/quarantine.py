@@ -13,7 +13,6 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.dispositions import account_tables
 from lakehouse.dispositions.account_tables import is_overdue
 from lakehouse.dispositions.reprocess_policy import policy_of
@@ -179,9 +178,9 @@ def require_signature(by: str, reason: str) -> None:
 
 def _claims_of_rows(lake: Lake, contract: SourceContract, rows: Collection[RowId]) -> dict[RowId, list[dict[str, Any]]]:
     """The claims that each row makes (key and event day), with the claim about its own key first."""
-    path, options = locations.key_log(lake, contract.dataset), lake.storage_options
+    stored = locations.key_log(lake, contract.dataset)
     where: dict[str, Collection[Any]] = {"ingestion_id": {row[0] for row in rows}, "line_number": {row[1] for row in rows}}
-    log = table_io.read(path, ["ingestion_id", "line_number", "record_key", "event_date", "kind"], where, options)
+    log = stored.read(["ingestion_id", "line_number", "record_key", "event_date", "kind"], where)
     selected = set(rows)
     claims: dict[RowId, list[dict[str, Any]]] = defaultdict(list)
     for claim in sorted([] if log is None else log.to_pylist(), key=lambda claim: claim["kind"] == "retire"):

@@ -16,11 +16,12 @@ import pyarrow as pa
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series, days_reached, source_days
-from lakehouse.delta import partition_writer, table_io
+from lakehouse.delta import partition_writer
 from lakehouse.dispositions import account_tables, judgement_history, readings
 from lakehouse.gold.derived import inputs
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.publication import restatement_reports, write_audit_publish
+from lakehouse.lake import table_io
 from lakehouse.ledger import key_log, redactions
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.silver import audit_erasure
@@ -98,7 +99,7 @@ def _mask_series(
 
     masked = 0
     for path in (locations.gold(lake, series), locations.candidates(lake, series)):
-        table = table_io.open_snapshot(path, lake.storage_options)
+        table = path.snapshot()
         rows = None if table is None else table_io.read_version(table, None, {series.by: list(periods)})
         if table is None or rows is None or not len(rows):
             continue
@@ -152,7 +153,7 @@ def _values_of_others(lake: Lake, metric: MetricContract, source: str, key: str,
     values: _Values = {name: set() for name in names}
     for entry, path in zip(metric.read, locations.every_silver_read(lake, metric).values()):
         columns = list(dict.fromkeys(["record_key", *(entry.column(name) for name in names)]))
-        found = table_io.read(path, columns, where, lake.storage_options)
+        found = path.read(columns, where)
         for row in [] if found is None else found.to_pylist():
             if row["record_key"] != key or entry.source != source:
                 for name in names:
@@ -163,8 +164,8 @@ def _values_of_others(lake: Lake, metric: MetricContract, source: str, key: str,
 def _values_of_inputs(lake: Lake, derived: Series, start: date, names: list[str]) -> _Values:
     """The values that the published numbers of the inputs have in the derived period that begins on ``start``."""
     values: _Values = {name: set() for name in names}
-    for path in inputs.paths(lake, derived).values():
-        rows = table_io.read(path, names, {derived.by: [start]}, lake.storage_options)
+    for table in inputs.tables(lake, derived).values():
+        rows = table.read(names, {derived.by: [start]})
         for name, column in {} if rows is None else dict(zip(rows.column_names, rows.columns)).items():
             values[name].update(column.to_pylist())
     return values

@@ -105,13 +105,13 @@ def _append(
     if not again:
         return
     columns = bronze_columns(contract)
-    path = locations.bronze(lake, contract.dataset)
-    table = spark_commits.table_of(lake, path, columns, "arrival_date", partition_writer.APPEND_ONLY)
+    stored = locations.bronze(lake, contract.dataset)
+    table = spark_commits.table_of(stored, columns, "arrival_date", partition_writer.APPEND_ONLY)
     batches = (batch for each in again for batch in message_rows.rows(contract, each, messages))
     rows = pa.Table.from_batches(batches, arrow_schema(columns))
     ends = {log.app_id: max(end, table.transaction_version(log.app_id) or 0)}
     why = {"run_id": run_id, "deliveries": [f"{each.range}" for each in again], "again": True}
-    spark_commits.append_rows_alone([rows], lake, path, f"bronze:{contract.dataset}", table.version(), why, ends)
+    spark_commits.append_rows_alone([rows], stored, f"bronze:{contract.dataset}", table.version(), why, ends)
 
 
 def _delivered(entry: Ingestion) -> DeliveredFile:

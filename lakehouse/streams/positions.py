@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.delta import table_io
+from lakehouse.lake import table_io
 from lakehouse.streams import message_ranges
 from lakehouse.streams.message_ranges import PartitionLog
 

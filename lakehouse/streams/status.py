@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.ledger import ingestions
 from lakehouse.streams import gap_log, message_ranges, positions, reading_plan
 from lakehouse.streams.client import TopicReader
@@ -69,7 +68,7 @@ def of_topic(lake: Lake, contract: SourceContract, kafka: KafkaTopic, answer_sec
         )
     delivered = ingestions.all_of(lake, contract.dataset)
     recorded = message_ranges.ends(entry.source_file for entry in delivered)
-    table = table_io.open_table(locations.bronze(lake, contract.dataset), lake.storage_options)
+    table = locations.bronze(lake, contract.dataset).open()
     known = {} if table is None else positions.of_bronze(contract.dataset, table, state, recorded, remarks)
     entries = gap_log.entries(lake, contract.dataset)
     waiting = [entry.gap for entry in gap_log.open_among(entries)]

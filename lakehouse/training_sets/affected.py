@@ -21,7 +21,6 @@ from lakehouse import locations
 from lakehouse.calendar import days as calendar_days
 from lakehouse.calendar.days import span
 from lakehouse.contracts.training_set import KEY_PREFIX
-from lakehouse.delta import table_io
 from lakehouse.dimensions import join_keys
 from lakehouse.dimensions import tables as dimension_keys
 from lakehouse.ledger import key_log
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
 
 def label_values(lake: Lake, contract: TrainingSetContract, keys: pa.Array) -> pa.Array:
     """The values of ``label.on`` in current and past records with one of ``keys``: a deleted record no longer names its event."""
-    path = locations.bronze(lake, contract.label.source)
-    rows = table_io.read(path, [contract.label.on], {"record_key": keys}, lake.storage_options)
+    stored = locations.bronze(lake, contract.label.source)
+    rows = stored.read([contract.label.on], {"record_key": keys})
     return pa.array([], pa.string()) if rows is None else pc.unique(rows[contract.label.on]).drop_null()
 
 
@@ -135,8 +134,8 @@ def _contains(lake: Lake, labels: Release, claims: pa.Table) -> bool:
 
 
 def _claims_of_days(lake: Lake, source: SourceContract, columns: list[str], first: date, last: date) -> pa.Table | None:
-    path, days = locations.key_log(lake, source.dataset), list(span(first, last))
-    return table_io.read(path, columns, {"event_date": days}, lake.storage_options)
+    table, days = locations.key_log(lake, source.dataset), list(span(first, last))
+    return table.read(columns, {"event_date": days})
 
 
 def _utc(moment: datetime) -> pa.Scalar:

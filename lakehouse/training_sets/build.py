@@ -17,8 +17,9 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.contracts.training_set import KEY_PREFIX
-from lakehouse.delta import provenance, table_io
+from lakehouse.delta import provenance
 from lakehouse.delta.columns import is_number
+from lakehouse.lake import table_io
 from lakehouse.spark.session import sized_for
 from lakehouse.training_sets import addresses, labels, releases
 from lakehouse.training_sets import events as set_events
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.training_set import TrainingSetContract
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
     from lakehouse.training_sets.records import Knowledge
 
 
@@ -112,16 +113,16 @@ def build(
         raise ReleaseError(msg)
     known = set_records.now(lake, contract.sources, known_at).with_source(of_labels.name, labels.inputs_of(lake, of_labels))
     mature_by = of_labels.known_at or known.published_until
-    path = addresses.training_set(lake, contract.name, version)
+    stored = addresses.training_set(lake, contract.name, version)
     with sized_for(spark, lake, many=set_events.is_large(lake, contract)):
-        write(rows_of(spark, lake, catalog, contract, known, mature_by), path)
-        written = spark.read.format("delta").load(path)
+        write(rows_of(spark, lake, catalog, contract, known, mature_by), stored)
+        written = spark.read.format("delta").load(stored.address)
         about = {
             "labels": {"source": of_labels.name, "version": of_labels.version},
             **known.recorded(lake),
             "mature_by": mature_by.isoformat(),
             "content_hash": written.agg(content_hash(written)).collect()[0][0],
-            **_counted(lake, contract, path),
+            **_counted(contract, stored),
             "features": _definitions(catalog, contract),
             "code_version": provenance.code(),
             "contract_version": provenance.of_definition(contract),
@@ -164,11 +165,11 @@ def rows_of(
     )
 
 
-def write(rows: DataFrame, path: str) -> None:
+def write(rows: DataFrame, target: Table) -> None:
     """Write the rows of a version in one commit; they replace the remains of a stopped build."""
     # A Spark Connect client names the collation of texts that an Arrow function returned, and only Spark reads such a table.
     plain = rows.select(*(F.col(field.name).cast(field.dataType.simpleString()).alias(field.name) for field in rows.schema))
-    plain.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+    plain.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(target.address)
 
 
 def refuse_deprecated(lake: Lake, catalog: Catalog, contract: TrainingSetContract) -> None:
@@ -213,9 +214,9 @@ def _same(recorded: Release, contract: TrainingSetContract, of_labels: Release) 
     return recorded
 
 
-def _counted(lake: Lake, contract: TrainingSetContract, path: str) -> dict[str, Any]:
+def _counted(contract: TrainingSetContract, written: Table) -> dict[str, Any]:
     """The statistics of the rows: their number, time ranges, and the distribution of each column, read one column at a time."""
-    table = DeltaTable(path, storage_options=lake.storage_options)
+    table = DeltaTable(written.address, storage_options=dict(written.options))
     times = table_io.read_version(table, ["split", "event_ts"])
     parts = times.group_by("split").aggregate([("event_ts", "count"), ("event_ts", "min"), ("event_ts", "max")]).to_pylist()
     spans = {

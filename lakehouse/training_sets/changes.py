@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.training_set import KEY_PREFIX
-from lakehouse.delta import table_io
 from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.training_sets import addresses, set_table
 from lakehouse.training_sets import records as set_records
@@ -145,8 +144,8 @@ def keys_of(lake: Lake, source: str, ids: Collection[str]) -> pa.Array | None:
 def _keys_of_other_days(lake: Lake, contract: TrainingSetContract, release: Release, ids: Collection[str]) -> pa.Array:
     """The keys of events that the files ``ids`` place only outside the days of a version."""
     columns = ["record_key", "event_date"]
-    address = locations.key_log(lake, contract.entity.source)
-    claims = table_io.read(address, columns, {"ingestion_id": sorted(ids)}, lake.storage_options) if ids else None
+    table = locations.key_log(lake, contract.entity.source)
+    claims = table.read(columns, {"ingestion_id": sorted(ids)}) if ids else None
     if claims is None:
         return pa.array([], pa.string())
     mature = datetime.fromisoformat(release.about["mature_by"]) - contract.label.maturity
@@ -175,7 +174,7 @@ def _compared(
     mature_by = datetime.fromisoformat(release.about["mature_by"])
     columns = ["event_ts", "split", *contract.features.names, "label"]
     present = build.rows_of(spark, lake, catalog, contract, now, mature_by, keys)
-    before = spark.read.format("delta").load(addresses.training_set(lake, release.name, release.version))
+    before = spark.read.format("delta").load(addresses.training_set(lake, release.name, release.version).address)
     if keys is not None:
         wanted = F.broadcast(dataframes.local(spark, pa.table({"record_key": keys})))
         before = before.join(wanted, "record_key", "left_semi")

@@ -15,7 +15,6 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
 from lakehouse.contracts.windows import WINDOW_START, EventWindow
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, ddl
 from lakehouse.dimensions import as_then, tables
 from lakehouse.dimensions.tables import TIME_LENGTH
@@ -50,7 +49,7 @@ def of_dimension(
 
     Untracked attributes also have the value of the change.
     """
-    if table_io.open_table(locations.key_log(lake, contract.dataset), lake.storage_options) is None:
+    if locations.key_log(lake, contract.dataset).open() is None:
         return _without_records(spark, contract, join)
     inputs = known.sources[contract.dataset]
     names = [F.col(column).alias(name) for column, name in join.attributes]
@@ -81,12 +80,12 @@ def of_metric(
     grain, measures = list(entry.on), [name for name, _ in entry.measures]
     kinds = {measure.name: measure.type for measure in metric.measures}
     named = [F.col(name).cast(kinds[name]).alias(renamed) for name, renamed in entry.measures]
-    path = locations.gold(lake, series)
-    if table_io.open_table(path, lake.storage_options) is None:
+    stored = locations.gold(lake, series)
+    if stored.open() is None:
         return _without_numbers(spark, catalog, entry)
     columns = list(dict.fromkeys([*place, *grain, *measures]))
     published = dataframes.scan(
-        spark, lake, path, [*columns, "revision", "published_at", "superseded_at", "adjustment", "row_count"], {}
+        spark, lake, stored, [*columns, "revision", "published_at", "superseded_at", "adjustment", "row_count"], {}
     ).where(F.col("adjustment").isNull() & (F.col("published_at") <= F.lit(known.published_until)))
     if reading == "as_corrected":
         published = published.where(F.col("superseded_at").isNull() | (F.col("superseded_at") > F.lit(known.published_until)))

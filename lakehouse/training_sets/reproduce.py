@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from lakehouse.delta import provenance, table_io
+from lakehouse.delta import provenance
 from lakehouse.spark.session import sized_for
 from lakehouse.training_sets import addresses, build, events, set_table
 from lakehouse.training_sets import records as set_records
@@ -42,14 +42,14 @@ class SetReproduction:
 def reproduce(spark: SparkSession, lake: Lake, catalog: Catalog, release: Release) -> SetReproduction:
     """Recompute the rows of a version; if its table is gone, write them."""
     about, contract = release.about, set_table.contract_of(release)
-    path = addresses.training_set(lake, release.name, release.version)
+    stored = addresses.training_set(lake, release.name, release.version)
     known, mature_by = set_records.stored(lake, about), datetime.fromisoformat(about["mature_by"])
-    is_gone = table_io.open_table(path, lake.storage_options) is None
+    is_gone = stored.open() is None
     with sized_for(spark, lake, many=events.is_large(lake, contract)):
         rows = build.rows_of(spark, lake, catalog, contract, known, mature_by)
         if is_gone:
-            build.write(rows, path)
-            rows = spark.read.format("delta").load(path)
+            build.write(rows, stored)
+            rows = spark.read.format("delta").load(stored.address)
         made = rows.agg(build.content_hash(rows)).collect()[0][0]
     return SetReproduction(release, about["content_hash"], made, is_gone, _notes(catalog, release))
 

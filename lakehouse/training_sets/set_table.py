@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse.contracts.training_set import TrainingSetContract
-from lakehouse.delta import table_io
 from lakehouse.errors import LakehouseError
+from lakehouse.lake import table_io
 from lakehouse.training_sets import addresses
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ def read(lake: Lake, release: Release, columns: Sequence[str] | None = None, whe
     :param where: for columns, the values of which a row must have one.
     :raises MissingSetError: if the table is gone.
     """
-    path = addresses.training_set(lake, release.name, release.version)
-    table = table_io.open_table(path, lake.storage_options)
+    stored = addresses.training_set(lake, release.name, release.version)
+    table = stored.open()
     if table is None:
         name = f"{release.name} {release.version}"
-        msg = f"there is no table at {path}: 'lakehouse dataset reproduce {name}' makes the rows of {name} again"
+        msg = f"there is no table at {stored}: 'lakehouse dataset reproduce {name}' makes the rows of {name} again"
         raise MissingSetError(msg)
     names = [item.name for item in table.schema().fields] if columns is None else list(columns)
     return table_io.read_version(table, names, where or {})

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.delta import table_io
+from lakehouse.lake import Table
 from lakehouse_tests.support.cli import BUNDLED_CONTRACTS, lakehouse_command
 from lakehouse_tests.support.deployment import Deployment
 from lakehouse_tests.support.sales_files import FIRST_SALES, LATE_SALES, REFUND
@@ -33,7 +33,7 @@ def revenue(deployment: Deployment) -> dict[date, Decimal]:
 
 def newest(deployment: Deployment, column: str) -> dict[date, Any]:
     """A column of the newest number of each day."""
-    rows = table_io.read(str(deployment.root / "gold" / "revenue"), ["event_date", column], {"is_latest": [True]})
+    rows = Table(str(deployment.root / "gold" / "revenue")).read(["event_date", column], {"is_latest": [True]})
     return {} if rows is None else {row["event_date"]: row[column] for row in rows.to_pylist()}
 
 
@@ -62,7 +62,7 @@ def test_a_late_file_restates_exactly_its_days_with_no_click(deployment: Deploym
     (landing / "arrival_date=2024-11-05.csv").write_text(FIRST_SALES)
     day = {number: date(2024, 11, number) for number in (1, 2, 3, 4)}
     with deployment.running():
-        deployment.until(lambda: table_io.read(str(deployment.root / "bronze" / "sales")) is not None, 300, "the first records")
+        deployment.until(lambda: Table(str(deployment.root / "bronze" / "sales")).read() is not None, 300, "the first records")
         assert host.start().returncode == 0
         deployment.until(lambda: revenue(deployment) == dict.fromkeys(day.values(), Decimal("20.00")), 300, "the first numbers")
         deployment.until(lambda: all(run["status"] == "SUCCESS" for run in deployment.runs()), 300, "quiet")
@@ -110,7 +110,7 @@ def test_a_late_file_restates_exactly_its_days_with_no_click(deployment: Deploym
 
 
 def _waiting(deployment: Deployment) -> int:
-    rows = table_io.read(str(deployment.root / "silver" / "sales_quarantine"), ["quarantine_status"])
+    rows = Table(str(deployment.root / "silver" / "sales_quarantine")).read(["quarantine_status"])
     return 0 if rows is None else rows["quarantine_status"].to_pylist().count("open")
 
 

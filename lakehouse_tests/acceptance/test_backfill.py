@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from lakehouse.calendar.days import span
-from lakehouse.delta import table_io
+from lakehouse.lake import Table
 from lakehouse_tests.support import tried
 from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.deployment import Deployment
@@ -208,7 +208,7 @@ def commits(root: Path) -> int:
 
 def rows(root: Path, table: str) -> list[str]:
     """A table's rows, whatever its files, without what names the runs that wrote it."""
-    found = table_io.read(str(root / table))
+    found = Table(str(root / table)).read()
     return (
         sorted(repr(sorted((name, row[name]) for name in row.keys() - OF_THE_RUN)) for row in found.to_pylist()) if found else []
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.delta import table_io
+from lakehouse.lake import Table
 from lakehouse_tests.support.forked_cli import lakehouse_command
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def change(shop: Path, file: str, before: str, after: str) -> None:
 
 
 def numbers(shop: Path) -> dict[str, Decimal]:
-    rows = table_io.read(f"{shop}/lake/gold/revenue", ["event_date", "amount", "is_latest"]).to_pylist()
+    rows = Table(f"{shop}/lake/gold/revenue").read(["event_date", "amount", "is_latest"]).to_pylist()
     return {f"{row['event_date']}": row["amount"] for row in rows if row["is_latest"]}
 
 

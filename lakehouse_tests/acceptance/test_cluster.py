@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from lakehouse.delta import row_writer, table_io
+from lakehouse.delta import row_writer
+from lakehouse.lake import Table
 from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.s3_server import s3_server
 from lakehouse_tests.support.spark_cluster import spark_cluster
@@ -74,7 +75,7 @@ TABLES = {
 def tables(root: str, options: dict[str, str]) -> dict[str, list[tuple[Any, ...]]]:
     content = {}
     for name, columns in TABLES.items():
-        rows = table_io.read(f"{root}/{name}", columns, None, options)
+        rows = Table(f"{root}/{name}", options).read(columns, None)
         assert rows is not None
         content[name] = sorted(map(repr, rows.select(columns).to_pylist()))
     return content
@@ -107,7 +108,8 @@ def test_a_replay_on_a_cluster_and_an_object_store_gives_the_same_tables(tmp_pat
 APPENDS = """
 import sys
 from pyspark.sql import SparkSession
-from lakehouse.delta import row_writer, table_io
+from lakehouse.delta import row_writer
+from lakehouse.lake import table_io
 from lakehouse.lake import Lake
 from lakehouse.spark import commits
 from lakehouse.spark.session import local_options
@@ -119,7 +121,7 @@ for name, value in local_options(lake).items():
 spark = builder.getOrCreate()
 for number in range(10):
     frame = spark.range(number, number + 1).selectExpr("id as number", f"'{writer}' as writer").coalesce(1)
-    path = lake.address("bronze", "appended")
+    path = lake.table("bronze", "appended")
     version = table_io.version(path, lake.storage_options)
     commits.append_alone(frame, lake, path, f"{writer}:{number}", version, {})
 """
@@ -129,15 +131,15 @@ for number in range(10):
 def test_two_drivers_that_append_at_once_lose_nothing(tmp_path: Path) -> None:
     with s3_server(tmp_path) as store:
         path, schema = "s3://lake/tables/bronze/appended", pa.schema([("number", pa.int64()), ("writer", pa.string())])
-        row_writer.open_or_create(path, schema, store.options, ["writer"])
+        row_writer.open_or_create(Table(path, store.options), schema, ["writer"])
         ours = {"LAKEHOUSE_ROOT": "s3://lake/tables", "LAKEHOUSE_SPARK_MASTER": "local[1]"}
         ours["LAKEHOUSE_STORAGE_OPTIONS"] = json.dumps(store.options)
         drivers = [subprocess.Popen([sys.executable, "-c", APPENDS, name], env=os.environ | ours) for name in ("one", "other")]
         assert [driver.wait() for driver in drivers] == [0, 0]
-        rows = table_io.read(path, ["writer", "number"], None, store.options)
+        rows = Table(path, store.options).read(["writer", "number"], None)
         assert rows is not None
         expected = [(name, number) for name in ("one", "other") for number in range(10)]
         assert sorted((row["writer"], row["number"]) for row in rows.to_pylist()) == expected
-        leases = table_io.open_table(f"{path}/_commit_lease", store.options)
+        leases = Table(f"{path}/_commit_lease", store.options).open()
         assert leases is not None
         assert leases.version() >= 40, "each commit took a lease and gave it back"

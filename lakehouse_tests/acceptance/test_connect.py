@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.delta import table_io
+from lakehouse.lake import Table
 from lakehouse_tests.support import tried
 from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.sales_files import FIRST_DAY, FIRST_SALES, LATE_SALES, SECOND_DAY
@@ -23,11 +23,11 @@ pytest.importorskip("grpc", reason="the extra 'connect' is not installed")
 
 
 def bronze(home: Path) -> list[dict[str, Any]]:
-    return table_io.read(str(home / "lake" / "bronze" / "sales"), ["arrival_date"]).to_pylist()
+    return Table(str(home / "lake" / "bronze" / "sales")).read(["arrival_date"]).to_pylist()
 
 
 def rows(home: Path, layer: str, *without: str) -> list[Any]:
-    found = table_io.read(str(home / "lake" / layer))
+    found = Table(str(home / "lake" / layer)).read()
     return sorted(repr(sorted((name, row[name]) for name in row if name not in without)) for row in found.to_pylist())
 
 

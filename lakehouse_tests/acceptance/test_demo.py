@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.delta import table_io
+from lakehouse.lake import Table
 from lakehouse.ledger.row_states import Disposition
 from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.wheel_demo import CHECKOUT, WheelDemo, wheel_demo
@@ -50,7 +50,7 @@ class SecondDemo:
 def _again(home: Path, spark_remote: dict[str, str]) -> SecondDemo:
     def versions() -> list[int]:
         layers = ("silver/sales", "gold/revenue", "silver/customers", "gold/revenue_by_tier", "gold/gold_share")
-        return [table_io.open_table(str(home / "lake" / layer)).version() for layer in layers]
+        return [Table(str(home / "lake" / layer)).open().version() for layer in layers]
 
     before = versions()
     return SecondDemo(lakehouse_command(home, "demo", **spark_remote), before, versions())
@@ -63,7 +63,7 @@ def test_the_demo_shows_the_numbers_and_how_to_go_on(demo: WheelDemo) -> None:
 
 
 def test_the_first_screen_shows_the_numbers_of_the_table(demo: WheelDemo, home: Path, again: SecondDemo) -> None:
-    table = table_io.read(str(home / "lake" / "gold" / "revenue"), ["event_date", "revenue", "adjustment", "is_latest"])
+    table = Table(str(home / "lake" / "gold" / "revenue")).read(["event_date", "revenue", "adjustment", "is_latest"])
     now = {f"{row['event_date']}": row["revenue"] for row in table.to_pylist() if row["is_latest"]}
     adjusted = {f"{row['event_date']}": row["revenue"] for row in table.to_pylist() if row["adjustment"]}
     assert adjusted, "a closed day has an adjustment"
@@ -93,7 +93,7 @@ def test_the_same_demo_again_changes_nothing(again: SecondDemo) -> None:
 
 
 def test_every_row_is_accounted_for(home: Path) -> None:
-    bronze = table_io.read(str(home / "lake" / "bronze" / "sales"), ["arrival_date", "malformed_reason"])
+    bronze = Table(str(home / "lake" / "bronze" / "sales")).read(["arrival_date", "malformed_reason"])
     per_day = Counter(f"{day}" for day in bronze["arrival_date"].to_pylist())
     done = lakehouse_command(home, "account", "sales", "--json")
     account = [json.loads(line) for line in done.stdout.splitlines()]
@@ -101,14 +101,14 @@ def test_every_row_is_accounted_for(home: Path) -> None:
     kinds = [kind.value for kind in Disposition]
     assert all(sum(line[kind] for kind in kinds) == line["rows"] for line in account)
     assert [sum(line[kind] for line in account) for kind in ("malformed", "quarantined")] == [1, 11]
-    silver = table_io.read(str(home / "lake" / "silver" / "sales"), ["record_key"])
+    silver = Table(str(home / "lake" / "silver" / "sales")).read(["record_key"])
     deleted = sum(line["applied"] for line in account) - len(silver)
     assert deleted > 0, "the deletes that count are applied too, and leave no row"
     assert lakehouse_command(home, "account", "sales").stdout.count("\n") > len(account)
 
 
 def test_a_key_is_followed_from_its_lines_to_the_numbers_it_moved(home: Path) -> None:
-    claims = table_io.read(str(home / "lake" / "ops" / "sales_keys"), ["record_key", "kind", "event_date"]).to_pylist()
+    claims = Table(str(home / "lake" / "ops" / "sales_keys")).read(["record_key", "kind", "event_date"]).to_pylist()
     days = {row["record_key"]: set() for row in claims}
     for row in claims:
         if row["kind"] in {"insert", "correct"}:
@@ -129,7 +129,7 @@ def test_a_key_is_followed_from_its_lines_to_the_numbers_it_moved(home: Path) ->
 @pytest.mark.usefixtures("spark")
 def test_a_steward_lets_a_row_in_and_a_rebuild_keeps_it(home: Path) -> None:
     def revenue() -> dict[str, Decimal]:
-        rows = table_io.read(str(home / "lake" / "gold" / "revenue"), ["event_date", "revenue"], {"is_latest": [True]})
+        rows = Table(str(home / "lake" / "gold" / "revenue")).read(["event_date", "revenue"], {"is_latest": [True]})
         return {f"{row['event_date']}": row["revenue"] for row in rows.to_pylist()}
 
     before = revenue()
@@ -178,7 +178,7 @@ def test_a_tier_that_is_known_late_restates_exactly_the_days_of_the_customers_sa
     story = demo.stdout.partition("A tier that was known late")[2].partition("For the numbers by tier")[0]
     (customer,) = set(re.findall(r"the tier of customer (\d+) from 2024-11-04 to 2024-11-11 became gold", story))
 
-    sales = table_io.read(str(sample / "silver" / "sales"), ["event_date", "customer_id", "amount"]).to_pylist()
+    sales = Table(str(sample / "silver" / "sales")).read(["event_date", "customer_id", "amount"]).to_pylist()
     of_customer: dict[str, Decimal] = defaultdict(Decimal)
     for sale in sales:
         if sale["customer_id"] == int(customer):
@@ -201,7 +201,7 @@ def restated(sample: Path, name: str) -> dict[str, dict[str, Decimal]]:
     """Per restated day what the last restatement added to each row of the grain; of a number without a grain under its name."""
     by_day: dict[str, dict[int, dict[str, Decimal]]] = defaultdict(lambda: defaultdict(dict))
     measure, changed = {"revenue_by_tier": "revenue", "gold_share": "gold_percent"}[name], {}
-    for row in table_io.read(str(sample / "gold" / name)).to_pylist():
+    for row in Table(str(sample / "gold" / name)).read().to_pylist():
         by_day[f"{row['event_date']}"][row["revision"]][row.get("tier", name)] = row[measure]
     for day, revisions in by_day.items():
         for before, after in pairwise(sorted(revisions)):

@@ -16,7 +16,6 @@ from lakehouse import locations
 from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.version_selector import parse
@@ -146,12 +145,10 @@ def test_a_month_in_shuffled_order_with_each_file_twice_and_every_day_rebuilt(
     deliveries = ingestions.all_of(lake, "earthquakes")
     assert Counter(entry.status for entry in deliveries) == {"ingested": 30, "redelivered": 30}
 
-    version = table_io.version(locations.silver(lake, "earthquakes"), lake.storage_options)
+    version = locations.silver(lake, "earthquakes").version()
     every_day = set().union(*(entry.touched_days for entry in deliveries))
     assert silver_update.update(lake, contract, lambda: spark, every_day, "rebuild").rebuilt == every_day
-    assert table_io.version(locations.silver(lake, "earthquakes"), lake.storage_options) == version, (
-        "a rebuild of everything changes nothing (R3)"
-    )
+    assert locations.silver(lake, "earthquakes").version() == version, "a rebuild of everything changes nothing (R3)"
 
 
 def numbers(version: PublishedVersion) -> Numbers:
@@ -160,7 +157,7 @@ def numbers(version: PublishedVersion) -> Numbers:
 
 
 def check_what_was_seen(lake: Lake, published: Published, last: date) -> None:
-    known = numbers_history.history(lake, DAILY, published_table.partitions(lake, locations.gold(lake, DAILY), DAILY.by))
+    known = numbers_history.history(lake, DAILY, published_table.partitions(locations.gold(lake, DAILY), DAILY.by))
     assert set(known) == set(published.seen)
     for day, versions in known.items():
         assert [(numbers(one), one.state.value) for one in versions] == published.seen[day], day
@@ -192,7 +189,7 @@ def check_numbers_as_of_arrivals(lake: Lake, spark: SparkSession, as_of_dates: l
 
 def check_reproduced(lake: Lake, spark: SparkSession) -> None:
     """Every revision of the day that was restated most often is reproduced."""
-    known = numbers_history.history(lake, DAILY, published_table.partitions(lake, locations.gold(lake, DAILY), DAILY.by))
+    known = numbers_history.history(lake, DAILY, published_table.partitions(locations.gold(lake, DAILY), DAILY.by))
     restless = max(known, key=lambda day: len(known[day]))
     for version in known[restless]:
         assert reproduce.reproduce(lake, CATALOG, DAILY, restless, version.revision, lambda: spark).equal, version.name

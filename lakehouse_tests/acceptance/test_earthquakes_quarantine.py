@@ -14,9 +14,8 @@ from lakehouse import locations
 from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.source_rules import Lateness
-from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
-from lakehouse.lake import Lake
+from lakehouse.lake import Lake, Table
 from lakehouse.ledger.ids import row_id_of
 from lakehouse.settings import Settings
 from lakehouse.stewardship import quarantine
@@ -70,8 +69,8 @@ def check_account(sample: SampleLake) -> None:
     assert told == sorted(((*row[:2], row[2].value, *row[3:]) for row in anew), key=str)
 
 
-def _read(path: str, *columns: str) -> list[tuple[Any, ...]]:
-    found = table_io.read(path, columns)
+def _read(table: Table, *columns: str) -> list[tuple[Any, ...]]:
+    found = table.read(columns)
     return [] if found is None else list(zip(*(found[name].to_pylist() for name in columns)))
 
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import pytest
 from deltalake import DeltaTable
 
-from lakehouse.delta import table_io
+from lakehouse.lake import Table
 from lakehouse_tests.support.forked_cli import lakehouse_command
 from lakehouse_tests.support.killed_command import commits_of, stopped_command
 from lakehouse_tests.support.spark_server import machine
@@ -226,9 +226,9 @@ def state(folder: Path) -> dict[str, Any]:
     seen = {}
     for name, columns in TABLES:
         path = f"{folder}/lake/{name}"
-        table = table_io.open_table(path)
+        table = Table(path).open()
         known = [] if table is None else [item.name for item in table.schema().fields]
-        rows = None if table is None else table_io.read(path, [column for column in columns or known if column in known])
+        rows = None if table is None else Table(path).read([column for column in columns or known if column in known])
         seen[name] = [] if rows is None else sorted(repr(row) for row in rows.to_pylist())
     return seen
 

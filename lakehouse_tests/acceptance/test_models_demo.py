@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 import pytest
 
 from lakehouse.contracts import load_catalog
-from lakehouse.delta import table_io
 from lakehouse.examples.card_payments import chargebacks, deliveries
 from lakehouse.examples.card_payments.payments import payments
-from lakehouse.lake import Lake
+from lakehouse.lake import Lake, Table
 from lakehouse.models import backtest_log, promotion_log, retraining_log, tracking
 from lakehouse.models.retraining_log import RetrainingStep
 from lakehouse.settings import Settings
@@ -65,7 +64,7 @@ class ModelsDemo:
 
     def table_versions(self) -> dict[str, int]:
         logs = sorted((self.home / "lake").glob("*/*/_delta_log"))
-        return {f"{log.parent.relative_to(self.home)}": table_io.open_table(str(log.parent)).version() for log in logs}
+        return {f"{log.parent.relative_to(self.home)}": Table(str(log.parent)).open().version() for log in logs}
 
 
 @pytest.fixture(name="demo", scope="module")
@@ -150,7 +149,7 @@ def test_the_policy_made_a_version_that_was_compared_and_not_promoted(demo: Mode
 
 
 def test_in_the_canary_each_payment_of_november_counts_once_and_a_fifth_by_the_challenger(demo: ModelsDemo) -> None:
-    scores = table_io.read(str(demo.home / "lake" / "scores" / "fraud"))
+    scores = Table(str(demo.home / "lake" / "scores" / "fraud")).read()
     november = {payment.payment_id for payment in payments(SEED) if payment.paid_at.month == 11}
     served = scores.filter(pc.field("served"))
     assert sorted(served["record_key"].to_pylist()) == sorted(november)

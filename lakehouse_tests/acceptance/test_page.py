@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.delta import table_io
+from lakehouse.lake import Table
 from lakehouse_tests.support.cli import BUNDLED_CONTRACTS, lakehouse_command
 
 pytest.importorskip("selenium", reason="pip install -e '.[test]' brings selenium")
@@ -130,13 +130,13 @@ def test_a_story_shows_each_revision_and_the_rows_it_came_from(demo: ServedDemo)
     demo.go(f"/page/metrics/revenue/{DAY}/r{last['revision']}")
     shown_rows = {line[0]: line for line in demo.table("table.stack")}
     assert len(shown_rows) == last["changed_rows"]
-    silver = table_io.read(str(demo.home / "lake" / "silver" / "sales"), ["record_key", "event_date"]).to_pylist()
+    silver = Table(str(demo.home / "lake" / "silver" / "sales")).read(["record_key", "event_date"]).to_pylist()
     living = {row["record_key"] for row in silver if f"{row['event_date']}" == DAY}
     gone = {key for key, (_, what, *_rest) in shown_rows.items() if what in {"withdrawn", "moved to another day"}}
     assert gone
     assert shown_rows.keys() - gone <= living
     assert gone.isdisjoint(living)
-    audit = table_io.read(str(demo.home / "lake" / "ops" / "late_arrival_audit")).to_pylist()
+    audit = Table(str(demo.home / "lake" / "ops" / "late_arrival_audit")).read().to_pylist()
     reasons = {row["event_id"]: row["reason"] for row in audit if row["silver_version"] == last["silver_version"]}
     assert all(line[2] == reasons.get(key, "arrived on time") for key, line in shown_rows.items())
     assert "amount" not in demo.text(".stack tbody tr small") or "→" not in demo.text(".stack"), "values are for stewards"
@@ -164,7 +164,7 @@ def test_what_was_restated_this_week(demo: ServedDemo) -> None:
 
 
 def test_lateness_has_the_watermark_and_the_trend(demo: ServedDemo) -> None:
-    bronze = table_io.read(str(demo.home / "lake" / "bronze" / "sales")).to_pylist()
+    bronze = Table(str(demo.home / "lake" / "bronze" / "sales")).read().to_pylist()
     sound = [row for row in bronze if row["malformed_reason"] is None and row["event_ts"]]
     late = [(row["arrival_date"], -(-(row["arrival_ts"] - row["event_ts"]) // timedelta(seconds=1))) for row in sound]
     demo.go("/page/lateness?source=sales")

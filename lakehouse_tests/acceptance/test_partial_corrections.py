@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.delta import table_io
+from lakehouse.lake import Table
 from lakehouse_tests.support.forked_cli import lakehouse_command
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def test_a_stage_and_a_redaction_keep_what_a_partial_correction_leaves_out(tmp_p
         return run.stdout
 
     def silver() -> list[str]:
-        rows = table_io.read(f"{tmp_path}/lake/silver/pay", ["id", "amount", "shop", "email"])
+        rows = Table(f"{tmp_path}/lake/silver/pay").read(["id", "amount", "shop", "email"])
         assert rows is not None
         return sorted(" ".join(f"{value}" for value in row.values()) for row in rows.to_pylist())
 

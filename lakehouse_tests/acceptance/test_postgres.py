@@ -11,7 +11,7 @@ import pytest
 import yaml
 from sqlalchemy import create_engine, text
 
-from lakehouse.delta import table_io
+from lakehouse.lake import Table
 from lakehouse_tests.support.cli import BUNDLED_CONTRACTS
 from lakehouse_tests.support.deployment import CHECKOUT, Deployment
 from lakehouse_tests.support.postgres_server import needs_postgres, postgres_server
@@ -31,7 +31,7 @@ def test_both_configurations_differ_in_the_storage_only() -> None:
 
 
 def revenue(deployment: Deployment) -> dict[date, Decimal]:
-    rows = table_io.read(str(deployment.root / "gold" / "revenue"), ["event_date", "revenue"], {"is_latest": [True]})
+    rows = Table(str(deployment.root / "gold" / "revenue")).read(["event_date", "revenue"], {"is_latest": [True]})
     return {} if rows is None else {row["event_date"]: row["revenue"] for row in rows.to_pylist()}
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.delta import table_io
+from lakehouse.lake import Table
 from lakehouse_tests.support.deployment import CHECKOUT
 from lakehouse_tests.support.sales_files import FIRST_SALES, LATE_SALES, SALES_HEADER
 from lakehouse_tests.support.spark_server import Machine, machine
@@ -108,7 +108,7 @@ def walk(folder: Path, host: Machine, commands: str) -> str:
 
 
 def gold(folder: Path) -> list[dict[str, object]]:
-    found = table_io.read(str(folder / "lakehouse_data" / "gold" / "revenue"), ["event_date", "revenue", "is_latest"])
+    found = Table(str(folder / "lakehouse_data" / "gold" / "revenue")).read(["event_date", "revenue", "is_latest"])
     return [] if found is None else found.to_pylist()
 
 

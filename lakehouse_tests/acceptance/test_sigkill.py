@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.delta import table_io
+from lakehouse.lake import Table
 from lakehouse_tests.support import tried
 from lakehouse_tests.support.sales_files import FIRST_SALES, LATE_SALES
 
@@ -98,5 +98,5 @@ def _run(root: Path, arguments: list[str], commits_to_live: int = 0) -> int:
 
 
 def _rows(root: Path, layer: str, table: str, columns: list[str] | None = None) -> list[Any]:
-    rows = table_io.read(str(root / layer / table), columns)
+    rows = Table(str(root / layer / table)).read(columns)
     return sorted(repr(sorted(row.items())) for row in rows.to_pylist()) if rows is not None else []

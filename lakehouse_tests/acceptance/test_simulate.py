@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.delta import table_io
 from lakehouse.examples import late_events
 from lakehouse.examples.late_events import FINAL_AFTER, Options
+from lakehouse.lake import Table
 from lakehouse_tests.support import tried
 from lakehouse_tests.support.cli import lakehouse_command
 
@@ -112,7 +112,7 @@ def test_stopped_between_a_day_and_its_week_it_continues_where_it_was(tmp_path: 
     assert {day: [row["revenue"] for row in rows] for day, rows in rows_by_day.items()} == {
         day: [number for number, _ in expected.revisions] for day, expected in models(TWO_DAYS).items()
     }
-    weeks = table_io.read(str(tmp_path / "lake" / "simulation" / "gold" / "simulation_revenue_weekly")).to_pylist()
+    weeks = Table(str(tmp_path / "lake" / "simulation" / "gold" / "simulation_revenue_weekly")).read().to_pylist()
     for week in weeks:
         made_from = [
             rows_by_day[date.fromisoformat(day)][int(label[1:]) - 1] for day, label in json.loads(week["made_from"]).items()
@@ -125,7 +125,7 @@ def sample(home: Path) -> Path:
 
 
 def published(home: Path) -> dict[date, list[dict]]:
-    rows = table_io.read(str(sample(home) / "gold" / "simulation_revenue")).to_pylist()
+    rows = Table(str(sample(home) / "gold" / "simulation_revenue")).read().to_pylist()
     found = defaultdict(list)
     for row in sorted(rows, key=lambda row: row["revision"]):
         found[row["event_date"]].append(row)
@@ -142,7 +142,7 @@ def test_every_revision_shows_what_had_arrived_by_then(home: Path, model: dict[d
 
 
 def test_the_week_is_the_sum_of_its_days_and_becomes_final(home: Path, model: dict[date, Model]) -> None:
-    rows = table_io.read(str(sample(home) / "gold" / "simulation_revenue_weekly"), None, {"is_latest": [True]}).to_pylist()
+    rows = Table(str(sample(home) / "gold" / "simulation_revenue_weekly")).read(None, {"is_latest": [True]}).to_pylist()
     assert [(row["period"], row["state"], row["revenue"]) for row in rows] == [
         ("2024-W45", "final", sum(one.final for one in model.values()))
     ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.delta import table_io
+from lakehouse.lake import Table
 from lakehouse_tests.support import earlier_deployment
 from lakehouse_tests.support.cli import lakehouse_command
 
@@ -89,7 +89,7 @@ def entries(folder: Path, *arguments: str) -> list[dict[str, Any]]:
 
 def published(folder: Path, table: str) -> dict[tuple[str, int, int | None], dict[str, Any]]:
     """All published rows, by period, revision and adjustment."""
-    rows = table_io.read(str(folder / "lake" / "gold" / table))
+    rows = Table(str(folder / "lake" / "gold" / table)).read()
     assert rows is not None
     return {(row["period"], row["revision"], row["adjustment"]): row for row in rows.to_pylist()}
 

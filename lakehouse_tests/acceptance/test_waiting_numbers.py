@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.delta import table_io
+from lakehouse.lake import Table, table_io
 from lakehouse_tests.support.cli import lakehouse_command
 from lakehouse_tests.support.deployment import Deployment
 from lakehouse_tests.support.spark_server import machine
@@ -93,7 +93,7 @@ class Site:
 
     def state(self, of_day: date) -> str | None:
         where: table_io.Where = {"event_date": [of_day], "is_latest": [True]}
-        rows = table_io.read(str(self.deployment.root / "gold" / "consumption"), ["state"], where)
+        rows = Table(str(self.deployment.root / "gold" / "consumption")).read(["state"], where)
         return None if rows is None or not len(rows) else rows["state"][0].as_py()
 
     def waiting_for(self, of_day: date) -> list[str]:
@@ -168,8 +168,6 @@ def it_becomes_final(site: Site) -> None:
     assert site.state(day(4)) == "preliminary"
     site.command("quarantine", "accept", "meters", "--all", "--by", "ben", "--reason", "a slow meter", "--no-restate")
     site.until(lambda: site.state(day(4)) == "final", "the number to become final")
-    rows = table_io.read(
-        str(site.deployment.root / "gold" / "consumption"), ["kwh"], {"event_date": [day(4)], "is_latest": [True]}
-    )
+    rows = Table(str(site.deployment.root / "gold" / "consumption")).read(["kwh"], {"event_date": [day(4)], "is_latest": [True]})
     assert f"{rows['kwh'][0]}" == "10.00", "with the row that waited"
     assert site.waiting_for(day(4)) == []

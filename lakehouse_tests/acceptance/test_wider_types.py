@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.delta import table_io
+from lakehouse.lake import Table
 from lakehouse_tests.support.forked_cli import lakehouse_command
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def widen(shop: Path) -> None:
 
 
 def numbers(shop: Path, series: str = "revenue") -> dict[tuple[str, int, Any], tuple[Decimal, int]]:
-    rows = table_io.read(f"{shop}/lake/gold/{series}").to_pylist()
+    rows = Table(f"{shop}/lake/gold/{series}").read().to_pylist()
     day = "event_date" if series == "revenue" else "period_start"
     return {(f"{row[day]}", row["shop"], row["floor"]): (row["amount"], row["pieces"]) for row in rows if row["is_latest"]}
 

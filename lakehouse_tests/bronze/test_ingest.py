@@ -64,10 +64,10 @@ def test_the_watermark_of_a_source_and_what_it_was(lake: Lake) -> None:
 def test_a_ledger_of_an_earlier_release_gets_the_columns_and_its_deliveries_move_nothing(lake: Lake) -> None:
     source = source_with(BOUNDED)
     ingest(lake, source, DAY, line("a", "2024-01-02T07:00:00Z", at(9)))
-    path = locations.ingestions(lake)
-    older = DeltaTable(path).to_pyarrow_table()
+    table = locations.ingestions(lake)
+    older = DeltaTable(table.address).to_pyarrow_table()
     older = older.drop_columns(["newest_arrival", "newest_event", "newest_marker", "skewed"])
-    write_deltalake(path, older, mode="overwrite", schema_mode="overwrite", partition_by=["source"])
+    write_deltalake(table.address, older, mode="overwrite", schema_mode="overwrite", partition_by=["source"])
     state = event_watermark.of_source(lake, source)
     assert state is not None
     assert state.watermark == BEGINNING

@@ -9,7 +9,6 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.bronze import ingest as judgement
-from lakehouse.delta import table_io
 from lakehouse.ledger.ids import DeliveredFile
 from lakehouse_tests.support.ingested_files import at, ingest, line
 from lakehouse_tests.support.lake import contract
@@ -28,9 +27,9 @@ def test_deliveries_that_were_judged_are_judged_again_without_a_trace(lake: Lake
     source = contract()
     entry = ingest(lake, source, DAY, line("a", "2024-01-02T07:00:00Z", at(9)), line("b", "never", at(9)))
     tables = [locations.key_log(lake, "events"), locations.dispositions(lake, "events")]
-    before = [table_io.read(path).num_rows for path in tables]
+    before = [path.read().num_rows for path in tables]
     delivered = DeliveredFile(entry.source_file, entry.ingestion_id, DAY, lake.now())
     counted = judgement.judge(lake, source, _no_session, [delivered], {})[entry.ingestion_id]
-    assert [table_io.read(path).num_rows for path in tables] == before
+    assert [path.read().num_rows for path in tables] == before
     assert (counted["rows"], counted["malformed"], counted["touched_days"]) == (entry.rows, entry.malformed, entry.touched_days)
     assert judgement.judge(lake, source, _no_session, [], {}) == {}

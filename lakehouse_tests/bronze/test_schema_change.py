@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakehouse import locations
-from lakehouse.delta import change_feed, table_io
+from lakehouse.delta import change_feed
 from lakehouse_tests.support.lake import HEADER, SampleLake, contract, csv_file
 
 pytestmark = pytest.mark.spark
@@ -32,7 +32,7 @@ def with_fields(*fields: dict[str, Any]) -> Any:
 
 
 def rows(sample: SampleLake, *columns: str) -> set[tuple[Any, ...]]:
-    found = table_io.read(locations.silver(sample.lake, "events"), list(columns))
+    found = locations.silver(sample.lake, "events").read(list(columns))
     assert found is not None
     return {tuple(row[name] for name in columns) for row in found.to_pylist()}
 
@@ -46,7 +46,7 @@ def test_a_new_field_is_added_to_the_tables_and_empty_in_older_rows(sample: Samp
     assert [entry.status for entry in sample.ingest(SECOND).ingested] == ["ingested"]
     assert set(sample.update().changes) == {date(2024, 1, 1)}
     assert rows(sample, "record_key", "amount", "colour") == {("a", 1, None), ("b", 2, "red")}
-    table = table_io.open_table(locations.silver(sample.lake, "events"))
+    table = locations.silver(sample.lake, "events").open()
     assert table is not None
     described = change_feed.describe(table, 0, table.version())
     assert described == {date(2024, 1, 1): {"inserted": 2}}, "the change feed reads across the change"

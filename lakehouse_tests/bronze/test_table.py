@@ -12,7 +12,7 @@ from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
 from lakehouse.bronze import table as bronze_table
-from lakehouse.delta import partition_writer, table_io
+from lakehouse.delta import partition_writer
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse_tests.support.lake import SampleLake, contract, csv_file
 
@@ -48,7 +48,7 @@ def test_a_small_file_of_many_rows_is_parsed_by_a_task(lake: Lake, spark: SparkS
     for day, count in ((FIRST, 2), (SECOND, 3)):
         sample.deliver(day, csv_file([f"{day}{n},1,2024-01-01T12:00:00Z,{day}T06:00:00Z,insert,,0" for n in range(count)]))
         assert [entry.rows for entry in sample.ingest(day).ingested] == [count]
-    table = table_io.open_table(locations.bronze(lake, "events"), lake.storage_options)
+    table = locations.bronze(lake, "events").open()
     assert table is not None
     appends = [commit for commit in table.history() if commit["operation"] == "WRITE"]
     assert ["Spark" in commit.get("engineInfo", "") for commit in appends] == [True, False], "the newest first"
@@ -68,23 +68,23 @@ def test_the_parts_of_a_large_file_are_parsed_by_tasks_of_their_own(
     rows = sample.bronze("record_key", "line_number", "source_file")
     expected = [(f"k{number}", number + 2) for number in range(2_500)] + [("m", 2_502), ("one", 2)]
     assert sorted((row["record_key"], row["line_number"]) for row in rows) == sorted(expected)
-    table = table_io.open_table(locations.bronze(lake, "events"), lake.storage_options)
+    table = locations.bronze(lake, "events").open()
     assert table is not None
     assert len(table.file_uris()) == 4, "three parts of the large file, and the small file"
 
 
 def test_no_writer_may_change_bronze_also_in_a_table_of_an_earlier_release(lake: Lake, spark: SparkSession) -> None:
     sample = SampleLake(lake, contract(), spark)
-    path = locations.bronze(lake, "events")
-    partition_writer.create(path, arrow_schema(bronze_columns(sample.contract)), ["arrival_date"])
+    table = locations.bronze(lake, "events")
+    partition_writer.create(table, arrow_schema(bronze_columns(sample.contract)), ["arrival_date"])
     for number in (1, 2):
         sample.deliver(FIRST, csv_file([f"k{number},1,2024-01-01T12:00:00Z,2024-02-01T06:00:00Z,insert,,0"]), f"-{number}.csv")
         sample.ingest(FIRST)
     with pytest.raises(CommitFailedError, match="append-only"):
-        DeltaTable(path).delete("id = 'k1'")
+        DeltaTable(table.address).delete("id = 'k1'")
     with pytest.raises(Exception, match="append"):
-        spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 'k1'")
-    assert DeltaTable(path).optimize.compact()["numFilesRemoved"] == 2, "its files may be compacted"
-    rows = table_io.read(path, ["id"])
+        spark.sql(f"DELETE FROM delta.`{table}` WHERE id = 'k1'")
+    assert DeltaTable(table.address).optimize.compact()["numFilesRemoved"] == 2, "its files may be compacted"
+    rows = table.read(["id"])
     assert rows is not None
     assert sorted(rows["id"].to_pylist()) == ["k1", "k2"]

@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from lakehouse import locations
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts.source import SourceContract
-from lakehouse.delta import table_io
 from lakehouse.dispositions.readings import RECEIVED
 from lakehouse.lake import SimulatedClock
 from lakehouse.ledger import ingestions
@@ -46,7 +45,7 @@ def rows_of(lake: Lake, contract: SourceContract, text: str) -> list[dict[str, A
     (landing / f"{DAY}.x").write_text(text)
     Ingest(lake, contract, lambda: pytest.fail("few rows need no Spark"), "run").day(DAY)
     assert not [entry.message for entry in ingestions.all_of(lake, "sales") if entry.status == "held"]
-    rows = table_io.read(locations.bronze(lake, "sales"))
+    rows = locations.bronze(lake, "sales").read()
     assert rows is not None
     assert_read_again(lake, contract, rows)
     return sorted(rows.to_pylist(), key=lambda row: row["line_number"])

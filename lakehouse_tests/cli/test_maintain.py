@@ -8,14 +8,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakehouse.delta import row_writer, table_io
+from lakehouse.delta import row_writer
+from lakehouse.lake import Table
 from lakehouse_tests.support.forked_cli import lakehouse_command
 
 
 def many_files(folder: Path) -> Path:
     path = folder / "lake" / "ops" / "sales_keys"
     for number in range(12):
-        row_writer.append(f"{path}", pa.table({"record_key": [f"{number}"]}))
+        row_writer.append(Table(f"{path}"), pa.table({"record_key": [f"{number}"]}))
     return path
 
 
@@ -37,7 +38,7 @@ def test_a_dry_run_reports_what_the_next_run_does(tmp_path: Path) -> None:
     assert "12 → 1" in done.stdout
     assert "ops/sales_keys: 12 unused files stay: for active readers and writers (168 h)." in done.stdout
     assert "12 → 1" not in lakehouse_command(tmp_path, "maintain").stdout
-    assert len(table_io.read(f"{path}")) == 12
+    assert len(Table(f"{path}").read()) == 12
 
 
 def test_as_json(tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ def test_less_is_allowed_where_the_settings_say_so(tmp_path: Path) -> None:
 def test_a_broken_table_ends_in_a_sentence_and_an_exit_code(tmp_path: Path) -> None:
     many_files(tmp_path)
     broken = tmp_path / "lake" / "ops" / "applications"
-    row_writer.append(f"{broken}", pa.table({"source": ["sales"]}))
+    row_writer.append(Table(f"{broken}"), pa.table({"source": ["sales"]}))
     (broken / "_delta_log" / f"{0:020}.json").write_text("no JSON")
     done = lakehouse_command(tmp_path, "maintain")
     assert done.returncode == 1

@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 from lakehouse import locations
 from lakehouse.cli.program import app
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse_tests.support.forked_cli import lakehouse_command
 from lakehouse_tests.support.reproducible_lake import METRICS, reproducible_lake
 
@@ -66,10 +65,10 @@ def test_the_exit_code_tells_equal_from_different(lake, spark, tmp_path: Path, m
     assert equal.exit_code == 0, equal.output
     assert "total_v2024-02-01.r1, computed again from Bronze, is equal." in equal.output
     assert "compared: total, biggest, row_count (1 row)" in equal.output
-    path = locations.gold(lake, Series(METRICS[0]))
-    rows = table_io.read(path)
+    table = locations.gold(lake, Series(METRICS[0]))
+    rows = table.read()
     bent = rows.set_column(rows.column_names.index("total"), "total", pa.array([9], pa.int64()))
-    write_deltalake(path, bent, mode="overwrite")
+    write_deltalake(table.address, bent, mode="overwrite")
     differs = run("total", "2024-02-01", "--revision", "1")
     assert differs.exit_code == 1
     assert "total: 9 published, 1 computed again" in differs.output

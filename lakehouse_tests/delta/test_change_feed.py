@@ -9,6 +9,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from lakehouse.delta import change_feed, partition_writer
+from lakehouse.lake import Table
 from lakehouse_tests.support.small_pieces import pieces_of
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ SCHEMA = pa.schema([("event_date", pa.date32()), ("record_key", pa.string())])
 
 def test_a_feed_of_appends_comes_day_by_day_from_the_creation_of_its_table_on(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
-    partition_writer.create(path, SCHEMA, ["event_date"], None, properties=partition_writer.CHANGE_FEED)
+    partition_writer.create(Table(path), SCHEMA, ["event_date"], properties=partition_writer.CHANGE_FEED)
     for number in (1, 2):
         rows = [{"event_date": date(2024, 1, day), "record_key": f"k{number}{day}"} for day in (1, 2, 3)]
         write_deltalake(path, pa.Table.from_pylist(rows, schema=SCHEMA), mode="append")
@@ -34,7 +35,7 @@ def test_a_feed_of_appends_comes_day_by_day_from_the_creation_of_its_table_on(tm
 
 def test_a_feed_with_a_removal_is_one_part(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
-    partition_writer.create(path, SCHEMA, ["event_date"], None, properties=partition_writer.CHANGE_FEED)
+    partition_writer.create(Table(path), SCHEMA, ["event_date"], properties=partition_writer.CHANGE_FEED)
     rows = [{"event_date": date(2024, 1, day), "record_key": f"k{day}"} for day in (1, 2, 3)]
     write_deltalake(path, pa.Table.from_pylist(rows, schema=SCHEMA), mode="append")
     DeltaTable(path).delete("record_key = 'k2'")

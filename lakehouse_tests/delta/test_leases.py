@@ -12,7 +12,8 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from lakehouse.delta import commit_log, leases, row_writer, table_io
+from lakehouse.delta import commit_log, leases, row_writer
+from lakehouse.lake import Table
 from lakehouse_tests.support.dead_process import dead_process
 
 if TYPE_CHECKING:
@@ -23,17 +24,17 @@ def filled(tmp_path: Path, files: int = 4) -> str:
     """A table of so many files with a row each."""
     path = str(tmp_path / "table")
     for number in range(files):
-        row_writer.append(path, pa.table({"number": pa.array([number], pa.int64())}))
+        row_writer.append(Table(path), pa.table({"number": pa.array([number], pa.int64())}))
     return path
 
 
 def numbers(path: str) -> list[int]:
-    return sorted(table_io.read(path)["number"].to_pylist())
+    return sorted(Table(path).read()["number"].to_pylist())
 
 
 def compacted_alone(path: str, **more: datetime) -> bool:
     """Compact the table if no other process does; whether it was done."""
-    with leases.held(path, leases.COMPACTION, **more) as is_ours:
+    with leases.held(Table(path), leases.COMPACTION, **more) as is_ours:
         if is_ours:
             DeltaTable(path).optimize.compact()
     return is_ours
@@ -57,7 +58,7 @@ def test_appends_that_compact_at_once_lose_and_repeat_no_row(tmp_path: Path, mon
     path = filled(tmp_path, 1)
 
     def append(number: int) -> None:
-        row_writer.append(path, pa.table({"number": pa.array([number], pa.int64())}), app_id=f"row:{number}")
+        row_writer.append(Table(path), pa.table({"number": pa.array([number], pa.int64())}), app_id=f"row:{number}")
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(append, range(1, 40)))
@@ -68,9 +69,9 @@ def test_appends_that_compact_at_once_lose_and_repeat_no_row(tmp_path: Path, mon
 def test_a_process_leaves_a_table_alone_that_another_one_compacts(tmp_path: Path) -> None:
     path = filled(tmp_path)
     taken_at = datetime(2024, 1, 1, tzinfo=timezone.utc)
-    assert leases.take(path, leases.COMPACTION, now=taken_at) is not None
+    assert leases.take(Table(path), leases.COMPACTION, now=taken_at) is not None
     for later, is_free in ((timedelta(0), False), (timedelta(hours=23), False), (timedelta(hours=25), True)):
-        assert (leases.take(path, leases.COMPACTION, now=taken_at + later) is not None) is is_free
+        assert (leases.take(Table(path), leases.COMPACTION, now=taken_at + later) is not None) is is_free
     assert not compacted_alone(path, now=taken_at + timedelta(hours=26)), "the second lease holds for a day as well"
     assert len(DeltaTable(path).file_uris()) == 4
     assert compacted_alone(path, now=taken_at + timedelta(hours=50))
@@ -78,7 +79,7 @@ def test_a_process_leaves_a_table_alone_that_another_one_compacts(tmp_path: Path
 
 
 def fail_while_compacting(path: str) -> None:
-    with leases.held(path, leases.COMPACTION) as is_ours:
+    with leases.held(Table(path), leases.COMPACTION) as is_ours:
         assert is_ours
         raise OSError("disk full")
 
@@ -111,38 +112,38 @@ def test_neither_an_append_nor_a_compaction_fails_if_the_end_of_the_lease_cannot
         commit(table, why=why, transaction=transaction)
 
     monkeypatch.setattr(leases, "commit_without_rows", conflict_at_the_end)
-    row_writer.append(path, pa.table({"number": pa.array([4], pa.int64())}))
+    row_writer.append(Table(path), pa.table({"number": pa.array([4], pa.int64())}))
     assert numbers(path) == [0, 1, 2, 3, 4]
     assert compacted_alone(filled(tmp_path / "other", files=2)), "as maintenance does it"
 
 
 def test_a_lease_that_is_renewed_lasts_and_ends_by_its_last_number(tmp_path: Path) -> None:
     path, work = str(tmp_path / "table"), leases.Work("_work", timedelta(hours=1))
-    first = leases.take(path, work, now=datetime(2024, 1, 1, tzinfo=timezone.utc))
+    first = leases.take(Table(path), work, now=datetime(2024, 1, 1, tzinfo=timezone.utc))
     assert first is not None
-    second = leases.renew(path, work, first)
-    assert leases.renew(path, work, first) is None, "it has another number now"
-    assert leases.take(path, work) is None
-    leases.end(path, work, first)
-    assert leases.take(path, work) is None
-    leases.end(path, work, second)
-    assert leases.take(path, work) is not None
+    second = leases.renew(Table(path), work, first)
+    assert leases.renew(Table(path), work, first) is None, "it has another number now"
+    assert leases.take(Table(path), work) is None
+    leases.end(Table(path), work, first)
+    assert leases.take(Table(path), work) is None
+    leases.end(Table(path), work, second)
+    assert leases.take(Table(path), work) is not None
 
 
 def test_who_has_lost_an_expired_lease_does_not_end_the_one_of_another(tmp_path: Path) -> None:
     path, work = str(tmp_path / "table"), leases.Work("_work", timedelta(0))
-    lost, now = leases.take(path, work), leases.take(path, work)
-    assert leases.renew(path, work, lost) is None
-    leases.end(path, work, lost)
-    assert leases.take(path, leases.Work("_work", timedelta(hours=1))) is None
-    leases.end(path, work, now)
-    assert leases.take(path, leases.Work("_work", timedelta(hours=1))) is not None
+    lost, now = leases.take(Table(path), work), leases.take(Table(path), work)
+    assert leases.renew(Table(path), work, lost) is None
+    leases.end(Table(path), work, lost)
+    assert leases.take(Table(path), leases.Work("_work", timedelta(hours=1))) is None
+    leases.end(Table(path), work, now)
+    assert leases.take(Table(path), leases.Work("_work", timedelta(hours=1))) is not None
 
 
 def lease_of(path: str, process: str, monkeypatch: pytest.MonkeyPatch) -> int | None:
     with monkeypatch.context() as patched:
         patched.setattr(leases, "this_process", lambda: process)
-        return leases.take(path, leases.COMPACTION)
+        return leases.take(Table(path), leases.COMPACTION)
 
 
 def test_the_lease_of_a_process_that_was_killed_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +157,7 @@ def test_the_lease_of_a_process_that_was_killed_is_free(tmp_path: Path, monkeypa
 
 def test_a_lease_that_an_earlier_release_took_names_no_process_and_expires(tmp_path: Path) -> None:
     path = filled(tmp_path)
-    table = leases._leases(path, leases.COMPACTION, None)
+    table = leases._leases(Table(path), leases.COMPACTION)
     now = int(datetime.now(timezone.utc).timestamp() * 1000)
     leases.commit_without_rows(table, why={"lease": "claimed"}, transaction=("claimed", now))
     assert not compacted_alone(path)

@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from lakehouse.delta import lost_commits, partition_writer
+from lakehouse.lake import Table
 
 
 def table_of(folder: Path, *numbers: int) -> DeltaTable:
@@ -52,19 +53,19 @@ def test_nothing_is_concluded_without_an_id_and_from_a_shortened_log(tmp_path: P
 
 def test_a_table_that_has_lost_commits_goes_on_behind_them_as_another_one(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
-    partition_writer.create(path, pa.schema([("number", pa.int64())]))
+    partition_writer.create(Table(path), pa.schema([("number", pa.int64())]))
     before = table_of(tmp_path / "table", 1)
     assert lost_commits.lineage(before) == ""
     assert lost_commits.identity(before) == f"{before.metadata().id}"
-    after = lost_commits.close_gap(path, {}, "silver/events", followed=5, since=1)
+    after = lost_commits.close_gap(Table(path), followed=5, since=1)
     assert after is not None
     assert after.version() > 5, "no number is given a second time"
     assert after.to_pyarrow_table().num_rows == 1
     assert lost_commits.lineage(after).startswith("1~")
     assert lost_commits.identity(after) == f"{before.metadata().id}:{lost_commits.lineage(after)}"
-    again = lost_commits.close_gap(path, {}, "silver/events", followed=9, since=7)
+    again = lost_commits.close_gap(Table(path), followed=9, since=7)
     assert lost_commits.lineage(again).startswith(f"{lost_commits.lineage(after)}.7~")
-    assert lost_commits.close_gap(str(tmp_path / "nowhere"), {}, "silver/others", followed=1, since=0) is None
+    assert lost_commits.close_gap(Table(str(tmp_path / "nowhere")), followed=1, since=0) is None
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.transaction import AddAction
 
-from lakehouse.delta import partition_writer, table_io
+from lakehouse.delta import partition_writer
 from lakehouse.delta.data_files import Storage
 from lakehouse.operations.maintenance import maintain
 from lakehouse_tests.support.maintained_lake import maintain_table
@@ -63,14 +63,14 @@ def test_the_log_is_told_apart_into_commits_and_checkpoints(tmp_path: Path) -> N
 
 def test_times_that_delta_rs_would_change_are_left_alone(no_retention: Lake) -> None:
     """Spark's INT96: compacted by delta-rs, the year 1500 would become 2084."""
-    path = no_retention.address("bronze", "events")
+    stored = no_retention.table("bronze", "events")
     wanted = datetime(1500, 1, 1, tzinfo=timezone.utc)
     day = pa.array([date(2024, 2, 1)], pa.date32())
     rows = pa.table({"event_ts": pa.array([wanted], pa.timestamp("us", "UTC")), "arrival_date": day})
-    table = partition_writer.create(path, rows.schema, ["arrival_date"])
+    table = partition_writer.create(stored, rows.schema, ["arrival_date"])
     for number in range(10):
         name = f"arrival_date=2024-02-01/part-{number}.parquet"
-        file = Path(path, name)
+        file = Path(stored.address, name)
         file.parent.mkdir(exist_ok=True)
         pq.write_table(rows.drop_columns(["arrival_date"]), file, use_deprecated_int96_timestamps=True)
         added = AddAction(
@@ -78,8 +78,10 @@ def test_times_that_delta_rs_would_change_are_left_alone(no_retention: Lake) -> 
         )
         table.create_write_transaction([added], "append", table.schema(), ["arrival_date"])
     for _ in range(10):
-        write_deltalake(path, rows.set_column(1, "arrival_date", pa.array([date(2024, 2, 2)], pa.date32())), mode="append")
+        write_deltalake(
+            stored.address, rows.set_column(1, "arrival_date", pa.array([date(2024, 2, 2)], pa.date32())), mode="append"
+        )
     done = maintain_table(no_retention, "bronze/events")
     assert done.kept == ("1 crowded partitions have times as INT96, which delta-rs would change: use Spark's OPTIMIZE",)
     assert (done.files_after, done.partitions_compacted) == (11, 1)
-    assert set(table_io.read(path)["event_ts"].to_pylist()) == {wanted}
+    assert set(stored.read()["event_ts"].to_pylist()) == {wanted}

@@ -15,7 +15,8 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import CommitFailedError
 
-from lakehouse.delta import change_feed, partition_writer, row_writer, table_io, wider_types
+from lakehouse.delta import change_feed, partition_writer, row_writer, wider_types
+from lakehouse.lake import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,8 +28,8 @@ LARGE = {"day": date(2024, 1, 2), "pieces": 2**40, "amount": Decimal("1234567890
 
 
 def table_of(folder: Path, properties: Mapping[str, str] = partition_writer.CHANGE_FEED) -> DeltaTable:
-    partition_writer.create(f"{folder}", BEFORE, ["day"], properties=properties)
-    row_writer.append(f"{folder}", pa.Table.from_pylist([SMALL], BEFORE))
+    partition_writer.create(Table(f"{folder}"), BEFORE, ["day"], properties=properties)
+    row_writer.append(Table(f"{folder}"), pa.Table.from_pylist([SMALL], BEFORE))
     return DeltaTable(folder)
 
 
@@ -57,21 +58,21 @@ def test_every_reader_has_older_and_larger_values(tmp_path: Path) -> None:
     assert wider_types.widen(table, AFTER)
     assert not wider_types.widen(table, AFTER), "it has these types already"
     assert not wider_types.widen(table, BEFORE), "nothing becomes narrower"
-    row_writer.append(f"{tmp_path}", pa.Table.from_pylist([LARGE], AFTER))
+    row_writer.append(Table(f"{tmp_path}"), pa.Table.from_pylist([LARGE], AFTER))
     table = DeltaTable(tmp_path)
     extension = next(Path(duckdb_extension_delta.__file__).parent.rglob("delta.duckdb_extension"))
     duck = duckdb.connect(config={"allow_unsigned_extensions": "true"})
     duck.execute(f"LOAD '{extension}'")
     query = "SELECT day, pieces, amount, name FROM t ORDER BY day"
     by_readers = {
-        "the product": table_io.read(f"{tmp_path}").sort_by("day").to_pylist(),
+        "the product": Table(f"{tmp_path}").read().sort_by("day").to_pylist(),
         "delta-rs": table.to_pyarrow_table().sort_by("day").to_pylist(),
         "DataFusion": pa.table(QueryBuilder().register("t", table).execute(query).read_all()).to_pylist(),
         "polars": pl.read_delta(f"{tmp_path}").sort("day").to_dicts(),
         "DuckDB": duck.execute(query.replace(" t ", f" delta_scan('{tmp_path}') ")).to_arrow_table().to_pylist(),
     }
     assert by_readers == {reader: [SMALL, LARGE] for reader in by_readers}
-    assert table_io.read(f"{tmp_path}", ["name"], {"pieces": [7]}).to_pylist() == [{"name": "a"}]
+    assert Table(f"{tmp_path}").read(["name"], {"pieces": [7]}).to_pylist() == [{"name": "a"}]
     feed = pa.table(table.load_cdf(0).read_all())
     assert sorted(feed["amount"].to_pylist()) == [SMALL["amount"], LARGE["amount"]]
     assert table.protocol().min_reader_version == 1
@@ -80,8 +81,8 @@ def test_every_reader_has_older_and_larger_values(tmp_path: Path) -> None:
 
 def test_a_table_by_numbered_partitions_becomes_wider_too(tmp_path: Path) -> None:
     schema = pa.schema([("bucket", pa.int32()), ("pieces", pa.int32())])
-    partition_writer.create(f"{tmp_path}", schema, ["bucket"])
-    row_writer.append(f"{tmp_path}", pa.table({"bucket": [0, 1], "pieces": [5, 6]}, schema))
+    partition_writer.create(Table(f"{tmp_path}"), schema, ["bucket"])
+    row_writer.append(Table(f"{tmp_path}"), pa.table({"bucket": [0, 1], "pieces": [5, 6]}, schema))
     assert wider_types.widen(DeltaTable(tmp_path), pa.schema([("pieces", pa.int64())]))
     rows = DeltaTable(tmp_path).to_pyarrow_table()
     assert sorted(rows["pieces"].to_pylist()) == [5, 6]
@@ -95,9 +96,9 @@ def test_writers_widen_the_table_first(tmp_path: Path) -> None:
         partition_writer.replace(table, large, [date(2024, 1, 2)])
     assert partition_writer.replace(DeltaTable(tmp_path / "replaced"), large, [date(2024, 1, 2)])
     table_of(tmp_path / "merged")
-    assert row_writer.upsert(f"{tmp_path / 'merged'}", large, ["day"], partition_by="day")
+    assert row_writer.upsert(Table(f"{tmp_path / 'merged'}"), large, ["day"], partition_by="day")
     for each in ("replaced", "merged"):
-        assert table_io.read(f"{tmp_path / each}").sort_by("day").to_pylist() == [SMALL, LARGE]
+        assert Table(f"{tmp_path / each}").read().sort_by("day").to_pylist() == [SMALL, LARGE]
 
 
 def test_a_writer_with_the_former_types_fails_instead_of_losing_the_new_ones(tmp_path: Path) -> None:
@@ -105,5 +106,5 @@ def test_a_writer_with_the_former_types_fails_instead_of_losing_the_new_ones(tmp
     assert wider_types.widen(newest, AFTER)
     with pytest.raises(CommitFailedError):
         wider_types.widen(stale, AFTER)
-    row_writer.append(f"{tmp_path}", pa.Table.from_pylist([SMALL], BEFORE))
+    row_writer.append(Table(f"{tmp_path}"), pa.Table.from_pylist([SMALL], BEFORE))
     assert pa.schema(DeltaTable(tmp_path).schema().to_arrow()).equals(AFTER)

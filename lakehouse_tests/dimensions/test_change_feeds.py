@@ -10,7 +10,6 @@ import pytest
 from hypothesis import example, given
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake
 from lakehouse_tests.support.laws import law
@@ -29,7 +28,7 @@ NAMES = ["debezium of postgresql", "debezium of mysql", "sql server, csv", "delt
 
 def held(lake: Lake) -> set[tuple[str, datetime, datetime | None, int]]:
     columns = ["dimension_key", "valid_from", "valid_to", "amount"]
-    rows = table_io.read(locations.intervals(lake, "orders"), columns)
+    rows = locations.intervals(lake, "orders").read(columns)
     return set() if rows is None else set(zip(*(rows[name].to_pylist() for name in columns)))
 
 
@@ -55,5 +54,5 @@ def test_an_event_with_another_key_before_is_malformed_with_what_to_send(lake: L
     event = {"op": "u", "before": {"id": 1}, "after": {"id": 2, "amount": 1}, "source": source, "ts_ms": 1}
     sample.deliver(ARRIVAL, json.dumps(event).encode(), ".json")
     sample.ingest(ARRIVAL)
-    [reason] = table_io.read(locations.bronze(lake, "orders"), ["malformed_reason"])["malformed_reason"].to_pylist()
+    [reason] = locations.bronze(lake, "orders").read(["malformed_reason"])["malformed_reason"].to_pylist()
     assert reason == "before: has another key than after; of a dimension, a change of the key is a delete and an insert"

@@ -9,7 +9,6 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.dimensions import changed_facts
 from lakehouse.gold.restatement.pending import ATTRIBUTE_CHANGED
 from lakehouse_tests.support.joined_lake import FIRST, JOIN, JoinedLake, joined_lake, metric
@@ -67,7 +66,7 @@ def test_a_late_change_restates_the_days_of_the_facts_within_it_and_says_why(lak
         ],
     }
     columns = ["event_date", "is_latest", "restatement_reason", "changed_rows"]
-    stored = table_io.read(locations.gold(lake, Series(sample.metrics[0])), columns).to_pylist()
+    stored = locations.gold(lake, Series(sample.metrics[0])).read(columns).to_pylist()
     of_fourth = {tuple(row.values())[2:] for row in stored if row["is_latest"] and row["event_date"] in february(4)}
     assert of_fourth == {("late_data: 2 rows whose tier of customers changed", 2)}
     assert sample.pending().starts == set()

@@ -11,7 +11,6 @@ import pytest
 from deltalake import write_deltalake
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.dimensions import checks
 from lakehouse.dimensions.checks import check_intervals
 from lakehouse.silver import checks as silver_checks
@@ -65,13 +64,13 @@ def failed(lake: Lake) -> dict[str, list[int]]:
 
 def damaged(lake: Lake, **values: object) -> None:
     """Set columns of the interval that begins on the third day."""
-    path = locations.intervals(lake, "customers")
-    rows = table_io.read(path)
+    table = locations.intervals(lake, "customers")
+    rows = table.read()
     assert rows is not None
     for name, value in values.items():
         chosen = [value if row["valid_from"] == day(2) else row[name] for row in rows.to_pylist()]
         rows = rows.set_column(rows.column_names.index(name), name, pa.array(chosen, rows[name].type))
-    write_deltalake(path, rows, mode="overwrite")
+    write_deltalake(table.address, rows, mode="overwrite")
 
 
 @pytest.mark.merge
@@ -109,7 +108,7 @@ def test_another_value_is_found(lake: Lake) -> None:
 
 
 def test_a_change_that_the_copy_by_key_lacks_is_found_on_its_day(lake: Lake) -> None:
-    table = table_io.open_snapshot(locations.changes_by_key(lake, "customers"))
+    table = locations.changes_by_key(lake, "customers").snapshot()
     assert table is not None
     table.delete("event_date = DATE '2024-01-05'")
     assert failed(lake) == {DISJOINT: [], GAP: [], CURRENT: [], EQUAL: [1, 3, 5]}

@@ -17,16 +17,20 @@ from lakehouse_tests.support.joined_lake import CUSTOMERS, FIRST, joined_lake
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from lakehouse.lake import Table
+
 pytestmark = pytest.mark.spark
 
 BASIC, GOLD = ("basic", "north", 1), ("gold", "north", 1)
 DAYS = 24
 
 
-def take_away(table: str, kept: Collection[str]) -> tuple[int, int]:
+def take_away(table: Table, kept: Collection[str]) -> tuple[int, int]:
     """Rename the data files of all partitions but some; gives how many were kept and how many are away."""
     files = [
-        path for path in Path(table).rglob("*.parquet") if "_delta_log" not in path.parts and "_change_data" not in path.parts
+        path
+        for path in Path(table.address).rglob("*.parquet")
+        if "_delta_log" not in path.parts and "_change_data" not in path.parts
     ]
     away = [path for path in files if not any(part in kept for part in path.parts)]
     for path in away:
@@ -60,7 +64,7 @@ def test_three_facts_on_two_of_many_days(lake, spark) -> None:
         locations.bronze(lake, "events"): [],
     }
     counted = {table: take_away(table, partitions) for table, partitions in kept.items()}
-    assert all(away for table, (_, away) in counted.items() if not table.endswith("intervals"))
+    assert all(away for table, (_, away) in counted.items() if not table.name.endswith("intervals"))
     assert sum(there for there, _ in counted.values()) < DAYS
     assert sample.publish() == [{7, 9}]
     assert sample.pending().starts == set()

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse import locations
-from lakehouse.delta import change_feed, commit_log, table_io
+from lakehouse.delta import change_feed, commit_log
 from lakehouse.dimensions import buckets, interval_table, tables
 from lakehouse_tests.support import dimension_model as model
 from lakehouse_tests.support.dimension_lake import CORNERS, csv_file, deliver, dimension, dimension_files, held_intervals, in_file
@@ -115,7 +115,7 @@ def test_one_key_costs_the_files_of_its_bucket(lake: Lake, spark: SparkSession) 
     bucket = tables.key_buckets(pa.array(["7"]), 3)[0].as_py()
     away = []
     for path in (locations.intervals(lake, "customers"), locations.changes_by_key(lake, "customers")):
-        away += [file for file in Path(path).glob("bucket=*/*.parquet") if file.parent.name != f"bucket={bucket}"]
+        away += [file for file in Path(path.address).glob("bucket=*/*.parquet") if file.parent.name != f"bucket={bucket}"]
     assert len(away) == 4
     for file in away:
         file.rename(file.with_suffix(".away"))
@@ -133,7 +133,7 @@ def test_the_feed_names_only_intervals_that_differ(lake: Lake, spark: SparkSessi
     sample.update([date(2024, 1, 1), date(2024, 1, 5)])  # a rebuild, with the same result
     assert version(lake) == before
     deliver(sample, ARRIVAL, [record("1", 2, "bronze")], "b")
-    table = table_io.open_snapshot(locations.intervals(lake, "customers"))
+    table = locations.intervals(lake, "customers").snapshot()
     assert table is not None
     feed = change_feed.feed_of(table, before + 1, table.version()).to_pylist()
     named = sorted((row["_change_type"], (row["valid_from"] - model.START).days, row["tier"]) for row in feed)
@@ -173,7 +173,7 @@ def test_a_feed_that_is_gone_has_all_intervals_compared(lake: Lake, spark: Spark
     before = version(lake)
     known += deliver(sample, ARRIVAL, [record("1", 2, "bronze")], "b")
     assert held_intervals(lake) == model.intervals(known)
-    table = table_io.open_snapshot(locations.intervals(lake, "customers"))
+    table = locations.intervals(lake, "customers").snapshot()
     assert table is not None
     assert {row["dimension_key"] for row in change_feed.feed_of(table, before + 1, table.version()).to_pylist()} == {"1"}
 
@@ -188,7 +188,7 @@ def test_buckets_with_many_rows_are_written_one_after_the_other(
     before = version(lake)
     known += deliver(sample, ARRIVAL, [record(f"{key}", 2, "silver") for key in range(20)], "b")
     assert version(lake) == before + 3
-    table = table_io.open_snapshot(locations.intervals(lake, "customers"))
+    table = locations.intervals(lake, "customers").snapshot()
     assert table is not None
     completed = [commit_log.commit_metadata(commit).get("silver_version") for commit in commit_log.history(table, before)]
     assert completed == [sample.silver_version(), None, None], "the newest commit comes first"
@@ -222,12 +222,12 @@ def test_two_processes_at_once_leave_the_intervals_of_the_later_one(
 
 
 def version(lake: Lake) -> int:
-    return table_io.version(locations.intervals(lake, "customers"))
+    return locations.intervals(lake, "customers").version()
 
 
 def every_row(lake: Lake) -> list[dict[str, Any]]:
     """The rows of the table with all columns."""
-    rows = table_io.read(locations.intervals(lake, "customers"))
+    rows = locations.intervals(lake, "customers").read()
     assert rows is not None
     return rows.sort_by([("dimension_key", "ascending"), ("valid_from", "ascending")]).to_pylist()
 
@@ -237,6 +237,6 @@ def rebuilt(sample: SampleLake) -> Lake:
     copy = sample.lake.with_settings(root=f"{sample.lake.root}_rebuilt")
     copytree(sample.lake.root, copy.root)
     for path in (locations.intervals(copy, "customers"), locations.changes_by_key(copy, "customers")):
-        rmtree(path)
+        rmtree(path.address)
     interval_table.follow(copy, sample.contract)
     return copy

@@ -12,7 +12,6 @@ from lakehouse.bronze.ingest import Ingest
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.dimensions import matches
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.reproduction import reproduce
@@ -53,7 +52,7 @@ def roll_up(sample: JoinedHistory, metric: MetricContract) -> None:
 
 
 def weekly(sample: JoinedHistory, metric: MetricContract) -> dict[str | None, tuple[int, int]]:
-    rows = table_io.read(locations.gold(sample.lake, Series(metric, Kind.WEEK))).to_pylist()
+    rows = locations.gold(sample.lake, Series(metric, Kind.WEEK)).read().to_pylist()
     return {row["tier"]: (row["total"], row["mails"]) for row in rows if row["is_latest"]}
 
 
@@ -89,7 +88,7 @@ def rollup_numbers(sample: JoinedHistory, metric: MetricContract) -> dict[str | 
 
 
 def revisions(sample: JoinedHistory, series: Series) -> set[tuple[date, int]]:
-    rows = table_io.read(locations.gold(sample.lake, series), [series.by, "revision"]).to_pylist()
+    rows = locations.gold(sample.lake, series).read([series.by, "revision"]).to_pylist()
     return {(row[series.by], row["revision"]) for row in rows}
 
 
@@ -147,7 +146,7 @@ def test_a_dimension_that_is_joined_twice_is_followed_by_both_keys(lake, spark) 
     sample = JoinedHistory(lake, spark, [MetricContract.model_validate(fields)])
     sample.apply(sample.land([fact("1", 0.5, "2"), fact("2", 1.5, "3"), fact("9", 2.5, "9")]))
     assert sample.apply(sample.land([change("2", 0, "gold"), change("1", 0, "basic")])) == [{ONE, TWO}]
-    rows = table_io.read(locations.gold(lake, Series(sample.metrics[0]))).to_pylist()
+    rows = locations.gold(lake, Series(sample.metrics[0])).read().to_pylist()
     shown = {row["event_date"]: (row["tier"], row["other"]) for row in rows if row["is_latest"]}
     assert shown == {ONE: ("gold", "basic"), TWO: ("unknown", "gold"), THREE: ("unknown", "unknown")}
 
@@ -156,7 +155,7 @@ def test_a_dimension_that_is_joined_twice_is_followed_by_both_keys(lake, spark) 
 def test_a_stage_and_the_checks_of_numbers_join_as_a_publication_does(lake, spark) -> None:
     sample = history(lake, spark, window=2, publication=RULES)
     [metric] = sample.metrics
-    silver = spark.read.format("delta").load(locations.silver(lake, "events")).where(f"event_date = DATE'{TWO}'")
+    silver = spark.read.format("delta").load(locations.silver(lake, "events").address).where(f"event_date = DATE'{TWO}'")
     stage, thresholds = lake.stage("s"), side_numbers.Thresholds()
     changed = side_numbers.changes(spark, lake, stage, Series(metric), "events", silver, [TWO], thresholds)
     assert changed.days_changed == 0, "the same rows give the same numbers"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse import locations
-from lakehouse.delta import row_writer, table_io
+from lakehouse.delta import row_writer
 from lakehouse.delta.columns import arrow_schema, bronze_columns, content_columns
 from lakehouse.dispositions import account, account_tables, claims, judgement_history
 from lakehouse.dispositions.claims import Membership
@@ -69,8 +69,8 @@ class Tables:
                 "line_number": 100 + line,
             }
             self.bronze.append(dict.fromkeys(schema.names) | unread | {"malformed_reason": "no number", "raw_payload": "?"})
-        path = locations.bronze(lake, SOURCE)
-        row_writer.append(path, pa.Table.from_pylist(self.bronze, schema=schema), partition_by=["arrival_date"])
+        table = locations.bronze(lake, SOURCE)
+        row_writer.append(table, pa.Table.from_pylist(self.bronze, schema=schema), partition_by=["arrival_date"])
         row_writer.append(locations.key_log(lake, SOURCE), pa.Table.from_pylist(history.log, schema=key_log.SCHEMA))
         files = [
             Ingestion(SOURCE, name, name, arrived.get(name, DAYS[0]), f"{name}.csv", 1, None, "ingested", "run", NOON)
@@ -107,7 +107,7 @@ class Tables:
         return decisions.record(self.lake, SOURCE, list(entries))
 
     def log(self) -> Rows:
-        log = table_io.read(locations.key_log(self.lake, SOURCE), key_log.SCHEMA.names)
+        log = locations.key_log(self.lake, SOURCE).read(key_log.SCHEMA.names)
         assert log is not None
         return log.to_pylist()
 
@@ -185,7 +185,7 @@ def _written(tables: Tables, expected: Rows, existing: Any, redacted: Any) -> di
     """The quarantine's entries after the tables were written; they and the dispositions are as expected."""
     lake, source = tables.lake, tables.contract
     account_tables.after_decision(lake, source, set(KEYS), set(DAYS))
-    disposed = table_io.read(locations.dispositions(lake, SOURCE))
+    disposed = locations.dispositions(lake, SOURCE).read()
     if disposed is None:
         return {}
     written = {row_id_of(row) for row in disposed.to_pylist()}
@@ -193,7 +193,7 @@ def _written(tables: Tables, expected: Rows, existing: Any, redacted: Any) -> di
     assert by_id(disposed.to_pylist()) == by_id([{name: row[name] for name in disposed.column_names} for row in due])
     if not policy_of(source).chooses_deliveries:
         assert written == {row_id_of(row) for row in expected if row["record_key"] is not None}
-    table = table_io.read(locations.quarantine(lake, SOURCE))
+    table = locations.quarantine(lake, SOURCE).read()
     entries = {} if table is None else {row_id_of(row): row for row in table.to_pylist()}
     review = source.lateness.review_within
     assert entries == row_by_row.quarantine(due, tables.bronze, tables.decided, existing, redacted, review)
@@ -209,10 +209,10 @@ def test_tables_that_are_derived_again_are_those_of_the_rows(tmp_path_factory, h
         tables.decide(*history.decided.values())
     assert account_tables.restore(lake, source, anyway=True)
     expected = tables.account()
-    disposed = table_io.read(locations.dispositions(lake, SOURCE))
+    disposed = locations.dispositions(lake, SOURCE).read()
     assert disposed is not None
     assert by_id(disposed.to_pylist()) == by_id([{name: row[name] for name in disposed.column_names} for row in expected])
-    table = table_io.read(locations.quarantine(lake, SOURCE))
+    table = locations.quarantine(lake, SOURCE).read()
     entries = {row_id_of(row): row for row in table.to_pylist()} if table is not None else {}
     waited = {"quarantine_reason": "shrunken_partition", "quarantine_detail": "its delivery would have shrunk a day or the table"}
     held = {row_id: waited for row_id, one in tables.decided.items() if one.about_file}

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse import locations
-from lakehouse.delta import row_writer, table_io
+from lakehouse.delta import row_writer
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import account, account_tables
 from lakehouse.ledger import key_log
@@ -36,7 +36,7 @@ def test_each_row_of_a_delivery_is_written_once_malformed_ones_too(tmp_path: Pat
     append_claims(lake, "events", claims)
     for _ in range(2):  # a stopped run is repeated
         account_tables.after_ingestions(lake, source, [DeliveredFile("f1.csv", "f1", DAYS[0], NOON)], 1, {})
-        disposed = table_io.read(locations.dispositions(lake, "events"), ["line_number", "disposition", "because"])
+        disposed = locations.dispositions(lake, "events").read(["line_number", "disposition", "because"])
         assert disposed is not None
         assert sorted(map(tuple, (row.values() for row in disposed.to_pylist()))) == [
             (2, "applied", "lives"),
@@ -71,6 +71,6 @@ def test_a_row_is_written_once_where_another_delivery_of_its_key_is_entered_at_t
 
     monkeypatch.setattr(account, "pieces", the_other_is_faster)
     account_tables.after_ingestions(lake, source, files[:1], 0, {})
-    disposed = table_io.read(locations.dispositions(lake, "events"), ["ingestion_id", "disposition"])
+    disposed = locations.dispositions(lake, "events").read(["ingestion_id", "disposition"])
     assert disposed is not None
     assert sorted(tuple(row.values()) for row in disposed.to_pylist()) == [("f1", "duplicate"), ("f2", "applied")]

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.dispositions import account, claims, living_rows
 from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.silver import update as silver_update
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
     from lakehouse.ledger.row_states import Disposition
 
 #: A delivery: the amount by key and day of January.
@@ -167,8 +166,8 @@ def test_what_was_known_before_a_file_came_again_is_without_it(tmp_path: Path) -
     assert counting == {(*ids,): {ids[1]}, (*ids, again.input_id): {ids[0]}}
 
 
-def _amounts(lake: Lake, path: str) -> list[tuple[str, int]]:
-    table = table_io.read(path, ["record_key", "amount"])
+def _amounts(stored: Table) -> list[tuple[str, int]]:
+    table = stored.read(["record_key", "amount"])
     assert table is not None
     return [(row["record_key"], row["amount"]) for row in table.to_pylist()]
 
@@ -182,17 +181,17 @@ def _deliver_and_update(lake: Lake, source: SourceContract, number: int, amount:
 
 def test_under_merge_a_file_that_comes_again_on_a_later_day_takes_the_correction_back(tmp_path: Path) -> None:
     lake, source = lake_in(tmp_path), source_under("merge")
-    path, seen = locations.silver(lake, "events"), []
+    table, seen = locations.silver(lake, "events"), []
     for number, amount in enumerate([15, 17, 15]):
         _deliver_and_update(lake, source, number, amount)
-        seen.append(_amounts(lake, path))
+        seen.append(_amounts(table))
     assert seen == [[("a", 15)], [("a", 17)], [("a", 15)]]
     rows = account.rows(lake, source)
     assert [(row.source_file[13:23], row.disposition.value, row.because) for row in rows] == [
         ("2024-02-01", "applied", "lives"),
         ("2024-02-02", "superseded", "an older record was delivered again, and counts again"),
     ]
-    audit = table_io.read(locations.audit_log(lake), ["reason"])
+    audit = locations.audit_log(lake).read(["reason"])
     assert audit is not None
     assert "delivered again on 2024-02-03, and counts again" in audit["reason"].to_pylist()
     before = sorted(ingestions.ingested(ingestions.all_of(lake, "events")))

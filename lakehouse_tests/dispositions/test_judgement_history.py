@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.delta import row_writer, table_io
+from lakehouse.delta import row_writer
 from lakehouse.dispositions import judgement_history
 from lakehouse.ledger import key_log, rebuild_requests
 from lakehouse.ledger.rebuild_requests import RebuildRequest
@@ -82,7 +82,7 @@ def test_the_same_operation_keeps_what_it_found_once(lake) -> None:
     operation_id = rebuild_requests.record(lake, operation(1))
     for _ in range(2):  # stopped in front of the key log, and run again
         judgement_history.record(lake, "s", operation_id, claims("second", 2), NOW)
-    assert len(table_io.read(locations.judgement_history(lake, "s"))) == 1
+    assert len(locations.judgement_history(lake, "s").read()) == 1
     row_writer.upsert(locations.key_log(lake, "s"), claims("second", 2), judgement_history.CLAIM)
     judgement_history.record(lake, "s", operation_id, claims("second", 2), NOW)
     assert put_back(lake) == {2: "first"}

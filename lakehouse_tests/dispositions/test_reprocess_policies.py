@@ -14,7 +14,6 @@ import pytest
 from lakehouse import locations
 from lakehouse.contracts import Catalog, load_contract
 from lakehouse.contracts.source import SourceContract
-from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.gold.restatement import lineage
 from lakehouse.ledger.ids import row_id_of
@@ -34,7 +33,7 @@ pytestmark = pytest.mark.spark
 
 
 def content(sample: SampleLake) -> list[tuple[str, int, int]]:
-    found = table_io.read(locations.silver(sample.lake, "events"), ["record_key", "event_date", "amount"])
+    found = locations.silver(sample.lake, "events").read(["record_key", "event_date", "amount"])
     assert found is not None
     return sorted((row["record_key"], row["event_date"].day, row["amount"]) for row in found.to_pylist())
 
@@ -69,7 +68,7 @@ def test_the_contract_of_the_seed_replaces_the_day_that_was_sent_again(lake, spa
     sample.ingest(ARRIVED[1])
     assert sample.pending() == [FIRST]
     sample.update()
-    found = table_io.read(locations.silver(lake, "silver_pos_sales_events"), ["event_id", "event_date", "amount"])
+    found = locations.silver(lake, "silver_pos_sales_events").read(["event_id", "event_date", "amount"])
     assert found is not None
     rows = sorted((row["event_id"], row["event_date"], row["amount"]) for row in found.to_pylist())
     assert rows == [(1, FIRST, 11.0), (3, SECOND, 5.0), (5, FIRST, 2.0)], "the negative amount waits for a steward"
@@ -91,7 +90,7 @@ def test_a_resent_day_is_the_whole_truth_and_an_older_arrival_that_comes_later_i
 def test_a_malformed_row_of_a_resent_day_has_one_disposition(lake, spark, policy: str) -> None:
     sample = lake_under_policy(lake, spark, policy)
     deliver_and_update(sample, 0, A, "b,two,2024-01-01T12:00:00Z")
-    table = table_io.read(locations.dispositions(lake, "events"), ["line_number", "disposition"])
+    table = locations.dispositions(lake, "events").read(["line_number", "disposition"])
     assert table is not None
     assert sorted(table["disposition"].to_pylist()) == ["applied", "malformed"]
 

@@ -28,7 +28,7 @@ from lakehouse_tests.support.lake import contract
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
 
 SOURCE = contract()
 ONE, TWO = date(2024, 1, 1), date(2024, 1, 2)
@@ -53,19 +53,19 @@ def table(*rows: dict[str, Any]) -> pa.Table:
 def _settings(tmp_path: Path) -> Lake:
     """Version 0 has four rows; 1 corrects one twice over with 2, moves one, ends one and brings one."""
     lake = lake_in(tmp_path)
-    path = locations.silver(lake, "events")
+    stored = locations.silver(lake, "events")
     first = table(row("a", 1), row("b", 2), row("c", 3), row("d", 4))
-    write_deltalake(path, first, partition_by=["event_date"], configuration=FEED)
-    DeltaTable(path).delete("record_key = 'c'")
-    merged(path, row("a", 10, line=5), row("b", 2), row("e", 7, line=6))
-    DeltaTable(path).delete("record_key = 'd'")
-    write_deltalake(path, table(row("d", 4, TWO, 8)), mode="append")
-    merged(path, row("a", 11, line=7))
+    write_deltalake(stored.address, first, partition_by=["event_date"], configuration=FEED)
+    DeltaTable(stored.address).delete("record_key = 'c'")
+    merged(stored, row("a", 10, line=5), row("b", 2), row("e", 7, line=6))
+    DeltaTable(stored.address).delete("record_key = 'd'")
+    write_deltalake(stored.address, table(row("d", 4, TWO, 8)), mode="append")
+    merged(stored, row("a", 11, line=7))
     return lake
 
 
-def merged(path: str, *rows: dict[str, Any]) -> None:
-    merge = DeltaTable(path).merge(table(*rows), "s.record_key = t.record_key", source_alias="s", target_alias="t")
+def merged(path: Table, *rows: dict[str, Any]) -> None:
+    merge = DeltaTable(path.address).merge(table(*rows), "s.record_key = t.record_key", source_alias="s", target_alias="t")
     merge.when_matched_update_all().when_not_matched_insert_all().execute()
 
 
@@ -126,9 +126,9 @@ def test_where_silver_did_not_move_no_row_did(lake: Lake) -> None:
 
 def test_other_days_are_not_read(lake: Lake, tmp_path: Path) -> None:
     """A correction is found even if the change feed of all other days is missing."""
-    path = locations.silver(lake, "events")
-    write_deltalake(path, table(*(row(f"o{number}", number, TWO) for number in range(9))), mode="append")
-    merged(path, row("a", 12, line=9))
+    stored = locations.silver(lake, "events")
+    write_deltalake(stored.address, table(*(row(f"o{number}", number, TWO) for number in range(9))), mode="append")
+    merged(stored, row("a", 12, line=9))
     for file in (tmp_path / "lake" / "silver" / "events").rglob(f"event_date={TWO}/*.parquet"):
         file.unlink()
     assert change_lines(lake, {ONE}, 6, 7) == [("a", ONE, "corrected", {"amount": (11, 12)}, 9)]

@@ -19,7 +19,7 @@ def test_the_time_is_that_of_the_clock_passed_in_else_the_fixed_one_else_the_rea
 def test_a_stage_has_tables_and_landing_of_its_own_and_shares_the_clock_and_open_tables() -> None:
     lake = Lake(Settings(root="/data", landing="/in")).at(SimulatedClock(FIXED)).cached()
     stage = lake.stage("october")
-    assert (stage.address("silver", "sales"), stage.landing_of("sales")) == (
+    assert (stage.table("silver", "sales").address, stage.landing_of("sales")) == (
         "/data/stages/october/silver/sales",
         "/data/stages/october/landing/sales",
     )

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from lakehouse.delta import row_writer, table_io
+from lakehouse.delta import row_writer
+from lakehouse.lake import Table, table_io
 from lakehouse.lake.table_cache import CachedStorageOptions, TableCache, cache_of
 
 if TYPE_CHECKING:
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 
 def test_options_reach_another_process_with_an_empty_cache(tmp_path: Path) -> None:
     path, options = str(tmp_path / "table"), CachedStorageOptions({"region": "north"}, TableCache())
-    row_writer.append(path, pa.table({"number": [1]}), options=options)
-    assert table_io.open_table(path, options) is table_io.open_table(path, options)
+    row_writer.append(Table(path, options), pa.table({"number": [1]}))
+    assert Table(path, options).open() is Table(path, options).open()
     copy = pickle.loads(pickle.dumps(options))
     assert (copy, type(copy)) == ({"region": "north"}, CachedStorageOptions)
     assert cache_of(copy) is not None
-    assert table_io.open_table(path, copy) is not table_io.open_table(path, options)
-    assert table_io.version(path, copy) == 1
+    assert Table(path, copy).open() is not Table(path, options).open()
+    assert Table(path, copy).version() == 1
 
 
 def test_an_answer_is_kept_until_the_table_changes(tmp_path: Path) -> None:
@@ -36,19 +37,19 @@ def test_an_answer_is_kept_until_the_table_changes(tmp_path: Path) -> None:
     def total() -> list[int]:
         nonlocal computed
         computed += 1
-        rows = table_io.read(path, ["number"], None, options)
+        rows = Table(path, options).read(["number"], None)
         assert rows is not None
         return [sum(rows["number"].to_pylist())]
 
     answers = []
     for number in (1, 2):
-        row_writer.append(path, pa.table({"number": [number]}), options=options)
+        row_writer.append(Table(path, options), pa.table({"number": [number]}))
         for _ in range(3):
-            table = table_io.open_table(path, options)
+            table = Table(path, options).open()
             assert table is not None
-            answers.append(table_io.answer(table, table_io.question(path, None, None, "total"), total, options))
+            answers.append(Table(path, options).answer(table, table_io.question(path, None, None, "total"), total))
     assert (answers, computed) == ([[1]] * 3 + [[3]] * 3, 2)
-    assert table_io.answer(table, "total", total, {}) == [3], "without a cache it is computed"
+    assert Table(path).answer(table, "total", total) == [3], "without a cache it is computed"
 
 
 def test_the_log_of_an_open_local_table_is_listed_only_after_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,15 +58,15 @@ def test_the_log_of_an_open_local_table_is_listed_only_after_a_commit(tmp_path: 
     update = DeltaTable.update_incremental
     monkeypatch.setattr(DeltaTable, "update_incremental", lambda table: listed.append(table.version()) or update(table))
     for number in range(3):
-        row_writer.append(path, pa.table({"number": [number]}))
-    assert [table_io.version(path, options) for _ in range(3)] == [3, 3, 3]
+        row_writer.append(Table(path), pa.table({"number": [number]}))
+    assert [Table(path, options).version() for _ in range(3)] == [3, 3, 3]
     assert listed == []
-    row_writer.append(path, pa.table({"number": [3]}))
-    assert [table_io.version(path, options) for _ in range(3)] == [4, 4, 4]
+    row_writer.append(Table(path), pa.table({"number": [3]}))
+    assert [Table(path, options).version() for _ in range(3)] == [4, 4, 4]
     assert listed == [3]
     DeltaTable(path).create_checkpoint()
     Path(path, "_delta_log", f"{4:020}.json").unlink()  # cleaned: it is not known what came since
-    assert [table_io.version(path, options) for _ in range(2)] == [4, 4]
+    assert [Table(path, options).version() for _ in range(2)] == [4, 4]
     assert listed == [3, 4], "it was opened again, and is listed from then on"
 
 
@@ -73,30 +74,30 @@ def test_a_table_that_was_restored_deleted_or_created_again_is_opened_again(tmp_
     path, options = str(tmp_path / "table"), CachedStorageOptions({}, TableCache())
 
     def numbers() -> list[int] | None:
-        rows = table_io.read(path, ["number"], None, options)
+        rows = Table(path, options).read(["number"], None)
         return None if rows is None else sorted(rows["number"].to_pylist())
 
-    row_writer.append(path, pa.table({"number": [1]}), options=options)
+    row_writer.append(Table(path, options), pa.table({"number": [1]}))
     shutil.copytree(path, tmp_path / "copy")
-    row_writer.append(path, pa.table({"number": [2]}), options=options)
+    row_writer.append(Table(path, options), pa.table({"number": [2]}))
     assert numbers() == [1, 2]
     shutil.rmtree(path)
     assert numbers() is None
     shutil.copytree(tmp_path / "copy", path)
     assert numbers() == [1]
-    row_writer.append(path, pa.table({"number": [3]}), options=options)
+    row_writer.append(Table(path, options), pa.table({"number": [3]}))
     assert numbers() == [1, 3]
     shutil.rmtree(path)
-    row_writer.append(path, pa.table({"number": [4]}), options=options)
-    row_writer.append(path, pa.table({"number": [5]}), options=options)
+    row_writer.append(Table(path, options), pa.table({"number": [4]}))
+    row_writer.append(Table(path, options), pa.table({"number": [5]}))
     assert numbers() == [4, 5]
 
 
 def test_each_thread_has_open_tables_of_its_own(tmp_path: Path) -> None:
     path, options = str(tmp_path / "table"), CachedStorageOptions({}, TableCache())
-    row_writer.append(path, pa.table({"number": [1]}), options=options)
-    here = table_io.open_table(path, options)
+    row_writer.append(Table(path, options), pa.table({"number": [1]}))
+    here = Table(path, options).open()
     with ThreadPoolExecutor(1) as other:
-        elsewhere = [other.submit(table_io.open_table, path, options).result() for _ in range(2)]
-    assert here is table_io.open_table(path, options)
+        elsewhere = [other.submit(Table(path, options).open).result() for _ in range(2)]
+    assert here is Table(path, options).open()
     assert here is not elsewhere[0] is elsewhere[1]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lakehouse import locations
 from lakehouse.contracts.late_events import AtClose
 from lakehouse.contracts.series import Series
-from lakehouse.delta import provenance, table_io
+from lakehouse.delta import provenance
 from lakehouse.gold.publication import late_at_close
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
@@ -44,7 +44,7 @@ def close(sample: LateLake, definition: MetricContract, days: list[date], at: da
 
 def newest(sample: LateLake, definition: MetricContract, day: date = FIRST) -> dict[str, Any]:
     series = Series(definition)
-    rows = table_io.read(locations.gold(sample.lake, series), None, {series.by: [day]}).to_pylist()
+    rows = locations.gold(sample.lake, series).read(None, {series.by: [day]}).to_pylist()
     return max(rows, key=lambda row: row["revision"])
 
 

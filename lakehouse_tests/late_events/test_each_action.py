@@ -10,7 +10,6 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.publication import late_updates
 from lakehouse.gold.restatement import reconciliation
 from lakehouse.late_events import counters, follow, late_rows
@@ -65,7 +64,7 @@ def test_the_hour_of_orders(sample: LateLake, action: str) -> None:
     series = Series(definition)
     counts = counters.of_metric(sample.lake, definition)
     rows = late_rows.read(sample.lake, "orders", {"metric": [definition.name]}).sort_by("arrival_ts").to_pylist()
-    published = table_io.read(locations.gold(sample.lake, series))
+    published = locations.gold(sample.lake, series).read()
     assert published is not None
     outcome = Outcome(
         sample.windows(series)[BEGINS],
@@ -106,26 +105,26 @@ def test_a_lost_table_is_made_again_and_a_stopped_step_is_repeated(sample: LateL
         return sorted((row["metric"], row["ingestion_id"], row["line_number"], f"{row}") for row in rows)
 
     contract, wanted = sample.sources["orders"], content()
-    late_path, counts_path = locations.late_rows(sample.lake, "orders"), locations.late_deliveries(sample.lake, "orders")
+    late_table, counts_table = locations.late_rows(sample.lake, "orders"), locations.late_deliveries(sample.lake, "orders")
     follow.follow(sample.lake, contract, sample.metrics)
     assert content() == wanted
-    for lost in (late_path, counts_path):  # without the counts, a step looks as if it had been stopped after the rows
-        table = table_io.open_snapshot(lost)
+    for lost in (late_table, counts_table):  # without the counts, a step looks as if it had been stopped after the rows
+        table = lost.snapshot()
         assert table is not None
         table.delete()
         counts = counters.of_source(sample.lake, "orders", sample.metrics)
-        if lost == late_path:
-            counted = table_io.open_snapshot(counts_path)
+        if lost == late_table:
+            counted = counts_table.snapshot()
             assert counted is not None
             counted.delete("late_accepted + late_dropped > 0")
         follow.follow(sample.lake, contract, sample.metrics)
         assert content() == wanted
-        assert lost == counts_path or counters.of_source(sample.lake, "orders", sample.metrics) == counts
+        assert lost == counts_table or counters.of_source(sample.lake, "orders", sample.metrics) == counts
 
 
 @pytest.mark.merge
 def test_spark_reads_the_late_rows(sample: LateLake) -> None:
-    rows = sample.spark.read.format("delta").load(locations.late_rows(sample.lake, "orders"))
+    rows = sample.spark.read.format("delta").load(locations.late_rows(sample.lake, "orders").address)
     assert sorted(rows.where("NOT counts").groupBy("metric").count().collect()) == [
         ("orders_drop", 2),
         ("orders_recompute", 1),

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import reconciliation
@@ -130,7 +129,7 @@ def test_a_row_that_a_steward_admits_is_late_by_the_delivery_that_brought_it(lak
     sample.deliver_at(0, Event("a", 5), Event("admitted", -900))
     sample.deliver_at(1, Event("left out", -901), Event("b", 6))
     for key in ("admitted", "left out"):
-        [waiting] = table_io.read(locations.quarantine(lake, "orders"), None, {"record_key": [key]}).to_pylist()
+        [waiting] = locations.quarantine(lake, "orders").read(None, {"record_key": [key]}).to_pylist()
         row = (waiting["ingestion_id"], waiting["line_number"])
         quarantine.decide(lake, quarantining, [row], StewardVerdict.ACCEPT, by="anna", reason="it is real")
         sample.update("orders")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.late_events import follow, late_rows
 from lakehouse_tests.support.damaged_lake import DamagedLake, damage
 from lakehouse_tests.support.late_lake import LateLake, late
@@ -47,27 +46,27 @@ def content(lake: Lake) -> list[Any]:
 
 @pytest.mark.parametrize("how", HOW)
 def test_the_next_run_of_silver_classifies_all_deliveries_again(lake: Lake, how: str) -> None:
-    sample, path = sample_with_late_rows(lake), locations.late_rows(lake, "orders")
-    before, version = content(lake), table_io.version(path)
+    sample, stored = sample_with_late_rows(lake), locations.late_rows(lake, "orders")
+    before, version = content(lake), stored.version()
     assert len(before) == 2
     damage(DamagedLake(Path(lake.root).parent, {}), "silver/orders_late", how)
     deliver(sample, 4, Event("more", 31, 2000))
     assert [row for row in content(lake) if row in before] == before
     assert sample.left_out(sample.metrics[0]) == sample.late_by_model(sample.metrics[0])
-    table = table_io.open_snapshot(path)
+    table = stored.snapshot()
     assert table is not None
     changed = follow.changed_days(table, sample.metrics[0].name, version + 1)
     assert changed is not None
     assert FIRST in changed, "a metric that has followed the lost commits follows the new ones"
-    version = table_io.version(path)
+    version = stored.version()
     follow.follow(lake, sample.sources["orders"], sample.metrics)
-    assert table_io.version(path) == version, "nothing is classified twice"
+    assert stored.version() == version, "nothing is classified twice"
 
 
 @pytest.mark.merge
 def test_a_classification_that_is_stopped_after_any_commit_is_repeated(lake: Lake) -> None:
     sample = sample_with_late_rows(lake)
-    before, version = content(lake), table_io.version(locations.late_rows(lake, "orders"))
+    before, version = content(lake), locations.late_rows(lake, "orders").version()
     damage(DamagedLake(Path(lake.root).parent, {}), "silver/orders_late", "gone")
     for last in count(1):
         with pytest.MonkeyPatch.context() as patched:

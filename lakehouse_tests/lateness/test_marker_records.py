@@ -9,7 +9,6 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts.source import SourceContract
-from lakehouse.delta import table_io
 from lakehouse.dispositions import claims
 from lakehouse.lateness import measurement, recent_lags
 from lakehouse.ledger import key_log
@@ -46,7 +45,7 @@ FILE = (
 
 
 def dispositions(lake: Lake) -> list[tuple[Any, ...]]:
-    rows = table_io.read(locations.dispositions(lake, "meters"), ["line_number", "disposition", "because"])
+    rows = locations.dispositions(lake, "meters").read(["line_number", "disposition", "because"])
     return [] if rows is None else sorted((row["line_number"], row["disposition"], row["because"]) for row in rows.to_pylist())
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.ledger import contract_archive
 
 NOW = datetime(2024, 3, 1, tzinfo=timezone.utc)
@@ -17,7 +16,7 @@ def test_a_contract_is_kept_once_and_found_by_its_hash(lake) -> None:
     assert not contract_archive.record(lake, "metric", "total", "1", '{"metric": "total"}', NOW, "s1")
     assert contract_archive.find(lake, "metric", "total", "1") == {"metric": "total"}
     assert contract_archive.find(lake, "source", "total", "1") is None
-    assert len(table_io.read(locations.contract_archive(lake))) == 1
+    assert len(locations.contract_archive(lake).read()) == 1
 
 
 def test_the_contract_of_the_source_is_the_one_of_the_time(lake) -> None:

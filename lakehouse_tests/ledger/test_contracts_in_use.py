@@ -98,7 +98,7 @@ def test_a_lake_of_an_earlier_release_is_compared_with_the_contract_of_silver(la
     assert contracts_in_use.problem_of_source(lake, other) is None, "nothing is known of rows"
     rows = pa.table({"id": ["a"]})
     why = {"userMetadata": json.dumps({"code": "1", "contract": version})}
-    write_deltalake(locations.silver(lake, "events"), rows, commit_properties=CommitProperties(custom_metadata=why))
+    write_deltalake(locations.silver(lake, "events").address, rows, commit_properties=CommitProperties(custom_metadata=why))
     assert "primary_key: was id" in f"{contracts_in_use.problem_of_source(lake, other)}"
 
 
@@ -109,7 +109,7 @@ def test_a_metric_with_numbers_keeps_its_meaning(lake: Lake) -> None:
         lake, "metric", before.name, provenance.of_contract(before), before.model_dump_json(), lake.now(), "s"
     )
     contracts_in_use.check_meaning(lake, other)  # nothing is published
-    write_deltalake(locations.gold(lake, Series(before)), pa.table({"value": [1]}))
+    write_deltalake(locations.gold(lake, Series(before)).address, pa.table({"value": [1]}))
     contracts_in_use.check_meaning(lake, before)
     with pytest.raises(ChangedMeaningError, match="grain: was not set and is source_system, and gold/total was published"):
         contracts_in_use.check_meaning(lake, other)

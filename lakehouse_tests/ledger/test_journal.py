@@ -14,10 +14,10 @@ from deltalake import DeltaTable
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lakehouse.delta import row_writer, table_io
+from lakehouse.delta import row_writer
 from lakehouse.gold.publication import reverted_periods
 from lakehouse.gold.publication.reverted_periods import RevertedPeriod, RevertEvent
-from lakehouse.lake import Lake
+from lakehouse.lake import Lake, Table, table_io
 from lakehouse.ledger import decisions, journal
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.row_states import StewardVerdict
@@ -67,7 +67,7 @@ class Reverts:
         """A step, after what a person does who is told that a log cannot be read."""
         for _ in CUTS:
             try:
-                table_io.open_snapshot(f"{self.folder}")
+                Table(f"{self.folder}").snapshot()
             except table_io.DamagedLogError:  # noqa: PERF203 (each step names one entry)
                 max(self.folder.glob("_delta_log/*.json")).unlink()
         return step()
@@ -129,9 +129,9 @@ def test_a_log_that_other_writers_compact_has_lost_nothing(lake: Lake) -> None:
     path = f"{lake.root}/ops/reverts"
     DeltaTable(path).optimize.compact()
     journal.forget()
-    version = table_io.version(path)
+    version = Table(path).version()
     assert len(reverted_periods.log(lake).read()) == 3
-    assert table_io.version(path) == version
+    assert Table(path).version() == version
 
 
 def test_a_lost_or_damaged_journal_harms_nothing(lake: Lake) -> None:

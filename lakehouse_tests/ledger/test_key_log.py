@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.delta import row_writer, table_io
+from lakehouse.delta import row_writer
+from lakehouse.lake import table_io
 from lakehouse.ledger import key_log
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def append(lake: Lake, rows: pa.Table) -> None:
 
 
 def keys(lake: Lake) -> list[str]:
-    log = table_io.read(locations.key_log(lake, "events"), ["record_key"])
+    log = locations.key_log(lake, "events").read(["record_key"])
     assert log is not None
     return sorted(log["record_key"].to_pylist())
 

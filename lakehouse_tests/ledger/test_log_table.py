@@ -90,7 +90,7 @@ def _logs(lake: Lake) -> list[LogTable[Any]]:
 
 
 def test_the_columns_of_every_log_are_those_that_its_table_has_always_had(lake: Lake) -> None:
-    derived = {log.path.removeprefix(f"{lake.root}/"): log.schema for log in _logs(lake)}
+    derived = {log.table.address.removeprefix(f"{lake.root}/"): log.schema for log in _logs(lake)}
     for address, schema in derived.items():
         assert {column.name: str(column.type) for column in schema} == SCHEMAS[address], address
         assert schema.names == list(SCHEMAS[address]), address
@@ -125,7 +125,7 @@ ENTRY = _Entry("n", 2, _Colour.RED, "a", True, None, NOON, [NOON.date()], {"b": 
 
 
 def _log(lake: Lake, **options: Any) -> LogTable[_Entry]:
-    return LogTable(_Entry, lake, lake.address("ops", "entries"), **options)
+    return LogTable(_Entry, lake, lake.table("ops", "entries"), **options)
 
 
 def test_an_entry_is_read_as_it_was_written(lake: Lake) -> None:
@@ -135,7 +135,7 @@ def test_an_entry_is_read_as_it_was_written(lake: Lake) -> None:
     assert not log.append([ENTRY], app_id="first")
     assert log.read() == [ENTRY]
     assert log.read({"name": ["other"]}) == []
-    assert DeltaTable(log.path).metadata().partition_columns == ["name"]
+    assert DeltaTable(log.table.address).metadata().partition_columns == ["name"]
 
 
 def test_with_a_table_cache_only_new_files_are_parsed(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def test_with_a_table_cache_only_new_files_are_parsed(lake: Lake, monkeypatch: p
     appended("d", month=6)
     assert (read(), parsed) == (["a", "b", "c"], [2, 1])
     assert (read(), parsed) == (["a", "b", "c"], [2, 1])
-    DeltaTable(log.path).optimize.compact()
+    DeltaTable(log.table.address).optimize.compact()
     assert (sorted(read()), parsed) == (["a", "b", "c"], [2, 1, 3])
     assert sorted(entry.name for entry in log.read()) == ["a", "b", "c", "d"]
 
@@ -178,7 +178,7 @@ def test_a_table_may_be_partitioned_by_a_property(lake: Lake) -> None:
     log = _log(lake, partition_by="month")
     assert log.schema.names[0] == "month"
     log.append([ENTRY])
-    assert DeltaTable(log.path).metadata().partition_columns == ["month"]
+    assert DeltaTable(log.table.address).metadata().partition_columns == ["month"]
     assert log.select(["month"]).to_pylist() == [{"month": "2024-05"}]
     assert log.read() == [ENTRY]
 
@@ -194,7 +194,7 @@ def test_a_column_younger_than_the_row_gives_the_default(lake: Lake) -> None:
     log = _log(lake)
     old = log.schema.remove(log.schema.get_field_index("more")).remove(1)
     row = {name: value for name, value in log.to_row(ENTRY).items() if name in old.names}
-    write_deltalake(log.path, pa.Table.from_pylist([row], schema=old))
+    write_deltalake(log.table.address, pa.Table.from_pylist([row], schema=old))
     (entry,) = log.read()
     assert (entry.more, entry.count, entry.name) == ({}, 1, "n")
 
@@ -212,4 +212,4 @@ class _Either:
 @pytest.mark.parametrize("row", [_Unstorable, _Either])
 def test_a_type_that_no_column_holds_is_refused(lake: Lake, row: type) -> None:
     with pytest.raises(TypeError, match=r"no column holds the field (amount|value) of type"):
-        LogTable(row, lake, lake.address("ops", "entries"))
+        LogTable(row, lake, lake.table("ops", "entries"))

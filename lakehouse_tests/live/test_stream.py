@@ -77,10 +77,10 @@ def test_a_batch_that_is_repeated_changes_nothing(lake: Lake, spark: Any) -> Non
     for number in (newest, newest - 1):  # as if killed before Spark noted that the batch is done
         (commits / f"{number}").unlink()
         (commits / f".{number}.crc").unlink()
-    version = DeltaTable(locations.live(lake, "hourly")).version()
+    version = DeltaTable(locations.live(lake, "hourly").address).version()
     sample.stream()
     assert sample.live_numbers() == before
-    assert DeltaTable(locations.live(lake, "hourly")).version() == version
+    assert DeltaTable(locations.live(lake, "hourly").address).version() == version
     assert live_batches.log(lake).read() == recorded
 
 
@@ -124,7 +124,7 @@ def test_a_stream_does_not_go_on_behind_commits_that_bronze_has_lost(lake: Lake,
     sample.stream()
     sample.stream()
     assert totals() == [12]
-    for entry in sorted(Path(locations.bronze(lake, "orders")).glob("_delta_log/*.json"))[-2:]:
+    for entry in sorted(Path(locations.bronze(lake, "orders").address).glob("_delta_log/*.json"))[-2:]:
         entry.unlink()
     deliver(Event("c", 3, 11))  # the lost rows come in one commit, and this file gets the number of the other
     with pytest.raises(

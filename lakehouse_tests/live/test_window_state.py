@@ -35,7 +35,7 @@ def test_a_window_keeps_its_state_until_the_watermark_reaches_its_end(lake: Lake
     sample = LiveLake(lake, spark, metrics=[per_user])
 
     def numbers() -> dict[tuple[str, int], int]:
-        rows = window_state.table_io.read(window_state.locations.live(lake, "hourly"))
+        rows = window_state.locations.live(lake, "hourly").read()
         assert rows is not None
         first = min(row["window_start"] for row in rows.to_pylist())
         return {(row["user"], (row["window_start"] - first).seconds // 3600): row["total"] for row in rows.to_pylist()}

@@ -12,10 +12,11 @@ import pytest
 from deltalake import DeltaTable
 
 from lakehouse.contracts.series import Series
-from lakehouse.delta import damaged_files, table_io
+from lakehouse.delta import damaged_files
 from lakehouse.gold.publication.lost_numbers import LostNumbersError
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import revert
+from lakehouse.lake import Table
 from lakehouse.operations import repair
 from lakehouse.operations.maintenance.damaged_tables import find
 from lakehouse_tests.support.lossy_lake import METRIC, arrive, copies, expected_state, prepared, publish, state
@@ -55,7 +56,7 @@ def everything(sample: ReproducibleLake) -> dict[str, Any]:
     """The state of a lake, with every published row and all rows of Bronze."""
     rows = {}
     for table in ("gold/total", "gold/total_weekly", "bronze/events"):
-        stored = table_io.read(f"{sample.lake.root}/{table}")
+        stored = Table(f"{sample.lake.root}/{table}").read()
         rows[table] = sorted(repr(sorted(row.items())) for row in stored.to_pylist()) if stored is not None else []
     return state(sample) | rows
 
@@ -186,13 +187,13 @@ def test_rows_that_landing_does_not_have_any_more_are_named(sample: Reproducible
     (lost,) = [text for text, is_done in text_of_table.items() if not is_done]
     assert lost.startswith("bronze/events: bronze/events has lost the 2 rows of 1 ingested files (arrival_date=2024-02-02")
     assert lost.endswith("put them back into landing as they were, and run 'lakehouse repair' again")
-    days = set(table_io.read(sample.lake.address("bronze", "events"), ["arrival_date"])["arrival_date"].to_pylist())
+    days = set(sample.lake.table("bronze", "events").read(["arrival_date"])["arrival_date"].to_pylist())
     assert days == {date(2024, 2, 1), date(2024, 2, 3)}, "the others are there again"
 
 
 @pytest.mark.parametrize("how", ["deleted", "cut"])
 def test_files_are_looked_up_without_reading_them(sample: ReproducibleLake, how: str) -> None:
-    path = sample.lake.address("silver", "events")
-    assert damaged_files.of(path) == []
+    table = sample.lake.table("silver", "events")
+    assert damaged_files.of(table) == []
     damage(sample.lake, "silver/events", how, first=1)
-    assert {(file.is_missing, file.rows > 0) for file in damaged_files.of(path)} == {(how == "deleted", True)}
+    assert {(file.is_missing, file.rows > 0) for file in damaged_files.of(table)} == {(how == "deleted", True)}

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from lakehouse import locations
-from lakehouse.delta import leases, table_io
+from lakehouse.delta import leases
 from lakehouse.ledger import rebuild_requests
 from lakehouse.ledger.row_states import StewardVerdict
 from lakehouse.reparse.apply import APPLYING, ReadingError
@@ -118,7 +118,7 @@ def test_where_nothing_differs_nothing_is_recorded(lake, spark) -> None:
     summary = reread(sample)
     assert (summary.rows_read, summary.rows_otherwise, summary.days) == (4, 0, [])
     assert rebuild_requests.all_of(lake, "events") == []
-    assert table_io.version(locations.readings(lake, "events")) == -1
+    assert locations.readings(lake, "events").version() == -1
 
 
 def test_only_the_arrival_days_of_the_range_are_read(lake, spark) -> None:
@@ -207,7 +207,7 @@ def test_a_redaction_follows_a_row_to_its_new_key(lake, spark) -> None:
     fields = [{"name": "key", "type": "string", "column": "event_time"}, {"name": "total", "type": "int", "column": "amount"}]
     sample.contract = source(model={"fields": fields}, primary_key=["key"], changes={"op": "op"})
     reread(sample)
-    rows = table_io.read(locations.silver(lake, "events"), ["record_key", "total"])
+    rows = locations.silver(lake, "events").read(["record_key", "total"])
     assert rows is not None
     assert dict(zip(rows["record_key"].to_pylist(), rows["total"].to_pylist())) == {
         "2024-02-01T02:00:00": 1,

@@ -9,7 +9,6 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse_tests.support.reproducible_lake import METRICS, reproducible_lake, source_with_colour
 from lakehouse_tests.support.reread_lake import folder, put, read
 
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.spark
 def totals(lake: Lake) -> dict[tuple[date, int], tuple[int, str]]:
     """Number and reason, by day and revision."""
     columns = ["event_date", "revision", "total", "reason"]
-    rows = table_io.read(locations.gold(lake, Series(METRICS[0])), columns)
+    rows = locations.gold(lake, Series(METRICS[0])).read(columns)
     return {(row["event_date"], row["revision"]): (row["total"], row["reason"]) for row in rows.to_pylist()} if rows else {}
 
 

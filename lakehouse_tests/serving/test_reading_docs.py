@@ -68,9 +68,7 @@ def _revenue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Revenue]:
 def _truth(revenue: Revenue) -> dict[str, list[Row]]:
     """The product's own answers."""
     one = revenue.series
-    known = numbers_history.history(
-        revenue.lake, one, published_table.partitions(revenue.lake, locations.gold(revenue.lake, one), one.by)
-    )
+    known = numbers_history.history(revenue.lake, one, published_table.partitions(locations.gold(revenue.lake, one), one.by))
     versions_by_name = {
         "latest": numbers_history.versions(known, parse("latest")),
         "as_of": numbers_history.versions(known, parse("2024-11-10T08:00:00Z")),

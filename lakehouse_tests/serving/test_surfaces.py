@@ -38,7 +38,6 @@ from deltalake import DeltaTable
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.examples import simulation_results
 from lakehouse.gold.numbers import history, lifecycle, version_selector, window_history
 from lakehouse.gold.numbers.comparison import Sides
@@ -172,7 +171,7 @@ class TestReplay:
 def rows_of(sample: TypedLake, metric: str, period: str) -> list[dict[str, Any]]:
     """Every published row of a period."""
     series = Series(sample.catalog.metrics[metric], Kind.WEEK if "-W" in period else Kind.DAY)
-    table = table_io.read(locations.gold(sample.lake, series))
+    table = locations.gold(sample.lake, series).read()
     assert table is not None
     return [row for row in table.to_pylist() if row["period"] == period]
 

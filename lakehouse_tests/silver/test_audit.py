@@ -12,7 +12,6 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import content_columns
 from lakehouse.ledger import decisions, redactions
 from lakehouse.ledger.decisions import Decision
@@ -234,9 +233,9 @@ def test_steward_replay_and_backfill_are_told_apart_by_the_commit(lake, spark) -
     def broken(why: dict[str, Any]) -> None:
         """Spoil the day of a, and mend it."""
         target = locations.silver(lake, "events")
-        rows = spark.read.format("delta").load(target).where(F.col("event_date") == F.lit(FIRST)).localCheckpoint()
+        rows = spark.read.format("delta").load(target.address).where(F.col("event_date") == F.lit(FIRST)).localCheckpoint()
         spark_commits.replace_days(
-            rows.withColumn("amount", F.lit(9)), lake, target, [FIRST], {"run_id": "spoils", "method": "rebuild"}
+            rows.withColumn("amount", F.lit(9)), target, [FIRST], {"run_id": "spoils", "method": "rebuild"}
         )
         silver_merge.rebuild(spark, lake, sample.contract, [FIRST], {"method": "rebuild", "ingestions": [], **why}, row_count=1)
 
@@ -329,7 +328,7 @@ def test_replaying_the_audit_gives_what_silver_holds(
             sample.update(days)
     sample.update()
     names = [name for name, _ in content_columns(sample.contract)]
-    rows = table_io.read(locations.silver(sample.lake, "events"), names)
+    rows = locations.silver(sample.lake, "events").read(names)
     assert rows is not None
     held = [
         {name: value.isoformat() if isinstance(value, date) else value for name, value in one.items()}

@@ -11,7 +11,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Field
 
 from lakehouse import locations
-from lakehouse.delta import change_feed, row_writer, table_io
+from lakehouse.delta import change_feed, row_writer
 from lakehouse.ledger import decisions, key_log, redactions
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.redactions import Redaction
@@ -49,7 +49,7 @@ def test_versions_that_cannot_be_read_any_more_are_passed_over(lake, caplog: pyt
     append_to_silver(lake, ("log cleaned", 1, 1))
     append_to_silver(lake, ("file vacuumed", 2, 1))
     append_to_silver(lake, ("there", 3, 1))
-    folder = Path(locations.silver(lake, "events"))
+    folder = Path(locations.silver(lake, "events").address)
     DeltaTable(str(folder)).create_checkpoint()
     (folder / "_delta_log" / f"{0:020}.json").unlink()
     (vacuumed,) = (folder / "event_date=2024-02-02").glob("*.parquet")
@@ -62,7 +62,7 @@ def test_versions_that_cannot_be_read_any_more_are_passed_over(lake, caplog: pyt
 
 def test_other_problems_of_the_feed_are_not_passed_over(lake) -> None:
     append_to_silver(lake, ("a", 1, 1))
-    (broken,) = Path(locations.silver(lake, "events")).glob("*/*.parquet")
+    (broken,) = Path(locations.silver(lake, "events").address).glob("*/*.parquet")
     broken.write_bytes(b"no Parquet")
     with pytest.raises(Exception, match="arquet"):
         follow_audit(lake)
@@ -72,7 +72,7 @@ def test_recreated_silver_is_followed_from_its_first_version(lake) -> None:
     for number in range(3):
         append_to_silver(lake, (f"{number}", 1, 1))
     assert follow_audit(lake) == 3
-    Path(locations.silver(lake, "events")).rename(lake.address("silver", "before"))
+    Path(locations.silver(lake, "events").address).rename(lake.table("silver", "before").address)
     append_to_silver(lake, ("anew", 1, 1))
     assert follow_audit(lake) == 1
     assert follow_audit(lake) == 0
@@ -81,7 +81,7 @@ def test_recreated_silver_is_followed_from_its_first_version(lake) -> None:
 @pytest.mark.parametrize("metadata", ["by hand", "[1]", "{}"])
 def test_a_commit_by_somebody_else_is_no_stumbling_block(lake, metadata: str) -> None:
     append_to_silver(lake, ("a", 1, 1))
-    table = DeltaTable(locations.silver(lake, "events"))
+    table = DeltaTable(locations.silver(lake, "events").address)
     table.delete("record_key = 'a'", commit_properties=CommitProperties(custom_metadata={"userMetadata": metadata}))
     assert follow_audit(lake) == 2
     assert [(row["action_type"], row["runner_id"], row["actor"]) for row in audit_rows(lake)] == [
@@ -101,7 +101,7 @@ def test_a_key_that_is_on_a_day_twice_has_a_row_for_each(lake) -> None:
 
 def test_a_column_that_silver_got_later_is_empty_before(lake) -> None:
     append_to_silver(lake, ("a", 1, 1))
-    table = DeltaTable(locations.silver(lake, "events"))
+    table = DeltaTable(locations.silver(lake, "events").address)
     table.alter.add_columns([Field("colour", "string")])
     table.update(new_values={"amount": "2"})
     assert follow_audit(lake) == 2
@@ -178,8 +178,8 @@ def test_values_redacted_while_the_audit_is_written_are_masked_afterwards(lake, 
     monkeypatch.setattr(log, "append", redacted_meanwhile)
     assert follow_audit(lake) == 2
     assert {row["event_id"]: row["new_value"]["amount"] for row in audit_rows(lake)} == {"a": "[redacted]", "b": 4711}
-    stored = {row["event_id"]: row["new_value"] for row in table_io.read(locations.audit_log(lake)).to_pylist()}
+    stored = {row["event_id"]: row["new_value"] for row in locations.audit_log(lake).read().to_pylist()}
     assert ("4711" in stored["a"], "4711" in stored["b"]) == (False, True)
-    version = DeltaTable(locations.audit_log(lake)).version()
+    version = DeltaTable(locations.audit_log(lake).address).version()
     assert audit_erasure.erase(lake, "events") == 0
-    assert DeltaTable(locations.audit_log(lake)).version() == version
+    assert DeltaTable(locations.audit_log(lake).address).version() == version

@@ -12,7 +12,6 @@ import pytest
 from lakehouse import locations
 from lakehouse.bronze import checks as bronze_checks
 from lakehouse.contracts import load_catalog
-from lakehouse.delta import table_io
 from lakehouse.silver import checks as silver_checks
 from lakehouse_tests.support.lake import SampleLake
 from lakehouse_tests.support.sales_files import FIRST_SALES, LATE_SALES
@@ -47,15 +46,15 @@ def test_a_key_on_two_days_and_a_lost_row_fail_their_checks(spark: SparkSession,
     assert all(outcome.passed for outcome in silver_checks.check_silver(lake, contract, days))
     assert all(outcome.passed for outcome in bronze_checks.check_bronze(lake, contract, arrival))
 
-    path = locations.silver(lake, "sales")
+    table = locations.silver(lake, "sales")
     copy = (
         spark.read.format("delta")
-        .load(path)
+        .load(table.address)
         .where("record_key = 's41'")
         .selectExpr("* except (event_date)", "DATE'2024-11-04' event_date")
     )
-    copy.write.format("delta").mode("append").save(path)
-    bronze = f"delta.`{lake.address('bronze', 'sales')}`"
+    copy.write.format("delta").mode("append").save(table)
+    bronze = f"delta.`{lake.table('bronze', 'sales')}`"
     spark.sql(f"ALTER TABLE {bronze} SET TBLPROPERTIES ('delta.appendOnly' = 'false')")  # as somebody may who means to
     spark.sql(f"DELETE FROM {bronze} WHERE record_key = 's13'")
 
@@ -91,16 +90,16 @@ def test_a_row_that_silver_lost_is_missed_by_the_account_of_its_arrival_day(
     sample.update()
     assert disposed().passed
     assert disposed().numbers["waiting_for_silver"] == 0
-    path = locations.silver(lake, "sales")
-    spark.sql(f"UPDATE delta.`{path}` SET line_number = 99 WHERE record_key = 's21'")
+    table = locations.silver(lake, "sales")
+    spark.sql(f"UPDATE delta.`{table}` SET line_number = 99 WHERE record_key = 's21'")
     assert disposed().explanation == "silver does not hold the applied rows: materialize silver/sales for 2024-11-02"
-    spark.sql(f"UPDATE delta.`{path}` SET line_number = 4 WHERE record_key = 's21'")
+    spark.sql(f"UPDATE delta.`{table}` SET line_number = 4 WHERE record_key = 's21'")
     assert disposed().passed
-    spark.sql(f"DELETE FROM delta.`{path}` WHERE record_key = 's31'")
+    spark.sql(f"DELETE FROM delta.`{table}` WHERE record_key = 's31'")
     assert not disposed().passed
     assert disposed().explanation == "silver does not hold the applied rows: materialize silver/sales for 2024-11-03"
 
-    shutil.rmtree(locations.key_log(lake, "sales"))
+    shutil.rmtree(locations.key_log(lake, "sales").address)
     assert not disposed().passed
     assert "is in bronze/sales and not in the key log: materialize bronze/sales for 2024-11-05" in str(disposed().explanation)
 
@@ -118,12 +117,12 @@ def test_a_row_that_silver_should_no_longer_hold_is_noticed(spark: SparkSession,
         return [one.passed for one in outcomes if one.check == "every_row_disposed"]
 
     assert passed() == [True, True]
-    path = locations.silver(lake, "sales")
-    version = table_io.open_table(path).version()
-    ghost = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0).load(path)
+    table = locations.silver(lake, "sales")
+    version = table.open().version()
+    ghost = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0).load(table.address)
     ghost = ghost.where("record_key = 's11' and _change_type = 'insert'").drop(
         "_change_type", "_commit_version", "_commit_timestamp"
     )
-    ghost.write.format("delta").mode("append").save(path)
-    assert table_io.open_table(path).version() == version + 1
+    ghost.write.format("delta").mode("append").save(table)
+    assert table.open().version() == version + 1
     assert passed() == [False, True]

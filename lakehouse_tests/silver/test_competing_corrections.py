@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.ledger import applied_inputs
 from lakehouse.silver import checks, competing_corrections
 from lakehouse.silver import update as silver_update
@@ -49,12 +48,12 @@ def arrive(lake: Lake, number: int, records: Sequence[Record], op: str | None = 
 
 
 def living(lake: Lake) -> set[str]:
-    rows = table_io.read(locations.silver(lake, "events"), ["record_key"])
+    rows = locations.silver(lake, "events").read(["record_key"])
     return set() if rows is None else set(rows["record_key"].to_pylist())
 
 
 def competing(lake: Lake, *days: int) -> list[list[str]]:
-    table = table_io.open_table(locations.silver(lake, "events"))
+    table = locations.silver(lake, "events").open()
     assert table is not None
     wanted = [date(2024, 1, day) for day in days]
     groups = competing_corrections.undecided(lake, contract(), table, wanted).competing
@@ -140,7 +139,7 @@ def test_the_groups_are_those_of_all_records(tmp_path_factory: pytest.TempPathFa
     lake = lake_in(tmp_path_factory.mktemp("lake"))
     for number, records in enumerate(files):
         arrive(lake, number, records)
-    rows = table_io.read(locations.silver(lake, "events"), ["record_key", "corrects_key"])
+    rows = locations.silver(lake, "events").read(["record_key", "corrects_key"])
     living = {row["record_key"]: row["corrects_key"] for row in ([] if rows is None else rows.to_pylist())}
     group = {key: {key} for key in KEYS}
     for key, named, _ in (record for records in files for record in records):
@@ -155,7 +154,7 @@ def test_the_groups_are_those_of_all_records(tmp_path_factory: pytest.TempPathFa
 
 
 def circular(lake: Lake) -> list[list[str]]:
-    table = table_io.open_table(locations.silver(lake, "events"))
+    table = locations.silver(lake, "events").open()
     assert table is not None
     groups = competing_corrections.undecided(lake, contract(), table, [date(2024, 1, day) for day in (1, 2, 3)]).circular
     return sorted(sorted(one.key for one in group) for group in groups)

@@ -47,14 +47,14 @@ def test_a_compaction_in_the_middle_of_a_merge_fails_nobody(
         sample.ingest(date(2024, 2, arrived))
         if arrived < 3:
             sample.update()
-    path, done = locations.silver(lake, "events"), Path(lake.root, "compacted")
+    table, done = locations.silver(lake, "events"), Path(lake.root, "compacted")
     source_of_merge, rows_of_merge = silver_merge._merge_source, local_merge._merge_rows
 
     def compacting(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """In a task of the MERGE, so that its transaction has begun."""
         with suppress(FileExistsError):  # by one task alone: delta-rs lets two compactions repeat rows
             done.touch(exist_ok=False)
-            DeltaTable(path).optimize.compact()
+            DeltaTable(table).optimize.compact()
         yield from batches
 
     def disturbed(*arguments: object, **more: bool) -> DataFrame:
@@ -65,14 +65,14 @@ def test_a_compaction_in_the_middle_of_a_merge_fails_nobody(
         """After the table was opened."""
         with suppress(FileExistsError):
             done.touch(exist_ok=False)
-            DeltaTable(path).optimize.compact()
+            DeltaTable(table).optimize.compact()
         return rows_of_merge(*arguments)
 
     monkeypatch.setattr(silver_merge, "_merge_source", disturbed)
     monkeypatch.setattr(local_merge, "_merge_rows", disturbed_here)
     sample.update()
     assert done.exists()
-    told = [commit["operation"] for commit in commit_log.history(DeltaTable(path), -1)]
+    told = [commit["operation"] for commit in commit_log.history(DeltaTable(table), -1)]
     assert told[:2] == ["MERGE", "OPTIMIZE"]
     assert sample.silver() == sample.rebuilt([date(2024, 2, 1)])
     assert {row[0] for row in sample.silver()} == {"k1", "k2", "k3"}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.ledger import applied_inputs, redactions
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.silver import checks, emptied_fields
@@ -41,7 +40,7 @@ def arrive(lake: Lake, number: int, *records: str) -> None:
 
 
 def emptied(lake: Lake) -> list[tuple[str, tuple[str, ...]]]:
-    table = table_io.open_table(locations.silver(lake, "events"))
+    table = locations.silver(lake, "events").open()
     assert table is not None
     return [(one.key, one.fields) for one in emptied_fields.emptied(lake, SOURCE, table, [DAY])]
 

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
-from lakehouse.delta import commit_log, partition_writer, row_writer, table_io
+from lakehouse.delta import commit_log, partition_writer, row_writer
 from lakehouse.ledger import redactions
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.silver import audit_erasure
@@ -57,14 +57,14 @@ def shown(lake: Lake) -> dict[tuple[str, int], Any]:
 
 def stored(lake: Lake) -> dict[tuple[str, int], Any]:
     """The amounts that an analyst reads from the table itself."""
-    rows = table_io.read(locations.audit_log(lake)).to_pylist()
+    rows = locations.audit_log(lake).read().to_pylist()
     return {(row["event_id"], row["silver_version"]): json.loads(row["new_value"])["amount"] for row in rows}
 
 
 def holding(lake: Lake) -> list[str]:
     """The files of the audit, data and log, that hold the secret."""
     names = []
-    for path in Path(locations.audit_log(lake)).rglob("*"):
+    for path in Path(locations.audit_log(lake).address).rglob("*"):
         if path.suffix == ".parquet":
             content = repr(pq.ParquetFile(path).read().to_pylist())
         elif path.is_file():
@@ -77,7 +77,7 @@ def holding(lake: Lake) -> list[str]:
 
 
 def is_append_only(lake: Lake) -> bool:
-    return DeltaTable(locations.audit_log(lake)).metadata().configuration.get("delta.appendOnly") == "true"
+    return DeltaTable(locations.audit_log(lake).address).metadata().configuration.get("delta.appendOnly") == "true"
 
 
 MASKED = {("a", 0): "[redacted]", ("b", 0): 2, ("b", 1): 3}
@@ -86,7 +86,7 @@ MASKED = {("a", 0): "[redacted]", ("b", 0): 2, ("b", 1): 3}
 @pytest.mark.merge
 def test_no_row_can_be_changed_or_deleted(lake) -> None:
     two_keys(lake)
-    table = DeltaTable(locations.audit_log(lake))
+    table = DeltaTable(locations.audit_log(lake).address)
     with pytest.raises(CommitFailedError, match="append-only"):
         table.delete("event_id = 'a'")
     with pytest.raises(CommitFailedError, match="append-only"):
@@ -102,7 +102,7 @@ def test_spark_cannot_delete_a_row_either(lake, spark) -> None:
         spark.sql(f"DELETE FROM delta.`{locations.audit_log(lake)}` WHERE event_id = 'a'")
     spark.sql(f"OPTIMIZE delta.`{locations.audit_log(lake)}`")
     spark.sql(f"ALTER TABLE delta.`{locations.audit_log(lake)}` SET TBLPROPERTIES ('delta.checkpointInterval' = '30')")
-    rows = spark.read.format("delta").load(locations.audit_log(lake)).collect()
+    rows = spark.read.format("delta").load(locations.audit_log(lake).address).collect()
     assert sorted((row["event_id"], json.loads(row["new_value"])["amount"]) for row in rows) == [
         ("a", "[redacted]"),
         ("b", 2),
@@ -124,11 +124,11 @@ def test_a_redaction_is_shown_at_once_and_leaves_the_table_with_who_and_why(lake
     record_redaction(lake)
     assert shown(lake) == MASKED
     assert stored(lake)["a", 0] == SECRET
-    before = DeltaTable(locations.audit_log(lake))
+    before = DeltaTable(locations.audit_log(lake).address)
     assert audit_erasure.erase(lake, "events") == 1
     assert stored(lake) == MASKED
     assert is_append_only(lake)
-    table = DeltaTable(locations.audit_log(lake))
+    table = DeltaTable(locations.audit_log(lake).address)
     commits = {commit["operation"]: commit for commit in commit_log.history(table, before.version())}
     (entry,) = redactions.all_of(lake, "events")
     why = {"erasure": "events", "redactions": [{"id": entry.redaction_id, "by": "dana", "reason": "a asked for it"}]}
@@ -136,14 +136,14 @@ def test_a_redaction_is_shown_at_once_and_leaves_the_table_with_who_and_why(lake
     assert commits["MERGE"]["operationMetrics"]["num_target_rows_updated"] == 1
     assert set(before.file_uris()) & set(table.file_uris()), "files without a redacted value stay as they are"
     assert audit_erasure.erase(lake, "events") == 0
-    assert DeltaTable(locations.audit_log(lake)).version() == table.version()
+    assert DeltaTable(locations.audit_log(lake).address).version() == table.version()
 
 
 def test_after_one_maintenance_run_no_file_holds_the_value(lake) -> None:
     two_keys(lake)
-    DeltaTable(locations.audit_log(lake)).optimize.compact()  # an older file with the value, besides the newest one
-    orphan = Path(locations.audit_log(lake), "source=events", "of-a-writer-at-work.parquet")
-    pq.write_table(pq.read_table(DeltaTable(locations.audit_log(lake)).file_uris()[0]).slice(1, 1), orphan)
+    DeltaTable(locations.audit_log(lake).address).optimize.compact()  # an older file with the value, besides the newest one
+    orphan = Path(locations.audit_log(lake).address, "source=events", "of-a-writer-at-work.parquet")
+    pq.write_table(pq.read_table(DeltaTable(locations.audit_log(lake).address).file_uris()[0]).slice(1, 1), orphan)
     record_redaction(lake)
     audit_erasure.erase(lake, "events")
     assert len(holding(lake)) >= 2
@@ -155,7 +155,7 @@ def test_after_one_maintenance_run_no_file_holds_the_value(lake) -> None:
 
 def test_files_that_leave_the_audit_for_another_reason_stay_for_their_readers(lake) -> None:
     two_keys(lake)
-    DeltaTable(locations.audit_log(lake)).optimize.compact()
+    DeltaTable(locations.audit_log(lake).address).optimize.compact()
     assert maintain_table(lake, "ops/late_arrival_audit").files_deleted == 0
 
 
@@ -238,8 +238,8 @@ def test_an_append_during_an_erasure_is_masked_by_it(lake, monkeypatch: pytest.M
     def meanwhile(*arguments: Any, **more: Any) -> bool:
         if not appended:
             appended.append(("a", 9))
-            silver = f"{DeltaTable(locations.silver(lake, 'events')).metadata().id}"
-            rows = table_io.read(locations.audit_log(lake), log.SCHEMA.names, {"event_id": ["a"]}).slice(0, 1)
+            silver = f"{DeltaTable(locations.silver(lake, 'events').address).metadata().id}"
+            rows = locations.audit_log(lake).read(log.SCHEMA.names, {"event_id": ["a"]}).slice(0, 1)
             changed = [rows.to_pylist()[0] | {"audit_id": "other", "silver_version": 9}]
             log.append(lake, "events", silver, 9, pa.Table.from_pylist(changed, schema=log.SCHEMA), 0)
         return commit(*arguments, **more)
@@ -276,7 +276,7 @@ def test_two_processes_erase_while_a_third_appends(lake) -> None:
     for process in processes:
         process.join(180)
     assert [process.exitcode for process in processes] == [0, 0, 0]
-    rows = table_io.read(locations.audit_log(lake)).to_pylist()
+    rows = locations.audit_log(lake).read().to_pylist()
     assert sorted((row["event_id"], row["silver_version"]) for row in rows) == [
         ("a", 0),
         *(("a", version) for version in range(2, 12)),

@@ -12,7 +12,6 @@ import pytest
 from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
@@ -56,7 +55,7 @@ def steps(sample: SampleLake) -> None:
 
 def outcome(sample: SampleLake) -> tuple[Any, ...]:
     shown = ["event_date", "total", "row_count", "revision", "state", "reason", "is_latest", "inputs", "content"]
-    numbers = table_io.read(locations.gold(sample.lake, Series(TOTAL)), shown)
+    numbers = locations.gold(sample.lake, Series(TOTAL)).read(shown)
     assert numbers is not None
     known = [
         (entry.ingestion_id, entry.source_file, entry.rows, entry.malformed, entry.touched_days, entry.touched_rows)
@@ -109,7 +108,7 @@ def test_operational_tables_that_were_lost_are_restored_from_bronze(lake, spark,
         sample.deliver(arrival, csv_file(lines))
     steps(sample)
     expected, days = outcome(sample), [date(2024, 1, day) for day in (1, 2, 3)]
-    rmtree(Path(lake.address("ops", lost)))
+    rmtree(Path(lake.table("ops", lost).address))
     problem, words = (LostRowsError, "the key log of events") if lost else (IncompleteKeyLogError, "arrival days 2024-02-01 to")
     with pytest.raises(problem, match=f"{words}.*materialize bronze/events"):
         sample.update(days)

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lakehouse.delta import table_io
-from lakehouse.lake import Lake
+from lakehouse.lake import Lake, table_io
 from lakehouse.ledger import lost_rows
 from lakehouse.settings import Settings
 from lakehouse.silver import lost_records

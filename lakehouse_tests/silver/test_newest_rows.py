@@ -13,7 +13,6 @@ import pytest
 from hypothesis import example, given
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.gold.rows_read import tables
 from lakehouse.gold.rows_read.tables import LostSilverError, UnbuiltTableError
@@ -57,7 +56,7 @@ def rows(found: Iterable[Row]) -> list[tuple[str, int, int]]:
 
 
 def newest_version(sample: SampleLake) -> int:
-    return table_io.version(locations.silver_newest(sample.lake, "events"))
+    return locations.silver_newest(sample.lake, "events").version()
 
 
 def rebuilt(sample: SampleLake, ids: Iterable[str] | None = None) -> set[Row]:
@@ -192,7 +191,7 @@ def stopped(sample: SampleLake, days: list[date] | None, folders: pytest.TempPat
     paths = [layer(sample.lake, "events") for layer in (locations.silver, locations.silver_newest)]
 
     def copy() -> None:
-        now = tuple(table_io.version(path) for path in (*paths, locations.applied_inputs(sample.lake)))
+        now = tuple(path.version() for path in (*paths, locations.applied_inputs(sample.lake)))
         if now in seen:
             return
         seen.append(now)

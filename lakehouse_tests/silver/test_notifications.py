@@ -16,7 +16,6 @@ from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
 from lakehouse.contracts import Catalog
-from lakehouse.delta import table_io
 from lakehouse.serving.sql_views import PREAMBLE, Dialect, statements
 from lakehouse.silver import audit_log as log
 from lakehouse.silver import audit_notifications
@@ -46,7 +45,7 @@ def record(lake: Lake, rows: pa.Table, notice: str = "m1") -> int:
 
 
 def recorded_notices(lake: Lake) -> list[tuple[int, str]]:
-    rows = table_io.read(locations.audit_notifications(lake))
+    rows = locations.audit_notifications(lake).read()
     return sorted((row["silver_version"], row["notices"]) for row in rows.to_pylist()) if rows is not None else []
 
 
@@ -55,15 +54,15 @@ def test_each_audit_row_is_recorded_once_with_its_notices(lake) -> None:
         append_to_silver(lake, (key, 1, 1))
     follow_audit(lake)
     rows = log.untold(lake, "events", [0, 1])
-    audit = DeltaTable(locations.audit_log(lake)).version()
+    audit = DeltaTable(locations.audit_log(lake).address).version()
     assert tell(lake, 0) == 1
     assert record(lake, rows, "m2") == 1, "one of the two is recorded"
     assert record(lake, rows, "m3") == 0
     assert recorded_notices(lake) == [(0, '["m1"]'), (1, '["m2"]')]
     assert [row["notification_sent"] for row in audit_rows(lake)] == [True, True, False]
     assert log.untold(lake, "events", range(3))["silver_version"].to_pylist() == [2]
-    assert DeltaTable(locations.audit_log(lake)).version() == audit
-    (at,) = {row["notified_at"] for row in table_io.read(locations.audit_notifications(lake)).to_pylist()}
+    assert DeltaTable(locations.audit_log(lake).address).version() == audit
+    (at,) = {row["notified_at"] for row in locations.audit_notifications(lake).read().to_pylist()}
     assert at == lake.settings.now
 
 
@@ -72,7 +71,7 @@ def test_no_notification_can_be_taken_back(lake) -> None:
     follow_audit(lake)
     tell(lake, 0)
     with pytest.raises(CommitFailedError, match="append-only"):
-        DeltaTable(locations.audit_notifications(lake)).delete()
+        DeltaTable(locations.audit_notifications(lake).address).delete()
 
 
 def test_silver_that_is_created_again_has_rows_of_its_own(lake) -> None:
@@ -80,7 +79,7 @@ def test_silver_that_is_created_again_has_rows_of_its_own(lake) -> None:
     append_to_silver(lake, ("a", 1, 1))
     follow_audit(lake)
     tell(lake, 0)
-    Path(locations.silver(lake, "events")).rename(lake.address("silver", "before"))
+    Path(locations.silver(lake, "events").address).rename(lake.table("silver", "before").address)
     append_to_silver(lake, ("a", 1, 1))
     lake.settings.now = lake.settings.now.replace(day=2)
     follow_audit(lake)

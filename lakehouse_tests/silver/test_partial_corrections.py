@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.silver import checks
 from lakehouse.silver import merge as silver_merge
 from lakehouse_tests.support.empty_lake import lake_in
@@ -59,7 +58,7 @@ def rows(table: Any) -> set[tuple[Any, ...]]:
 
 
 def in_silver(sample: SampleLake) -> set[tuple[Any, ...]]:
-    return rows(table_io.read(locations.silver(sample.lake, "events"), ["record_key", "event_date", "amount", "shop"]))
+    return rows(locations.silver(sample.lake, "events").read(["record_key", "event_date", "amount", "shop"]))
 
 
 def rebuilt(sample: SampleLake, ids: Collection[str] | None = None) -> list[set[tuple[Any, ...]]]:

@@ -76,7 +76,7 @@ def poison(sample: SampleLake, *, sparing: set[date]) -> None:
         locations.silver(sample.lake, "events"),
         locations.gold(sample.lake, Series(TOTAL)),
     ):
-        for file in Path(table).rglob("*.parquet"):
+        for file in Path(table.address).rglob("*.parquet"):
             partition = file.parent.name.partition("=")[2]
             if partition and date.fromisoformat(partition) not in sparing:
                 file.unlink()
@@ -86,7 +86,7 @@ def poison(sample: SampleLake, *, sparing: set[date]) -> None:
 
 def silver_of(sample: SampleLake, *days: date) -> set[tuple[str, date, int]]:
     """Silver's rows on some days: the whole table can no longer be read."""
-    frame = sample.spark.read.format("delta").load(locations.silver(sample.lake, "events"))
+    frame = sample.spark.read.format("delta").load(locations.silver(sample.lake, "events").address)
     rows = frame.where(frame.event_date.isin(list(days))).select("record_key", "event_date", "amount").collect()
     return {tuple(row) for row in rows}
 

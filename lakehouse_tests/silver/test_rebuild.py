@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakehouse import locations
-from lakehouse.delta import provenance, table_io
+from lakehouse.delta import provenance
 from lakehouse.ledger import rebuild_requests
 from lakehouse.silver import rebuild as silver_rebuild
 from lakehouse.stewardship import quarantine
@@ -95,6 +95,6 @@ def test_stopped_after_any_commit_and_started_again(lake, spark) -> None:
     assert silver_amounts(sample) == {("b", 2), ("c", 3), ("d", 4)}
     dispositions_by_key(sample)
     assert sample.pending() == []
-    table = table_io.read(locations.quarantine(lake, "events"), ["quarantine_status"])
+    table = locations.quarantine(lake, "events").read(["quarantine_status"])
     assert table is not None
     assert set(table["quarantine_status"].to_pylist()) == {"released"}

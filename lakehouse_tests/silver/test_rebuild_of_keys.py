@@ -11,7 +11,6 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.bronze.ingest import Ingest
-from lakehouse.delta import table_io
 from lakehouse.ledger import rebuild_requests
 from lakehouse.silver import rebuild as silver_rebuild
 from lakehouse_tests.support.lake import HEADER, contract
@@ -42,7 +41,7 @@ def lake(lake: Lake) -> Lake:
 
 
 def judgements(lake: Lake) -> set[tuple[str, int, str]]:
-    log = table_io.read(locations.key_log(lake, "events"), ["record_key", "event_date", "standing"])
+    log = locations.key_log(lake, "events").read(["record_key", "event_date", "standing"])
     assert log is not None
     return {(row["record_key"], row["event_date"].day, row["standing"]) for row in log.to_pylist()}
 

@@ -15,10 +15,10 @@ from hypothesis import example, given
 from lakehouse import locations
 from lakehouse.bronze import checks as bronze_checks
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.gold.publication import held_numbers
 from lakehouse.gold.restatement import reconciliation as restatement_checks
+from lakehouse.lake import table_io
 from lakehouse.ledger import decisions, restatements
 from lakehouse.ledger.decisions import Decision
 from lakehouse.silver import checks as silver_checks
@@ -54,7 +54,7 @@ def passed(sample: SampleLake, days: list[date] = BOTH) -> list[bool]:
 
 def lose(sample: SampleLake, key: str) -> pa.Table:
     """Remove a row from silver without a record of it; returns the row."""
-    table = table_io.open_table(locations.silver(sample.lake, "events"))
+    table = locations.silver(sample.lake, "events").open()
     assert table is not None
     gone = table_io.read_version(table, None, {"record_key": [key]})
     table.delete(f"record_key = '{key}'")
@@ -62,7 +62,7 @@ def lose(sample: SampleLake, key: str) -> pa.Table:
 
 
 def add(sample: SampleLake, rows: pa.Table) -> None:
-    write_deltalake(locations.silver(sample.lake, "events"), rows, mode="append")
+    write_deltalake(locations.silver(sample.lake, "events").address, rows, mode="append")
 
 
 @pytest.mark.merge
@@ -124,7 +124,7 @@ def test_rows_that_wait_for_silver_are_reported_without_a_failure(lake: Lake, sp
     assert (first.numbers["rows_missing"], first.numbers["waits_for_silver"], second.numbers["waits_for_silver"]) == (1, 1, 0)
     assert str(first.explanation).endswith(": newer input is pending")
 
-    ledger = DeltaTable(lake.address("ops", "ingestions"))  # as it is while the file is taken in, or its run was stopped
+    ledger = DeltaTable(lake.table("ops", "ingestions").address)  # as it is while the file is taken in, or its run was stopped
     ledger.delete(f"arrival_date = '{ARRIVED[1]}'")
     assert sample.pending() == []
     assert passed(sample) == [True, True]
@@ -150,7 +150,7 @@ def test_without_the_operational_tables_the_way_back_is_named(lake: Lake, spark:
     sample = lake_under_policy(lake, spark, "merge")
     assert passed(sample) == [True, True], "nothing equals nothing"
     deliver_and_update(sample, 0, A, B, C)
-    shutil.rmtree(lake.address("ops", ""))
+    shutil.rmtree(lake.table("ops", "").address)
     first, _ = judged(sample)
     assert not first.passed
     assert "not in the key log: materialize bronze/events for 2024-02-01 again" in str(first.explanation)

@@ -121,8 +121,8 @@ def write(lake: Lake, source: SourceContract, rows: list[Row]) -> None:
         whole = dict.fromkeys(columns.names) | {"record_key": row.key, "id": row.key, "amount": row.amount, "change_op": row.op}
         whole |= {"arrival_date": day(row.number), "event_date": day(row.number), "ingestion_id": "i", "line_number": line}
         table_rows.append(whole | {"malformed_reason": "bad" if row.malformed else None})
-    path = locations.bronze(lake, "events")
-    row_writer.append(path, pa.Table.from_pylist(table_rows, schema=columns), partition_by=["arrival_date"])
+    table = locations.bronze(lake, "events")
+    row_writer.append(table, pa.Table.from_pylist(table_rows, schema=columns), partition_by=["arrival_date"])
     living = [row for row in table_rows if row["change_op"] != "delete" and row["malformed_reason"] is None]
     names = arrow_schema(silver_columns(source))
     content = pa.Table.from_pylist([{name: row[name] for name in names.names} for row in living], schema=names)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse_tests.support.lake import SampleLake, contract
 
 if TYPE_CHECKING:
@@ -31,10 +30,10 @@ def test_a_source_whose_fields_are_words_of_sql_is_merged_and_audited(lake: Lake
         sample.deliver(arrival, "".join(f"{line}\n" for line in (header, *rows)).encode())
         sample.ingest(arrival)
         sample.update()
-    held = table_io.read(locations.silver(lake, "events"), ["record_key", *WORDS]).to_pylist()
+    held = locations.silver(lake, "events").read(["record_key", *WORDS]).to_pylist()
     assert {row["record_key"]: row["limit"] for row in held} == {"a": 2, "b0": 0, "b1": 1, "b2": 2}
-    audit = table_io.read(locations.audit_log(lake), ["event_id"])
+    audit = locations.audit_log(lake).read(["event_id"])
     assert "a" in audit["event_id"].to_pylist()
     sample.update([date(2024, 1, 31)])  # with nothing pending the day is rebuilt, by Spark
-    again = table_io.read(locations.silver(lake, "events"), ["record_key", *WORDS])
+    again = locations.silver(lake, "events").read(["record_key", *WORDS])
     assert sorted(again.to_pylist(), key=str) == sorted(held, key=str)

@@ -7,7 +7,7 @@ from datetime import date, datetime, timezone
 import pyarrow as pa
 import pytest
 
-from lakehouse.delta import table_io
+from lakehouse.lake import Table
 from lakehouse.snapshots import export, local_rows, rows
 from lakehouse_tests.support.lake import ROW, Row, rows_once
 from lakehouse_tests.support.quarantine_lake import decide
@@ -100,7 +100,7 @@ def test_rows_of_then_are_written_and_read_back(lake, spark, tmp_path, ending) -
     path = tmp_path / f"rows{ending}"
     assert export.write(rows.as_known_at(spark, lake, sample.sample.contract, days, when), path) == 2
     if ending == ".delta":
-        found = table_io.read(str(path))
+        found = Table(str(path)).read()
         read = [] if found is None else found.to_pylist()
     else:
         format_of = spark.read.option("header", True).option("inferSchema", True).option("escape", '"')

@@ -12,8 +12,7 @@ import pytest
 
 from lakehouse import object_store
 from lakehouse.delta import leases
-from lakehouse.lake import Lake
-from lakehouse.settings import Settings
+from lakehouse.lake import Table
 from lakehouse.spark import commits
 
 if TYPE_CHECKING:
@@ -21,18 +20,18 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(name="table")
-def _table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def _table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
     monkeypatch.setattr(object_store, "is_s3", lambda _: True)
     monkeypatch.setattr(commits, "_WAITS", 0.01)
-    return str(tmp_path / "table")
+    return Table(str(tmp_path / "table"))
 
 
-def test_one_driver_at_a_time_holds_the_lease(table: str) -> None:
+def test_one_driver_at_a_time_holds_the_lease(table: Table) -> None:
     inside, most, done = [], [], []
 
     def commit(number: int) -> None:
         for _ in range(3):
-            with commits.held(Lake(Settings()), table):
+            with commits.held(table):
                 inside.append(number)
                 most.append(len(inside))
                 time.sleep(0.01)
@@ -52,34 +51,34 @@ def ends_after(seconds: float) -> leases.Work:
     return replace(commits.WORK, expires=timedelta(seconds=seconds))
 
 
-def taken_and_left(table: str) -> None:
+def taken_and_left(table: Table) -> None:
     """As a driver does that is killed while it commits."""
     assert leases.take(table, commits.WORK) is not None
 
 
-def test_the_lease_of_a_killed_driver_ends(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lease_of_a_killed_driver_ends(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commits, "WORK", ends_after(0.6))
     taken_and_left(table)
     start = time.monotonic()
-    with commits.held(Lake(Settings()), table):
+    with commits.held(table):
         assert 0.3 < time.monotonic() - start < 30
 
 
-def test_a_lease_is_renewed_while_its_driver_commits(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_is_renewed_while_its_driver_commits(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commits, "WORK", ends_after(1.0))
     monkeypatch.setattr(commits, "_RENEWED", 0.1)
-    with commits.held(Lake(Settings()), table):
+    with commits.held(table):
         time.sleep(1.5)
         assert leases.take(table, commits.WORK) is None
     assert leases.take(table, commits.WORK) is not None
 
 
-def test_a_commit_that_fails_gives_the_lease_back(table: str) -> None:
-    with pytest.raises(OSError, match="disk full"), commits.held(Lake(Settings()), table):
+def test_a_commit_that_fails_gives_the_lease_back(table: Table) -> None:
+    with pytest.raises(OSError, match="disk full"), commits.held(table):
         raise OSError("disk full")
     assert leases.take(table, commits.WORK) is not None
 
 
 def test_no_other_file_system_needs_a_lease(tmp_path: Path) -> None:
-    with commits.held(Lake(Settings()), str(tmp_path / "table")):
+    with commits.held(Table(str(tmp_path / "table"))):
         assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.delta import row_writer
-from lakehouse.lake import Lake
+from lakehouse.lake import Lake, Table
 from lakehouse.settings import Settings
 from lakehouse.spark import dataframes
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Row, SparkSession
 
-    from lakehouse.delta.table_io import Where
+    from lakehouse.lake.table_io import Where
 
 pytestmark = pytest.mark.spark
 
@@ -51,10 +51,10 @@ def table(tmp_path: Path) -> tuple[Lake, str]:
         keys = [f"k{first + number}" for number in range(count)]
         return pa.table([[on] * count, keys, [Decimal(number) / 8 for number in range(count)]], schema=schema)
 
-    row_writer.append(path, rows(0, 40, day), partition_by=["event_date"])
-    row_writer.append(path, rows(40, 30, day + timedelta(days=1)))
+    row_writer.append(Table(path), rows(0, 40, day), partition_by=["event_date"])
+    row_writer.append(Table(path), rows(40, 30, day + timedelta(days=1)))
     newer = rows(30, 20, day).append_column("seen", pa.array([datetime(1600, 1, 2, tzinfo=timezone.utc)] * 20, at))
-    row_writer.upsert(path, newer, ["event_date", "key"], partition_by="event_date")
+    row_writer.upsert(Table(path), newer, ["event_date", "key"], partition_by="event_date")
     return Lake(Settings(root=str(tmp_path))), path
 
 
@@ -70,7 +70,7 @@ def test_every_way_of_reading_gives_the_same_rows(
     def read(few_rows: int, local_rows: int) -> tuple[list[tuple[str, str]], list[Row]]:
         monkeypatch.setattr(dataframes, "FEW_ROWS", few_rows)
         sized = lake.with_settings(local_rows=local_rows)
-        frame = dataframes.scan(spark, sized, path, columns, where)
+        frame = dataframes.scan(spark, sized, Table(path), columns, where)
         return frame.dtypes, sorted(frame.collect())
 
     as_local, as_files, by_delta = read(1_000, 1_000), read(0, 1_000), read(0, 0)

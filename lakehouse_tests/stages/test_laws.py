@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from lakehouse import locations
 from lakehouse.bronze.ingest import Ingest
-from lakehouse.delta import table_io
 from lakehouse.stages import side_rows, staged_files
 from lakehouse.stages.stage_log import StageError
 from lakehouse_tests.support.empty_lake import lake_in
@@ -88,7 +87,7 @@ class StagedLake:
         """The days that the stage changes, and its rows on them."""
         spark, lake, source = self.sample.spark, self.sample.lake, self.sample.contract
         computed = side_rows.compute(spark, lake, self.stage, source, side_rows.reached_days(lake, self.stage, source), seed=0)
-        rows = rows_once(table_io.read(locations.silver(self.stage, "events"), list(ROW)))
+        rows = rows_once(locations.silver(self.stage, "events").read(list(ROW)))
         assert computed.compared.rows[1] == len(rows)
         return set(computed.days), rows
 
@@ -110,7 +109,7 @@ def check(history: Staged, sample: StagedLake, folder: Path) -> None:
     before = sample.sample.silver()
     sample.create(history.staged, folder)
     sample.sample.lake.settings.local_rows = history.local_rows
-    if table_io.open_table(locations.silver(sample.sample.lake, "events")) is None:  # nothing but deletes of unknown keys
+    if locations.silver(sample.sample.lake, "events").open() is None:  # nothing but deletes of unknown keys
         with pytest.raises(StageError, match="no rows yet"):
             sample.side()
         return

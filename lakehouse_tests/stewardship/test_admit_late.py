@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.late_events import counters, late_rows, left_out
 from lakehouse.ledger import ingestions, late_decisions
 from lakehouse.ledger.ids import row_id_of
@@ -109,5 +108,5 @@ def test_an_admitted_row_counts_with_the_reason_and_the_withdrawal_takes_it_back
 
 def _explanation(sample: LateLake, metric: MetricContract) -> str:
     series = Series(metric)
-    rows = table_io.read(locations.gold(sample.lake, series), None, {series.by: [FIRST]}).to_pylist()
+    rows = locations.gold(sample.lake, series).read(None, {series.by: [FIRST]}).to_pylist()
     return str(max(rows, key=lambda row: row["revision"])["restatement_reason"])

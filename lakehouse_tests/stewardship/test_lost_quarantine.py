@@ -13,7 +13,6 @@ from deltalake import DeltaTable
 
 from lakehouse import locations
 from lakehouse.contracts import Catalog
-from lakehouse.delta import table_io
 from lakehouse.dispositions import account_tables
 from lakehouse.gold.restatement import closing
 from lakehouse.ledger import lost_rows
@@ -36,7 +35,7 @@ from lakehouse_tests.support.quarantine_lake import (
 from lakehouse_tests.support.stopped_commits import Killed, kill_after
 
 if TYPE_CHECKING:
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
 
 QUARANTINE, ACCOUNT = "silver/events_quarantine", "ops/events_dispositions"
 HOW = ["delete 1", "delete 2", "empty", "copy 0", "copy 1", "gone"]
@@ -70,18 +69,18 @@ def lose(lake: Lake, table: str, how: str) -> None:
     damage(DamagedLake(Path(lake.root).parent, {}), table, how)
 
 
-def rows_of(lake: Lake, path: str) -> list[dict[str, Any]]:
-    rows = table_io.read(path, None, None, lake.storage_options)
+def rows_of(table: Table) -> list[dict[str, Any]]:
+    rows = table.read()
     return [] if rows is None else sorted(rows.to_pylist(), key=lambda row: (row["ingestion_id"], row["line_number"]))
 
 
 @pytest.mark.parametrize("how", EACH)
 def test_a_day_waits_for_the_rows_of_a_quarantine_that_has_lost_them(lake: Lake, how: str) -> None:
     sample = sample_with_waiting_rows(lake)
-    before = rows_of(lake, locations.quarantine(lake, "events"))
+    before = rows_of(locations.quarantine(lake, "events"))
     lose(lake, QUARANTINE, how)
     assert closing.read_source(lake, sample.contract).undecided == {ON_TIME: 1}
-    assert rows_of(lake, locations.quarantine(lake, "events")) == before
+    assert rows_of(locations.quarantine(lake, "events")) == before
 
 
 def test_a_list_shows_the_waiting_rows_and_later_commits_are_kept(lake: Lake) -> None:
@@ -90,18 +89,18 @@ def test_a_list_shows_the_waiting_rows_and_later_commits_are_kept(lake: Lake) ->
     assert quarantine_statuses(sample) == {"b": "open", "c": "rejected"}
     decide(sample, StewardVerdict.ACCEPT, "b")
     arrive(sample, "f")
-    version = table_io.version(locations.quarantine(lake, "events"), lake.storage_options)
+    version = locations.quarantine(lake, "events").version()
     assert quarantine_statuses(sample) == {"b": "accepted", "c": "rejected"}
-    assert table_io.version(locations.quarantine(lake, "events"), lake.storage_options) == version, "nothing is derived twice"
+    assert locations.quarantine(lake, "events").version() == version, "nothing is derived twice"
 
 
 @pytest.mark.parametrize("how", EACH)
 def test_the_next_run_of_silver_derives_an_account_that_has_lost_rows(lake: Lake, how: str) -> None:
     sample = sample_with_waiting_rows(lake)
-    before = rows_of(lake, locations.dispositions(lake, "events"))
+    before = rows_of(locations.dispositions(lake, "events"))
     lose(lake, ACCOUNT, how)
     sample.update([])
-    assert rows_of(lake, locations.dispositions(lake, "events")) == before
+    assert rows_of(locations.dispositions(lake, "events")) == before
     dispositions_by_key(sample)
 
 
@@ -109,7 +108,7 @@ def test_the_next_run_of_silver_derives_an_account_that_has_lost_rows(lake: Lake
 @pytest.mark.parametrize("table", [QUARANTINE, ACCOUNT])
 def test_a_derivation_that_is_stopped_after_any_commit_is_repeated(lake: Lake, table: str) -> None:
     sample = sample_with_waiting_rows(lake)
-    before = [rows_of(lake, path) for path in account_tables.paths(lake, "events")]
+    before = [rows_of(path) for path in account_tables.both(lake, "events")]
     lose(lake, table, "gone")
     for last in count(1):
         with pytest.MonkeyPatch.context() as patched:
@@ -120,7 +119,7 @@ def test_a_derivation_that_is_stopped_after_any_commit_is_repeated(lake: Lake, t
                 continue
         break
     assert last > 2, "it was stopped after each commit"
-    assert [rows_of(lake, path) for path in account_tables.paths(lake, "events")] == before
+    assert [rows_of(path) for path in account_tables.both(lake, "events")] == before
     assert not account_tables.restore(lake, sample.contract), "nothing is derived twice"
 
 
@@ -145,7 +144,7 @@ def test_nothing_is_derived_from_a_key_log_that_has_lost_rows_as_well(lake: Lake
 )
 def test_a_repair_derives_both_tables_again(lake: Lake, table: str, how: str) -> None:
     sample, catalog = sample_with_waiting_rows(lake), Catalog({"events": contract(**WEEK_WATERMARK)}, {})
-    before = [rows_of(lake, path) for path in account_tables.paths(lake, "events")]
+    before = [rows_of(path) for path in account_tables.both(lake, "events")]
     if how == "copy 0":
         lose(lake, table, how)
     else:
@@ -157,7 +156,7 @@ def test_a_repair_derives_both_tables_again(lake: Lake, table: str, how: str) ->
     done = list(repair.repair(lake, catalog, lambda: sample.spark, "mend"))
     assert done == [("silver/events_quarantine: made again: all rows, and those of ops/events_dispositions", True)]
     assert damaged_tables.find(lake, catalog) == []
-    assert [rows_of(lake, path) for path in account_tables.paths(lake, "events")] == before
+    assert [rows_of(path) for path in account_tables.both(lake, "events")] == before
 
 
 def test_a_damaged_record_of_silver_does_not_hide_what_is_damaged(lake: Lake) -> None:

@@ -9,7 +9,6 @@ import pytest
 from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.numbers.published_table import digest
 from lakehouse.gold.publication import restatement_reports, write_audit_publish
 from lakehouse.gold.publication.write_audit_publish import Run
@@ -43,7 +42,7 @@ def line(key: str, amount: int, person: str, hour: int) -> str:
 
 def shown(sample: SampleLake, series: Series, *, of_candidates: bool = False) -> set[tuple[int, str | None, int]]:
     path = locations.candidates(sample.lake, series) if of_candidates else locations.gold(sample.lake, series)
-    rows = table_io.read(path, ["revision", "person", "amount"])
+    rows = path.read(["revision", "person", "amount"])
     return {tuple(row.values()) for row in rows.to_pylist()}
 
 

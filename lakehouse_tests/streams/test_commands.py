@@ -16,8 +16,7 @@ import yaml
 from confluent_kafka import TopicPartition
 
 from lakehouse.contracts import load_contract
-from lakehouse.delta import table_io
-from lakehouse.lake import Lake
+from lakehouse.lake import Lake, Table
 from lakehouse.ledger import ingestions
 from lakehouse.settings import Settings
 from lakehouse_tests.support.forked_cli import lakehouse_command
@@ -124,7 +123,7 @@ def test_a_running_stream_of_files_takes_those_that_are_stable(tmp_path: Path) -
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate(timeout=60)
     assert printed.splitlines()[-1] == "Stopped. New in Bronze of events: 2 rows."
-    assert table_io.version(f"{tmp_path}/lake/bronze/events") >= 2
+    assert Table(f"{tmp_path}/lake/bronze/events").version() >= 2
 
 
 def test_a_topic_that_does_not_exist_is_said_in_a_sentence(tmp_path: Path, broker: KafkaBroker) -> None:

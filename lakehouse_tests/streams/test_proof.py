@@ -24,7 +24,6 @@ from lakehouse import locations
 from lakehouse.contracts.loader import completed
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.dispositions import account
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.reproduction import contract_history
@@ -103,7 +102,7 @@ def test_a_million_messages_and_ten_kills(spark: SparkSession, tmp_path: Path, b
 
     sent = [kafka_producer.record(number) for number in range(COUNT)]
     columns = ["kafka_partition", "kafka_offset", "malformed_reason"]
-    bronze = table_io.read(locations.bronze(lake, "events"), columns)
+    bronze = locations.bronze(lake, "events").read(columns)
     assert bronze is not None
     numbers = pc.add(pc.multiply(bronze["kafka_offset"], 2), bronze["kafka_partition"]).to_numpy()
     assert len(numbers) == len(set(numbers.tolist())) == COUNT
@@ -114,7 +113,7 @@ def test_a_million_messages_and_ten_kills(spark: SparkSession, tmp_path: Path, b
 
     silver_update.update(lake, source, lambda: spark, sorted(applied_inputs.pending(lake, "events")), "run")
     lives = {record.key: (record.day, record.amount) for record in sent}  # in the order of arrival: the last one stays
-    silver = table_io.read(locations.silver(lake, "events"), ["record_key", "event_date", "amount"])
+    silver = locations.silver(lake, "events").read(["record_key", "event_date", "amount"])
     assert silver is not None
     rows = dict(zip(silver["record_key"].to_pylist(), zip(silver["event_date"].to_pylist(), silver["amount"].to_pylist())))
     assert len(rows) == len(silver)
@@ -150,7 +149,7 @@ def check_books_and_live(
     expected: dict[datetime, list[int]] = defaultdict(list)
     for record in {record.key: record for record in sent}.values():
         expected[record.happened.replace(minute=0, second=0)].append(record.amount)
-    rows = table_io.read(locations.gold(lake, series), ["window_start", "total", "row_count"], {"is_latest": [True]})
+    rows = locations.gold(lake, series).read(["window_start", "total", "row_count"], {"is_latest": [True]})
     assert rows is not None
     books = {row["window_start"]: (row["total"], row["row_count"]) for row in rows.to_pylist()}
     assert books == {start: (sum(amounts), len(amounts)) for start, amounts in expected.items()}

@@ -17,7 +17,6 @@ from deltalake import DeltaTable, write_deltalake
 
 from lakehouse import locations
 from lakehouse.bronze.checks import check_bronze
-from lakehouse.delta import table_io
 from lakehouse.ledger import ingestions
 from lakehouse.streams.client import MessageColumns, TopicReader
 from lakehouse.streams.ingest import StreamIngest, StreamLimits
@@ -54,7 +53,7 @@ def tables(sample: KafkaLake) -> dict[str, list[Any]]:
         "keys": locations.key_log(lake, source),
         "dispositions": locations.dispositions(lake, source),
     }
-    rows = {name: sorted(map(str, table_io.read(path).to_pylist())) for name, path in paths.items()}
+    rows = {name: sorted(map(str, path.read().to_pylist())) for name, path in paths.items()}
     entries = [
         (entry.source_file, entry.ingestion_id, entry.content_hash, entry.rows, entry.malformed, entry.bytes, entry.touched_days)
         for entry in ingestions.all_of(lake, source)
@@ -123,11 +122,11 @@ def test_two_consumers_at_once_take_each_message_once(sample: KafkaLake, broker:
 def test_the_offsets_survive_checkpoints_and_the_clean_up_of_the_log(sample: KafkaLake, broker: KafkaBroker, topic: str) -> None:
     broker.produce(topic, messages(10))
     sample.ingest()
-    path = locations.bronze(sample.lake, "events")
-    DeltaTable(path).alter.set_table_properties({"delta.logRetentionDuration": "interval 0 days"})
-    DeltaTable(path).create_checkpoint()
-    DeltaTable(path).cleanup_metadata()
-    DeltaTable(path).vacuum(0, dry_run=False, enforce_retention_duration=False)
+    table = locations.bronze(sample.lake, "events")
+    DeltaTable(table.address).alter.set_table_properties({"delta.logRetentionDuration": "interval 0 days"})
+    DeltaTable(table.address).create_checkpoint()
+    DeltaTable(table.address).cleanup_metadata()
+    DeltaTable(table.address).vacuum(0, dry_run=False, enforce_retention_duration=False)
     broker.produce(topic, messages(4, begin=10))
     batch = sample.ingest()
     assert (batch.rows, batch.remarks) == (4, [])
@@ -139,10 +138,10 @@ def test_offsets_that_the_log_of_bronze_lacks_are_taken_from_its_rows_and_that_i
 ) -> None:
     broker.produce(topic, messages(10))
     sample.ingest()
-    path = locations.bronze(sample.lake, "events")
-    rows = DeltaTable(path).to_pyarrow_table()
-    Path(path).rename(f"{path}_former")
-    write_deltalake(path, rows, partition_by=["arrival_date"])  # as a restored copy of the rows alone
+    table = locations.bronze(sample.lake, "events")
+    rows = DeltaTable(table.address).to_pyarrow_table()
+    Path(table.address).rename(f"{table}_former")
+    write_deltalake(table.address, rows, partition_by=["arrival_date"])  # as a restored copy of the rows alone
     broker.produce(topic, messages(4, begin=10))
     batch = sample.ingest()
     assert batch.rows == 4
@@ -160,8 +159,8 @@ def test_a_consumer_that_is_killed_at_random_takes_each_message_once(tmp_path: P
         sent += broker.produce(topic, messages(500, begin=sent))
         process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         table = locations.bronze(lake, "events")
-        before = table_io.version(table)
-        while process.poll() is None and table_io.version(table) == before:
+        before = table.version()
+        while process.poll() is None and table.version() == before:
             time.sleep(0.05)
         time.sleep(chance.random())
         process.send_signal(signal.SIGKILL)

@@ -29,7 +29,7 @@ def bronze_row(arrived: datetime, lag: timedelta | None, **columns: Any) -> dict
 def append_to_bronze(lake: Lake, contract: SourceContract, rows: Iterable[dict[str, Any]]) -> None:
     """Append rows to Bronze, in one commit."""
     table = pa.Table.from_pylist(list(rows), schema=arrow_schema(bronze_columns(contract)))
-    write_deltalake(locations.bronze(lake, contract.dataset), table, mode="append", partition_by=["arrival_date"])
+    write_deltalake(locations.bronze(lake, contract.dataset).address, table, mode="append", partition_by=["arrival_date"])
 
 
 def append_claims(lake: Lake, source: str, claims: Iterable[dict[str, Any]]) -> None:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from lakehouse import locations
-from lakehouse.delta import partition_writer, row_writer, table_io
+from lakehouse.delta import partition_writer, row_writer
 from lakehouse.silver import audit_log as log
 from lakehouse_tests.support.audit_reader import follow_audit
 
@@ -26,16 +26,16 @@ def audit_of_earlier_release(lake: Lake, notified: Collection[str] = ()) -> None
     :param notified: the keys whose rows say that consumers were notified.
     """
     follow_audit(lake)
-    path = locations.audit_log(lake)
-    rows = table_io.read(path, log.SCHEMA.names)
+    stored = locations.audit_log(lake)
+    rows = stored.read(log.SCHEMA.names)
     assert rows is not None
-    table = DeltaTable(path)
-    followed = f"audit:events:{DeltaTable(locations.silver(lake, 'events')).metadata().id}"
+    table = DeltaTable(stored.address)
+    followed = f"audit:events:{DeltaTable(locations.silver(lake, 'events').address).metadata().id}"
     version = table.transaction_version(followed)
     assert version is not None
     sent = pc.is_in(rows["event_id"], value_set=pa.array(notified, pa.string()))
     rows = rows.cast(log.SCHEMA).set_column(len(rows.column_names) - 1, log.SCHEMA.field("notification_sent"), sent)
-    rmtree(path)
-    partition_writer.create(path, log.SCHEMA, ["source"])
-    row_writer.append(path, rows, partition_by=["source"], app_id=followed, app_version=version)
-    assert "delta.appendOnly" not in DeltaTable(path).metadata().configuration
+    rmtree(stored.address)
+    partition_writer.create(stored, log.SCHEMA, ["source"])
+    row_writer.append(stored, rows, partition_by=["source"], app_id=followed, app_version=version)
+    assert "delta.appendOnly" not in DeltaTable(stored.address).metadata().configuration

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse.cli import program as cli
-from lakehouse.delta import table_io
-from lakehouse.delta.table_io import DamagedLogError
+from lakehouse.lake import Table
+from lakehouse.lake.table_io import DamagedLogError
 from lakehouse.ledger import journal
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class DamagedLake:
     def waiting_row(self) -> str:
         """The row that is accepted; another one stays open, so that its day must not become final."""
         path, columns = f"{self.root}/silver/sales_quarantine", ["ingestion_id", "line_number"]
-        [row] = table_io.read(path, columns, {"record_key": ["w"]}).to_pylist()
+        [row] = Table(path).read(columns, {"record_key": ["w"]}).to_pylist()
         return f"{row['ingestion_id']}:{row['line_number']}"
 
     def copied(self, folder: Path) -> DamagedLake:
@@ -221,10 +221,10 @@ class DamagedLake:
         seen: dict[str, Any] = {}
         for name in ("revenue", "revenue_weekly", "by_tier", "punctual", "share", "clicked"):
             path = f"{self.root}/gold/{name}"
-            table = table_io.open_table(path)
+            table = Table(path).open()
             columns = [] if table is None else [item.name for item in table.schema().fields]
             wanted = ["period", "tier", "total", "half", "adjustment", "state", "version_name"]
-            read = table_io.read(path, [column for column in wanted if column in columns], {"is_latest": [True]})
+            read = Table(path).read([column for column in wanted if column in columns], {"is_latest": [True]})
             for row in [] if read is None else read.to_pylist():
                 seen[f"{name} {row['period']} {row.get('tier')}"] = [f"{value}" for key, value in row.items() if key != "period"]
         return seen
@@ -237,7 +237,7 @@ class DamagedLake:
             return {}
 
     def silver(self) -> list[str]:
-        rows = table_io.read(f"{self.root}/silver/sales", ["sale", "amount", "remark", "event_date"])
+        rows = Table(f"{self.root}/silver/sales").read(["sale", "amount", "remark", "event_date"])
         return [] if rows is None else sorted(f"{row}" for row in rows.to_pylist())
 
 

@@ -16,7 +16,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.expected_conditions import staleness_of
 from selenium.webdriver.support.ui import WebDriverWait
 
-from lakehouse.delta import table_io
+from lakehouse.lake import Table
 from lakehouse_tests.support.cli import inherited, lakehouse_command
 from lakehouse_tests.support.free_port import free_port
 
@@ -74,7 +74,7 @@ class ServedDemo:
 
     def gold(self, name: str = "revenue") -> list[dict[str, Any]]:
         """Every published row, oldest first."""
-        rows = table_io.read(str(self.home / "lake" / "gold" / name)).to_pylist()
+        rows = Table(str(self.home / "lake" / "gold" / name)).read().to_pylist()
         return sorted(rows, key=lambda row: (row["period"], row["revision"]))
 
 

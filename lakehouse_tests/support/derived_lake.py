@@ -14,7 +14,6 @@ from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.orchestration.execution.catch_up import catch_up
 from lakehouse.orchestration.execution.in_process import InProcess
 
@@ -109,7 +108,7 @@ class DerivedLake:
     def numbers(self, name: str = "conversion", kind: Kind = Kind.DAY) -> dict[date, list[tuple[Any, ...]]]:
         """The newest numbers: of each period the revision, and the content of its rows."""
         series = self.series(name, kind)
-        found = table_io.read(locations.gold(self.lake, series), None, {"is_latest": [True]})
+        found = locations.gold(self.lake, series).read(None, {"is_latest": [True]})
         shown: dict[date, list[tuple[Any, ...]]] = {}
         for row in [] if found is None else sorted(found.to_pylist(), key=lambda row: f"{row['store']}"):
             shown.setdefault(row[series.by], []).append((row["revision"], *(row[column] for column in series.content)))

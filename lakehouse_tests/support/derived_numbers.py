@@ -13,7 +13,6 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts import derived as derived_contracts
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.derived import restate as derived
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import write_audit_publish
@@ -124,7 +123,7 @@ class DerivedNumbers:
 
     def published(self, name: str = "conversion", kind: Kind = Kind.DAY) -> list[dict[str, Any]]:
         """All published rows of a series, in order."""
-        found = table_io.read(locations.gold(self.lake, self.series(name, kind)))
+        found = locations.gold(self.lake, self.series(name, kind)).read()
         rows = [] if found is None else found.to_pylist()
         return sorted(rows, key=lambda row: (row[kind.column], row["revision"], row["adjustment"] or 0, f"{row.get('store')}"))
 

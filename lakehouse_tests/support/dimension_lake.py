@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from lakehouse import locations
 from lakehouse.contracts.source import SourceContract
-from lakehouse.delta import table_io
 from lakehouse_tests.support.dimension_model import ONLY, DimensionRecord, ModelInterval, arrived, day
 from lakehouse_tests.support.lake import content_id
 
@@ -71,7 +70,7 @@ def deliver(sample: SampleLake, arrival: date, records: list[DimensionRecord], s
 
 def held_intervals(lake: Lake) -> set[ModelInterval]:
     """What the table of intervals holds; no row is there twice."""
-    rows = table_io.read(locations.intervals(lake, "customers"), [*_COLUMNS, "is_current"])
+    rows = locations.intervals(lake, "customers").read([*_COLUMNS, "is_current"])
     return as_model(rows)
 
 

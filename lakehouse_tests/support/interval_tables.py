@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from lakehouse import locations
-from lakehouse.delta import partition_writer, row_writer, table_io
+from lakehouse.delta import partition_writer, row_writer
 from lakehouse.delta.columns import arrow_type
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def write(lake: Lake, contract: SourceContract, key: str, intervals: list[dict[s
     bucket = zlib.crc32(key.encode()) % contract.dimension.buckets
     own = {"bucket": bucket, "dimension_key": key}
     rows = [{**dict.fromkeys(schema(contract).names), **row, **own, "is_current": row["valid_to"] is None} for row in intervals]
-    path = locations.intervals(lake, contract.dataset)
-    table = row_writer.open_or_create(path, schema(contract), None, ["bucket"], partition_writer.CHANGE_FEED)
-    table = table_io.open_snapshot(path) or table
+    stored = locations.intervals(lake, contract.dataset)
+    table = row_writer.open_or_create(stored, schema(contract), ["bucket"], partition_writer.CHANGE_FEED)
+    table = stored.snapshot() or table
     predicate = f"bucket = {bucket} AND dimension_key = '{key}'"
     if rows:
         write_deltalake(table, pa.Table.from_pylist(rows, schema=schema(contract)), mode="overwrite", predicate=predicate)

@@ -16,7 +16,6 @@ from lakehouse.contracts import Catalog
 from lakehouse.contracts.loader import completed
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.reproduction import contract_history, reproduce
 from lakehouse.gold.restatement import days as restatement_days
@@ -157,7 +156,7 @@ class JoinedHistory:
 
     def published(self, definition: MetricContract) -> Numbers:
         """What readers see; a day without facts is left out."""
-        numbers = table_io.read(locations.gold(self.lake, Series(definition)))
+        numbers = locations.gold(self.lake, Series(definition)).read()
         shown: Numbers = defaultdict(dict)
         names = [*(measure.name for measure in definition.measures), "row_count"]
         for row in [] if numbers is None else numbers.to_pylist():
@@ -201,7 +200,7 @@ class JoinedHistory:
         return (found[0].tier, found[0].region, found[0].email) if found else ("unknown",) * 3
 
     def revisions(self, definition: MetricContract) -> set[tuple[date, int]]:
-        found = table_io.read(locations.gold(self.lake, Series(definition)), ["event_date", "revision"])
+        found = locations.gold(self.lake, Series(definition)).read(["event_date", "revision"])
         return set() if found is None else {(row["event_date"], row["revision"]) for row in found.to_pylist()}
 
     def unlike_published(self) -> list[Any]:

@@ -12,7 +12,6 @@ from lakehouse.contracts.loader import completed
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.contracts.source import SourceContract
-from lakehouse.delta import table_io
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.reproduction import contract_history
 from lakehouse.gold.restatement import days as restatement_days
@@ -150,7 +149,7 @@ class JoinedLake:
     def published(self, definition: MetricContract | None = None, measure: str = "total") -> dict[int, dict[Any, Any]]:
         """What readers see: per day of February and grain the measure."""
         definition = definition or self.metrics[0]
-        numbers = table_io.read(locations.gold(self.lake, Series(definition)))
+        numbers = locations.gold(self.lake, Series(definition)).read()
         shown: dict[int, dict[Any, Any]] = {}
         for row in [] if numbers is None else numbers.to_pylist():
             if row["is_latest"] and row["row_count"]:

@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse.streams.client import TopicReader
@@ -72,7 +71,7 @@ class KafkaLake:
 
     def bronze(self, *columns: str) -> list[dict[str, Any]]:
         """All rows of Bronze, by partition and offset."""
-        found = table_io.read(locations.bronze(self.lake, self.contract.dataset), ["kafka_partition", "kafka_offset", *columns])
+        found = locations.bronze(self.lake, self.contract.dataset).read(["kafka_partition", "kafka_offset", *columns])
         rows = [] if found is None else found.to_pylist()
         return sorted(rows, key=lambda row: (row["kafka_partition"], row["kafka_offset"]))
 

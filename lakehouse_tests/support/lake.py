@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts.source import SourceContract
-from lakehouse.delta import table_io
 from lakehouse.gold.restatement import lineage
 from lakehouse.ledger import applied_inputs
 from lakehouse.silver import merge as silver_merge
@@ -101,7 +100,7 @@ class SampleLake:
 
     def silver(self) -> set[Row]:
         """What silver holds; no row is there twice."""
-        return rows_once(table_io.read(locations.silver(self.lake, self.contract.dataset), list(ROW)))
+        return rows_once(locations.silver(self.lake, self.contract.dataset).read(list(ROW)))
 
     def inputs(self) -> set[str]:
         """The ids of everything that silver is computed from now."""
@@ -109,7 +108,7 @@ class SampleLake:
 
     def newest(self) -> set[Row]:
         """The newest row of each key, as the table beside silver holds them; no row is there twice."""
-        return rows_once(table_io.read(locations.silver_newest(self.lake, self.contract.dataset), list(ROW)))
+        return rows_once(locations.silver_newest(self.lake, self.contract.dataset).read(list(ROW)))
 
     def rebuilt(self, days: Collection[date], ingestion_ids: Collection[str] | None = None) -> set[Row]:
         """What silver should hold on the days, made from Bronze."""
@@ -118,13 +117,13 @@ class SampleLake:
     def bronze(self, *columns: str) -> list[dict[str, Any]]:
         """All rows of Bronze, by arrival day, file and line."""
         wanted = ["arrival_date", "source_file", "line_number", *columns]
-        found = table_io.read(locations.bronze(self.lake, self.contract.dataset), wanted)
+        found = locations.bronze(self.lake, self.contract.dataset).read(wanted)
         rows = [] if found is None else found.to_pylist()
         return sorted(rows, key=lambda row: tuple(str(row[name]).zfill(9) for name in wanted[:3]))
 
     def silver_version(self) -> int:
         """The newest version of silver."""
-        return table_io.version(locations.silver(self.lake, self.contract.dataset), self.lake.storage_options)
+        return locations.silver(self.lake, self.contract.dataset).version()
 
 
 def rows_once(table: Any) -> set[Row]:

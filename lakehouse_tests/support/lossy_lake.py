@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.reproduction import repair as gold_repair
 from lakehouse.gold.restatement import days as restatement_days
@@ -61,7 +60,7 @@ def state(sample: ReproducibleLake) -> dict[str, Any]:
     layers: dict[str, Any] = {"silver": sample.sample.silver()}
     for kind in (Kind.DAY, Kind.WEEK):
         series = Series(METRIC, kind)
-        rows = table_io.read(locations.gold(sample.lake, series), [series.by, "total", "row_count"], {"is_latest": [True]})
+        rows = locations.gold(sample.lake, series).read([series.by, "total", "row_count"], {"is_latest": [True]})
         layers[series.name] = sorted(tuple(row.values()) for row in rows.to_pylist()) if rows is not None else []
     return layers
 

@@ -54,7 +54,7 @@ def record_followed(lake: Lake, version: int, metric_name: str = "total") -> Non
 
 def correct_in_silver(lake: Lake, key: str, amount: int) -> None:
     """One commit that changes a row, with a file of its own in the change feed."""
-    DeltaTable(locations.silver(lake, "events")).update({"amount": f"{amount}"}, predicate=f"record_key = '{key}'")
+    DeltaTable(locations.silver(lake, "events").address).update({"amount": f"{amount}"}, predicate=f"record_key = '{key}'")
 
 
 def changing_silver(lake: Lake) -> None:

@@ -17,7 +17,6 @@ from lakehouse.calendar.days import reach_back
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import metric_query, rollups
@@ -56,7 +55,7 @@ def numbers_from_silver() -> Iterator[None]:
     def numbers(
         _: Any, lake: Lake, metric_contract: MetricContract, days: Collection[date], _made_from: Any = None
     ) -> dict[date, pa.Table]:
-        rows = table_io.read(locations.silver(lake, metric_contract.source), ["event_date", "amount"])
+        rows = locations.silver(lake, metric_contract.source).read(["event_date", "amount"])
         totals = {}
         for day in days:
             covered = pa.array(sorted(reach_back([day], metric_contract.window)), pa.date32())
@@ -116,7 +115,7 @@ class NotifiedLake:
 
     def correct(self, key: str, **values: str) -> None:
         """Another value for some columns of a row, each as SQL."""
-        table = DeltaTable(locations.silver(self.lake, "events"))
+        table = DeltaTable(locations.silver(self.lake, "events").address)
         why = CommitProperties(custom_metadata={"userMetadata": '{"ingestions": ["y"], "run_id": "run"}'})
         table.update(updates=values, predicate=f"record_key = '{key}'", commit_properties=why)
         self.audit()

@@ -20,7 +20,6 @@ from lakehouse import locations
 from lakehouse.calendar.periods import Calendar, Kind
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import candidates
@@ -29,6 +28,7 @@ from lakehouse.gold.publication.write_audit_publish import PublishResult, Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import metric_query, rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
+from lakehouse.lake import table_io
 from lakehouse.live import table as live_table
 from lakehouse_tests.support.lake import contract
 
@@ -226,7 +226,7 @@ def total_of(table: pa.Table) -> Any:
 
 def published_rows(lake: Lake, series: Series) -> list[dict[str, Any]]:
     """All rows of a table of published numbers."""
-    table = table_io.read(locations.gold(lake, series))
+    table = locations.gold(lake, series).read()
     return [] if table is None else table.to_pylist()
 
 
@@ -236,7 +236,7 @@ def lawful_versions(lake: Lake, series: Series) -> list[tuple[Any, ...]]:
     One newest revision a period; numbers from 1 without a gap; each revision is seen from its publication to the next one's;
     states go forward; no two neighbours are equal in the same state; what a version records of itself fits its rows.
     """
-    table = table_io.read(locations.gold(lake, series))
+    table = locations.gold(lake, series).read()
     if table is None:
         return []
     listed: list[tuple[Any, ...]] = []

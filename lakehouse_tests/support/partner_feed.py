@@ -14,7 +14,6 @@ from lakehouse.contracts import Catalog
 from lakehouse.contracts.loader import completed
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.orchestration.execution.catch_up import catch_up
 from lakehouse.orchestration.execution.in_process import InProcess
 from lakehouse.orchestration.execution.stage_promotion import StagePromotion
@@ -91,7 +90,7 @@ class PartnerFeed:
         """The newest number of each period: total, reason of its revision, state."""
         wanted = series or Series(*self.catalog.metrics.values())
         columns = [wanted.by, "total", "reason", "state"]
-        found = table_io.read(locations.gold(self.lake, wanted), columns, {"is_latest": [True]})
+        found = locations.gold(self.lake, wanted).read(columns, {"is_latest": [True]})
         rows = [] if found is None else found.to_pylist()
         return {
             row[wanted.by]: (row["total"], row["reason"], row["state"]) for row in sorted(rows, key=lambda row: row[wanted.by])
@@ -105,7 +104,7 @@ class PartnerFeed:
         return Series(*self.catalog.metrics.values()).rollups[0]
 
     def silver(self) -> list[tuple[Any, ...]]:
-        found = table_io.read(locations.silver(self.lake, "events"), ["event_date", "record_key", "amount"])
+        found = locations.silver(self.lake, "events").read(["event_date", "record_key", "amount"])
         return sorted(tuple(row.values()) for row in found.to_pylist()) if found is not None else []
 
 

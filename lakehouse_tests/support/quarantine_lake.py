@@ -6,7 +6,6 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.ledger.ids import row_id_of
 from lakehouse.stewardship import quarantine
@@ -52,7 +51,7 @@ def quarantine_statuses(sample: SampleLake, **wanted: Any) -> dict[str, str]:
 def dispositions_by_key(sample: SampleLake) -> dict[str, Disposition]:
     """Disposition by key; the account and the dispositions table must agree."""
     rows = dispositions_account.rows(sample.lake, sample.contract)
-    table = table_io.read(locations.dispositions(sample.lake, "events"))
+    table = locations.dispositions(sample.lake, "events").read()
     assert table is not None
     decided = ("because", "decided_by", "decision")
     written = {

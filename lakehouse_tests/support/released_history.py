@@ -193,7 +193,7 @@ class ReleasedHistory:
         ]
         append_claims(lake, name, claims)
         bronze = {"record_key": [record.key for record in records], "payment_id": [record.payment for record in records]}
-        write_deltalake(locations.bronze(lake, name), pa.table(bronze))
+        write_deltalake(locations.bronze(lake, name).address, pa.table(bronze))
 
 
 def _write_set(lake: Lake, entry: HistorySet) -> None:
@@ -205,7 +205,7 @@ def _write_set(lake: Lake, entry: HistorySet) -> None:
     }
     if entry.joins:
         columns["key_customer_id"] = pa.array([customer for _, _, customer in rows], pa.string())
-    write_deltalake(addresses.training_set(lake, entry.name, entry.version), pa.table(columns))
+    write_deltalake(addresses.training_set(lake, entry.name, entry.version).address, pa.table(columns))
     contract = set_contract(entry.name, joins=entry.joins).model_dump(mode="json")
     _release(lake, ReleaseKind.TRAINING_SET, entry.name, entry.version, {"rows": len(rows), "contract": contract})
 

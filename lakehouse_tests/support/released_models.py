@@ -118,7 +118,7 @@ def _release_set(lake: Lake, version: str, labels: str, notes: str, seed: int) -
     first = datetime(2024, 6, 1, tzinfo=timezone.utc)
     times = pa.array([first + timedelta(minutes=40 * number) for number in range(ROWS)], pa.timestamp("us", "UTC"))
     table = pa.table({"record_key": keys, "event_ts": times, "key_payment_id": keys})
-    write_deltalake(addresses.training_set(lake, "training_data", version), table)
+    write_deltalake(addresses.training_set(lake, "training_data", version).address, table)
     about = {
         "labels": {"source": "chargebacks", "version": labels},
         "inputs": {"payments": {"inputs": f"3f1c0b9a7d2e4f6{seed}", "until": None}},

@@ -13,7 +13,6 @@ from lakehouse import locations
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.reproduction import contract_history, reproduce
 from lakehouse.gold.restatement import days as restatement_days
@@ -106,7 +105,7 @@ class ReproducibleLake:
         )
 
     def revisions(self, metric: MetricContract) -> list[tuple[date, int, int | None]]:
-        found = table_io.read(locations.gold(self.lake, Series(metric)), ["event_date", "revision", "adjustment"])
+        found = locations.gold(self.lake, Series(metric)).read(["event_date", "revision", "adjustment"])
         return sorted({tuple(row.values()) for row in found.to_pylist()}, key=str) if found is not None else []
 
     def reproduce(self, metric: MetricContract, day: date, revision: int, adjustment: int | None = None) -> Reproduced:
@@ -118,11 +117,11 @@ class ReproducibleLake:
     def vacuum(self) -> None:
         """Take everything away but the newest version of each table, and all of it but Bronze."""
         tables = [path.parent for path in Path(self.lake.root).glob("*/*/_delta_log") if path.parent.name != "events_keys"]
-        keys = DeltaTable(self.lake.address("ops", "events_keys"))
+        keys = DeltaTable(self.lake.table("ops", "events_keys").address)
         keys.optimize.compact()
         keys.vacuum(0, enforce_retention_duration=False, dry_run=False)
         for path in tables:
-            if path != Path(self.lake.address("bronze", "events")):
+            if path != Path(self.lake.table("bronze", "events").address):
                 DeltaTable(path).vacuum(0, enforce_retention_duration=False, dry_run=False)
 
 

@@ -35,14 +35,14 @@ def append_to_silver(lake: Lake, *rows: NewRow, late: int = 5, source: SourceCon
         event = datetime(2024, 2, day, 12, tzinfo=timezone.utc)
         identity = {"record_key": key, "id": key, "amount": amount, "event_ts": event, "event_date": event.date()}
         content.append({**identity, "source_system": "shop", "arrival_ts": event + timedelta(days=late), "change_op": "insert"})
-    path = locations.silver(lake, source.dataset)
+    table = locations.silver(lake, source.dataset)
     user_metadata = json.dumps({"run_id": "run", "method": "merge", "ingestions": ["x"], **metadata})
     write_deltalake(
-        path,
+        table.address,
         pa.Table.from_pylist(content, schema=arrow_schema(silver_columns(source))),
         mode="append",
         partition_by=["event_date"],
         configuration={"delta.enableChangeDataFeed": "true"},
         commit_properties=CommitProperties(custom_metadata={"userMetadata": user_metadata}),
     )
-    return DeltaTable(path).version()
+    return DeltaTable(table.address).version()

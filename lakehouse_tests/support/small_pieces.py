@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.delta import change_feed, table_io
+from lakehouse.delta import change_feed
 from lakehouse.dispositions import account_tables
+from lakehouse.lake import table_io
 from lakehouse.ledger import key_log
 from lakehouse.silver import checks
 

@@ -134,7 +134,7 @@ def rows(seed: int) -> pa.Table:
 
 def write_set(lake: Lake, version: str, content: pa.Table, contract: TrainingSetContract = SET) -> Release:
     """Release a version of the set with the given rows."""
-    write_deltalake(addresses.training_set(lake, "training_data", version), content)
+    write_deltalake(addresses.training_set(lake, "training_data", version).address, content)
     about: dict[str, Any] = {
         "labels": {"source": "chargebacks", "version": "v3.0"},
         "features": {name: {"source": "payments", "sql": name, "contract_version": "abc"} for name in contract.features.names},

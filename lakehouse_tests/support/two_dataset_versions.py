@@ -12,7 +12,6 @@ import pytest
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.promotion import promotion
 from lakehouse.gold.promotion.promotion import PromotionRefusedError
 from lakehouse.gold.publication import write_audit_publish
@@ -103,7 +102,7 @@ def rollback(lake: Lake, known: Catalog, number: int | None = None) -> Promotion
 
 def latest_totals(lake: Lake, name: str = "total", column: str = "total") -> dict[int, Any]:
     """The latest total of each day of February, as a reader of the gold table sees it."""
-    found = table_io.read(lake.address("gold", name), ["event_date", column], {"is_latest": [True]})
+    found = lake.table("gold", name).read(["event_date", column], {"is_latest": [True]})
     assert found is not None
     return {row["event_date"].day: row[column] for row in found.sort_by("event_date").to_pylist()}
 
@@ -111,6 +110,6 @@ def latest_totals(lake: Lake, name: str = "total", column: str = "total") -> dic
 def revisions(lake: Lake, number: int) -> list[tuple[Any, ...]]:
     """Every version of one day: revision, adjustment, total, reason, dataset version."""
     names = ["revision", "adjustment", "total", "reason", "dataset_version"]
-    found = table_io.read(lake.address("gold", "total"), names, {"event_date": [day(number)]})
+    found = lake.table("gold", "total").read(names, {"event_date": [day(number)]})
     assert found is not None
     return sorted((tuple(row.values()) for row in found.to_pylist()), key=lambda row: (row[0], row[1] or 0))

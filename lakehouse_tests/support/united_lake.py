@@ -17,7 +17,6 @@ from lakehouse.contracts.loader import completed
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.contracts.source import SourceContract
-from lakehouse.delta import table_io
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.reproduction import contract_history, reproduce
 from lakehouse.gold.restatement import days as restatement_days
@@ -186,7 +185,7 @@ class UnitedLake:
 
     def published(self, series: Series) -> Numbers:
         """What readers see; a period without rows is left out."""
-        numbers = table_io.read(locations.gold(self.lake, series))
+        numbers = locations.gold(self.lake, series).read()
         shown: Numbers = defaultdict(dict)
         for row in [] if numbers is None else numbers.to_pylist():
             if row["is_latest"] and row["row_count"]:
@@ -195,7 +194,7 @@ class UnitedLake:
         return dict(shown)
 
     def revisions(self, series: Series) -> set[tuple[date, int]]:
-        found = table_io.read(locations.gold(self.lake, series), [series.by, "revision"])
+        found = locations.gold(self.lake, series).read([series.by, "revision"])
         return set() if found is None else {(row[series.by], row["revision"]) for row in found.to_pylist()}
 
     def unlike_published(self) -> list[Any]:

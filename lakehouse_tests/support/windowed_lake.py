@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from lakehouse import locations
 from lakehouse.contracts.source import SourceContract
-from lakehouse.delta import table_io
 from lakehouse_tests.support.united_lake import UnitedLake, metric
 
 if TYPE_CHECKING:
@@ -111,7 +110,7 @@ class WindowedLake(UnitedLake):
 
     def windows(self, series: Series) -> Windows:
         """What readers see; a day without rows is left out."""
-        numbers = table_io.read(locations.gold(self.lake, series))
+        numbers = locations.gold(self.lake, series).read()
         rows = [] if numbers is None else numbers.to_pylist()
         return {
             row["window_start"]: tuple(row[name] for name in series.numbers)

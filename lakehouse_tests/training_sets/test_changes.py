@@ -74,7 +74,7 @@ def test_one_story_of_a_released_set(released: Released) -> None:
         addresses.training_set(sample.lake, release.name, release.version),
         locations.silver(sample.lake, "payments"),
     ):
-        shutil.rmtree(path)
+        shutil.rmtree(path.address)
     made = released.reproduced()
     assert (made.is_equal, made.restored, made.notes) == (True, True, [])
     assert rows_of(set_table.read(sample.lake, release), sample.contract) == released.rows

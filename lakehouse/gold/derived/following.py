@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
-from lakehouse.delta import commit_log, table_io
+from lakehouse.delta import commit_log
 from lakehouse.gold.derived import inputs
 from lakehouse.gold.numbers import published_table, served_version
 from lakehouse.gold.numbers.lifecycle import State
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.contracts.series import Series
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
     from lakehouse.ledger.restatements import Restatement
 
 
@@ -49,8 +49,8 @@ def changed_inputs(lake: Lake, series: Series) -> ChangedInputs:
     followed = followed_versions(lake, series)
     versions: dict[str, int] = {}
     starts: set[date] = set()
-    for name, path in _tables(lake, series).items():
-        table = table_io.open_table(path, lake.storage_options)
+    for name, followed_table in _tables(lake, series).items():
+        table = followed_table.open()
         if table is None:
             continue
         version, since = table.version(), followed.get(name, -1) + 1
@@ -76,14 +76,14 @@ def followed_versions(lake: Lake, series: Series) -> dict[str, int]:
     return {
         name: entry.followed_version
         for name, entry in newest.items()
-        if not served_version.is_another(lake, names[name], entry.followed_version, entry.followed_commit)
+        if not served_version.is_another(names[name], entry.followed_version, entry.followed_commit)
     }
 
 
-def _tables(lake: Lake, series: Series) -> dict[str, str]:
-    """The addresses of the tables whose log a series follows, by their names in the ledger."""
+def _tables(lake: Lake, series: Series) -> dict[str, Table]:
+    """The tables whose log a series follows, by their names in the ledger."""
     own = {} if series.kind is Kind.DAY else {f"gold/{series.daily.name}": locations.gold(lake, series.daily)}
-    return dict(zip(_input_names(series), inputs.paths(lake, series).values())) | own
+    return dict(zip(_input_names(series), inputs.tables(lake, series).values())) | own
 
 
 def _input_names(series: Series) -> list[str]:
@@ -116,7 +116,7 @@ def entries(lake: Lake, series: Series, entry: Restatement, versions: Mapping[st
             entry,
             followed_version=version,
             followed_table=name,
-            followed_commit=served_version.commit_at(lake, paths[name], version),
+            followed_commit=served_version.commit_at(paths[name], version),
         )
         for name, version in versions.items()
     ] or [entry]

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.derived import ROW_COUNT
-from lakehouse.delta import table_io
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.numbers.published_table import RollupInputs
+from lakehouse.lake import table_io
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.derived import DerivedInput
     from lakehouse.contracts.series import Series
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
 
 
 class InputError(LakehouseError):
@@ -65,8 +65,8 @@ class PeriodOfInput:
         return RollupInputs({self.start: f"r{self.revision}"}, names)
 
 
-def paths(lake: Lake, series: Series) -> dict[str, str]:
-    """The addresses of the tables that a derived series reads, by the name of the metric."""
+def tables(lake: Lake, series: Series) -> dict[str, Table]:
+    """The tables that a derived series reads, by the name of the metric."""
     return {read.metric: locations.gold_of(lake, read.metric, series.kind) for read in series.metric.inputs}
 
 
@@ -83,7 +83,7 @@ def newest(lake: Lake, series: Series, starts: Collection[date]) -> dict[date, l
     """
     by_input: list[dict[date, PeriodOfInput]] = []
     for read in _read_by(series):
-        table = table_io.open_table(locations.gold_of(lake, read.metric, series.kind), lake.storage_options)
+        table = locations.gold_of(lake, read.metric, series.kind).open()
         if table is None or not starts:
             return {}
         rows = table_io.read_version(table, None, {series.by: list(starts)})
@@ -116,13 +116,13 @@ def named(lake: Lake, series: Series, start: date, version_name: str, made_from:
         if of_input is None or start not in of_input.revisions:
             msg = f"{version_name} names no number of {read.metric}, and cannot be reproduced; materialize the period again"
             raise InputError(msg)
-        path, label = locations.gold_of(lake, read.metric, series.kind), of_input.revisions[start]
-        rows = table_io.read(path, None, {series.by: [start]}, lake.storage_options)
+        table, label = locations.gold_of(lake, read.metric, series.kind), of_input.revisions[start]
+        rows = table.read(None, {series.by: [start]})
         is_named = None if rows is None else pc.and_(pc.equal(rows["revision"], int(label[1:])), pc.is_null(rows["adjustment"]))
         revision = None if rows is None else rows.filter(is_named)
-        booked = table_io.read(path, None, {"version_name": list(of_input.adjustments)}, lake.storage_options)
+        booked = table.read(None, {"version_name": list(of_input.adjustments)})
         if revision is None or not len(revision):
-            msg = f"{version_name} was computed from {read.metric} {start} {label}, which is no longer in {path}"
+            msg = f"{version_name} was computed from {read.metric} {start} {label}, which is no longer in {table}"
             raise InputError(msg)
         _require_columns(read, revision)
         result.append(PeriodOfInput(read, start, revision, booked if of_input.adjustments else None))
@@ -146,8 +146,8 @@ def states(lake: Lake, series: Series, starts: Collection[date]) -> Mapping[date
     """The state of each input's newest number, by period; None where it has no number."""
     by_period: dict[date, dict[str, State | None]] = {start: {} for start in sorted(starts)}
     for read in _read_by(series):
-        path, where = locations.gold_of(lake, read.metric, series.kind), {series.by: list(starts), "is_latest": [True]}
-        rows = table_io.read(path, [series.by, "state"], where, lake.storage_options) if starts else None
+        table, where = locations.gold_of(lake, read.metric, series.kind), {series.by: list(starts), "is_latest": [True]}
+        rows = table.read([series.by, "state"], where) if starts else None
         known = {} if rows is None else dict(zip(rows[series.by].to_pylist(), rows["state"].to_pylist()))
         for start, of_inputs in by_period.items():
             of_inputs[read.metric] = State(known[start]) if start in known else None

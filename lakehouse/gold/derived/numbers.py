@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.contracts.derived import PERIOD_START, ROW_COUNT
-from lakehouse.delta import table_io
 from lakehouse.gold import isolation
 from lakehouse.gold.derived.inputs import InputError, PeriodOfInput
+from lakehouse.lake import table_io
 from lakehouse.spark import dataframes, stages
 from lakehouse.spark.session import in_zone
 

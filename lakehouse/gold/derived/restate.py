@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from lakehouse.delta import table_io
 from lakehouse.gold.derived import following, inputs, numbers
 from lakehouse.gold.numbers import lifecycle, published_table
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
@@ -72,7 +71,7 @@ def _publish(lake: Lake, series: Series, session: Callable[[], SparkSession], st
     today = lifecycle.today(lake.now(), terms)
     starts = [start for start in starts if lifecycle.may_be_published(start, today, terms)]
     before = write_audit_publish.read(lake, series, starts)  # before the inputs are read
-    versions = {name: table_io.version(path, lake.storage_options) for name, path in inputs.paths(lake, series).items()}
+    versions = {name: table.version() for name, table in inputs.tables(lake, series).items()}
     periods = inputs.newest(lake, series, starts)
     computed = numbers.compute(lake, session, series, periods)
     drafts = _drafts(lake, before, periods, computed.numbers, run)

@@ -316,7 +316,7 @@ def diff(
         raise typer.BadParameter(msg)
     series = arguments.series_of(lake, catalog, contract, Kind(by))
     arguments.warn_if_deprecated(series.metric)
-    known = published_table.partitions(lake, locations.gold(lake, series), series.by)
+    known = published_table.partitions(locations.gold(lake, series), series.by)
     if not known:
         errors.print(f"Nothing of {series.name} has been published.", style="yellow")
         raise typer.Exit(1)

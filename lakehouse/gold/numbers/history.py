@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.windows import WINDOW_START
-from lakehouse.delta import table_io
 from lakehouse.gold.numbers import lifecycle, published_table, window_history, window_reasons
 from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Number, Sides, added
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
@@ -150,12 +149,12 @@ class SelectedVersion:
 
 def history(lake: Lake, series: Series, starts: Collection[date]) -> dict[date, list[PublishedVersion]]:
     """Every revision and adjustment of the periods ``starts``, in the order of publication."""
-    return versions_in(series, table_io.read(locations.gold(lake, series), None, {series.by: starts}, lake.storage_options))
+    return versions_in(series, locations.gold(lake, series).read(None, {series.by: starts}))
 
 
 def newest(lake: Lake, series: Series) -> dict[date, PublishedVersion]:
     """The newest revision of every period."""
-    table = table_io.read(locations.gold(lake, series), None, {"is_latest": [True]}, lake.storage_options)
+    table = locations.gold(lake, series).read(None, {"is_latest": [True]})
     return {start: versions[-1] for start, versions in versions_in(series, table).items()}
 
 
@@ -185,7 +184,7 @@ def why_nothing(lake: Lake, series: Series, text: str, start: date) -> str:
     if inputs := published_table.lacking_inputs(lake, series).get(start):
         why = published_table.why_lacking(series, start, inputs)
         return f"nothing of {series.name} has been published for {text}: {why}"
-    return nothing_published(series, text, start, published_table.partitions(lake, locations.gold(lake, series), series.by))
+    return nothing_published(series, text, start, published_table.partitions(locations.gold(lake, series), series.by))
 
 
 def selected(

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.ledger import publications
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def numbers(lake: Lake, series: Series, version: str) -> list[MadeNumber]:
     :param version: of the code (``0.4.0+3f2a9c1b7d4e``, or the hash behind the plus) or of a contract, or a Git
         commit; its beginning is enough.
     """
-    rows = table_io.read(locations.gold(lake, series), list(_READ), None, lake.storage_options)
+    rows = locations.gold(lake, series).read(list(_READ), None)
     if rows is None:
         return []
     every = rows.group_by(list(_READ)).aggregate([])

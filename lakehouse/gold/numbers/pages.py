@@ -22,7 +22,6 @@ from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import source_days, source_read
 from lakehouse.contracts.windows import WINDOW_START
-from lakehouse.delta import table_io
 from lakehouse.gold.numbers import charts, page_views, served_version, window_history
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.comparison_routes import PublicationId, report_of
@@ -335,8 +334,8 @@ def _exhausted(cache: PublishedCache, published: PublishedSeries, period: Period
     series = published.series
     if series.metric.late_events is None or period.kind is not Kind.DAY:
         return False
-    path, options = locations.gold(cache.lake, series), cache.lake.storage_options
-    existing = table_io.read(path, None, {series.by: [period.start]}, options)
+    stored = locations.gold(cache.lake, series)
+    existing = stored.read(None, {series.by: [period.start]})
     return late_updates.is_exhausted(cache.lake, series, existing, period.start)
 
 

@@ -22,16 +22,16 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.series import PUBLISHED, ColumnType, days_reached
-from lakehouse.delta import table_io
-from lakehouse.delta.delta_rs_internals import listed_files
 from lakehouse.gold.numbers.lifecycle import PublishedState, State
+from lakehouse.lake import table_io
+from lakehouse.lake.delta_rs_internals import listed_files
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
     from lakehouse.contracts.series import Column, Series
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
 
 
 #: The key of the booked adjustments; all other keys are days, or the names of metrics.
@@ -172,7 +172,7 @@ def latest(existing: pa.Table, series: Series) -> dict[date, pa.Table]:
 
 def due(lake: Lake, series: Series, today: date) -> dict[date, date]:
     """The periods whose newest number is due for its next state, each with the day since when, from the table's log alone."""
-    files = files_of(lake, locations.gold(lake, series))
+    files = files_of(locations.gold(lake, series))
     if files is None or "min.due_on" not in files.column_names:
         return {}
     waiting = files.filter(pc.less_equal(files["min.due_on"], pa.scalar(today, pa.date32())))
@@ -180,9 +180,9 @@ def due(lake: Lake, series: Series, today: date) -> dict[date, date]:
     return dict(zip(*(first[name].to_pylist() for name in (f"partition.{series.by}", "min.due_on_min"))))
 
 
-def partitions(lake: Lake, path: str, by: str) -> set[date]:
+def partitions(table: Table, by: str) -> set[date]:
     """The days for which a table has files, from its log alone."""
-    files = files_of(lake, path)
+    files = files_of(table)
     return set() if files is None else set(files[f"partition.{by}"].to_pylist())
 
 
@@ -192,21 +192,21 @@ def known_days(lake: Lake, daily: Series) -> set[date]:
     For a derived metric: those for which all inputs have a number, and those that were published.
     """
     if daily.metric.is_derived:
-        return published_by_all(lake, daily) | partitions(lake, locations.gold(lake, daily), daily.by)
-    return days_in_silver(lake, daily) | partitions(lake, locations.gold(lake, daily), daily.by)
+        return published_by_all(lake, daily) | partitions(locations.gold(lake, daily), daily.by)
+    return days_in_silver(lake, daily) | partitions(locations.gold(lake, daily), daily.by)
 
 
 def days_in_silver(lake: Lake, daily: Series) -> set[date]:
     """The days of a metric whose window covers rows of one of its silver tables."""
-    paths = locations.every_silver_read(lake, daily.metric).values()
-    in_silver = set().union(*(partitions(lake, path, "event_date") for path in paths))
+    tables = locations.every_silver_read(lake, daily.metric).values()
+    in_silver = set().union(*(partitions(table, "event_date") for table in tables))
     return days_reached(daily.metric, in_silver)
 
 
 def published_by_all(lake: Lake, derived: Series) -> set[date]:
     """The first days of the periods for which every input of a derived series has a number, from the tables' logs alone."""
-    paths = [locations.gold_of(lake, one.metric, derived.kind) for one in derived.metric.inputs]
-    known = [partitions(lake, path, derived.by) for path in paths]
+    tables = [locations.gold_of(lake, one.metric, derived.kind) for one in derived.metric.inputs]
+    known = [partitions(table, derived.by) for table in tables]
     return set.intersection(*known) if known else set()
 
 
@@ -215,10 +215,9 @@ def lacking_inputs(lake: Lake, derived: Series) -> dict[date, list[str]]:
     alone: by first day, the inputs without one.
     """
     known = {
-        one.metric: partitions(lake, locations.gold_of(lake, one.metric, derived.kind), derived.by)
-        for one in derived.metric.inputs
+        one.metric: partitions(locations.gold_of(lake, one.metric, derived.kind), derived.by) for one in derived.metric.inputs
     }
-    missing = set().union(*known.values()) - partitions(lake, locations.gold(lake, derived), derived.by) if known else set()
+    missing = set().union(*known.values()) - partitions(locations.gold(lake, derived), derived.by) if known else set()
     lacking = {start: [name for name, starts in known.items() if start not in starts] for start in sorted(missing)}
     return {start: names for start, names in lacking.items() if names}
 
@@ -229,10 +228,10 @@ def why_lacking(series: Series, start: date, inputs: Sequence[str]) -> str:
     return f"{lacking}, and an input has none for a period without rows"
 
 
-def files_of(lake: Lake, path: str) -> pa.Table | None:
+def files_of(table: Table) -> pa.Table | None:
     """The files of a table with their partitions and statistics, from its log alone; None if it has none."""
-    table = table_io.open_table(path, lake.storage_options)
-    files = None if table is None else listed_files(table)
+    opened = table.open()
+    files = None if opened is None else listed_files(opened)
     return files if files is not None and len(files) else None
 
 

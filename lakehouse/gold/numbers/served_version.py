@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
-from lakehouse.delta import lost_commits, table_io
+from lakehouse.delta import lost_commits
 from lakehouse.errors import LakehouseError
 from lakehouse.ledger import publications, restatements
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.metric import MetricContract
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
     from lakehouse.ledger.restatements import Restatement
 
 
@@ -45,7 +45,7 @@ class MovedError(LakehouseError):
 
 def number(lake: Lake, series: Series) -> int:
     """The number of the dataset version that readers of the table see."""
-    return _number_in(table_io.open_table(locations.gold(lake, series), lake.storage_options))
+    return _number_in(locations.gold(lake, series).open())
 
 
 def daily(lake: Lake, catalog: Catalog, metric: MetricContract) -> Series:
@@ -94,8 +94,8 @@ def runs(lake: Lake, series: Series) -> list[Restatement]:
     return restatements.since_following(restatements.of(lake, follower(series)), followed_table(series))
 
 
-def upstream_path(lake: Lake, series: Series) -> str:
-    """The address of the table that a series follows: for days the silver table of the first source, else the table of
+def upstream(lake: Lake, series: Series) -> Table:
+    """The table that a series follows: for days the silver table of the first source, else the table of
     the days.
     """
     if series.kind is Kind.DAY:
@@ -103,8 +103,8 @@ def upstream_path(lake: Lake, series: Series) -> str:
     return locations.gold(lake, series.daily)
 
 
-def further_paths(lake: Lake, series: Series) -> dict[str, str]:
-    """The addresses of the further tables that a metric's days follow, by their names in the ledger."""
+def further_tables(lake: Lake, series: Series) -> dict[str, Table]:
+    """The further tables that a metric's days follow, by their names in the ledger."""
     metric = series.metric
     paths = {entry.silver: locations.silver(lake, entry.silver) for entry in metric.sources[1:]}
     paths.update((name, locations.intervals(lake, name)) for name in metric.dimensions)
@@ -123,7 +123,7 @@ def followed_version(lake: Lake, series: Series) -> int:
     if newest is None or _has_lost_commits(lake, series, entries):
         return -1
     version, commit = newest.followed_version, newest.followed_commit
-    return -1 if is_another(lake, upstream_path(lake, series), version, commit) else version
+    return -1 if is_another(upstream(lake, series), version, commit) else version
 
 
 def followed_further(lake: Lake, series: Series) -> dict[str, int]:
@@ -138,27 +138,26 @@ def followed_further(lake: Lake, series: Series) -> dict[str, int]:
         for name, version in entry.followed_further.items():
             if version >= followed.get(name, version):
                 followed[name], commits[name] = version, entry.further_commits.get(name, "")
-    paths = further_paths(lake, series) if followed else {}
+    paths = further_tables(lake, series) if followed else {}
     return {
         name: version
         for name, version in followed.items()
-        if name not in paths or not is_another(lake, paths[name], version, commits[name])
+        if name not in paths or not is_another(paths[name], version, commits[name])
     }
 
 
-def commit_at(lake: Lake, path: str, version: int) -> str:
+def commit_at(table: Table, version: int) -> str:
     """The id of a commit of a table; empty without one."""
-    table = table_io.open_table(path, lake.storage_options) if version >= 0 else None
-    return lost_commits.commit_id(table, version)
+    return lost_commits.commit_id(table.open() if version >= 0 else None, version)
 
 
-def is_another(lake: Lake, path: str, version: int, commit: str | None) -> bool:
+def is_another(table: Table, version: int, commit: str | None) -> bool:
     """Whether a table has, at ``version``, another commit than the followed one.
 
     A table that does not reach the version was created again, and is followed from its beginning anyway.
     """
-    table = table_io.open_table(path, lake.storage_options) if commit else None
-    return table is not None and version <= table.version() and lost_commits.are_lost(table, version, commit)
+    opened = table.open() if commit else None
+    return opened is not None and version <= opened.version() and lost_commits.are_lost(opened, version, commit)
 
 
 def lost_versions(lake: Lake, series: Series) -> tuple[int, int] | None:
@@ -169,7 +168,7 @@ def lost_versions(lake: Lake, series: Series) -> tuple[int, int] | None:
     without a run, such as a revert, are known by the number of the newest one that ``ops/publications`` has.
     """
     entries, copied = restatements.of(lake, follower(series)), publications.copied_version(lake, series.name)
-    table = table_io.open_table(locations.gold(lake, series), lake.storage_options)
+    table = locations.gold(lake, series).open()
     is_shorter = copied > (-1 if table is None else table.version())
     if not is_shorter and not _has_lost_commits(lake, series, entries):
         return None
@@ -181,7 +180,7 @@ def _has_lost_commits(lake: Lake, series: Series, entries: Sequence[Restatement]
     """Whether the table of a series lacks the newest commit at which a run left it; version numbers of lost commits are not
     reused.
     """
-    table = table_io.open_table(locations.gold(lake, series), lake.storage_options)
+    table = locations.gold(lake, series).open()
     newest = max(entries, key=lambda entry: entry.gold_version, default=None)
     return newest is not None and lost_commits.are_lost(table, newest.gold_version, newest.gold_commit)
 

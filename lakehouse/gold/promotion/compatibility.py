@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lakehouse import locations
 from lakehouse.contracts.checks import GoldChecks
 from lakehouse.contracts.series import days_reached
-from lakehouse.delta import change_feed, table_io
+from lakehouse.delta import change_feed
 from lakehouse.gold.publication import candidates, late_at_close, reverted_periods, write_audit_publish
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.restatement import lineage as restatement_lineage
@@ -104,7 +104,7 @@ def _stale(lake: Lake, numbers: Mapping[date, PublishedNumber], later: Series, p
     """
     if later.metric.sources:
         return sorted(pending.starts & numbers.keys())
-    table = table_io.open_table(locations.silver_read(lake, later.metric), lake.storage_options)
+    table = locations.silver_read(lake, later.metric).open()
     made: dict[int, set[date]] = defaultdict(set)
     for start in pending.starts & numbers.keys():
         version = numbers[start].row["silver_version"]

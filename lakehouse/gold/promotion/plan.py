@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series
-from lakehouse.delta import provenance, table_io
+from lakehouse.delta import provenance
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import history, lifecycle, published_table, served_version
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
@@ -25,6 +25,7 @@ from lakehouse.gold.publication import late_at_close, write_audit_publish
 from lakehouse.gold.publication.candidates import NumberLineage, draft_period
 from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.lake import table_io
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -267,7 +268,7 @@ def _both(lake: Lake, catalog: Catalog, metric: MetricContract, to_version: int)
     to = served_version.version(catalog, metric, to_version)
     shown = served_version.version(catalog, metric, shown_version(lake, metric))
     later, before = Series(to.metric), write_audit_publish.read(lake, to)
-    table = table_io.open_snapshot(locations.gold(lake, later), lake.storage_options)
+    table = locations.gold(lake, later).snapshot()
     later_numbers = current_numbers(None if table is None else table_io.read_version(table), later)
     return _Both(shown, to, later, before, table, current_numbers(before.existing, shown), later_numbers)
 

@@ -19,7 +19,7 @@ from lakehouse.ledger.log_table import LogTable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
     from lakehouse.ledger.log_table import Int32
 
 COMMIT_KEY = served_version.PROMOTION
@@ -65,7 +65,7 @@ def log(lake: Lake) -> LogTable[PromotionEntry]:
     return LogTable(PromotionEntry, lake, locations.promotion_log(lake), partition_by="metric", journaled=True)
 
 
-def follow(lake: Lake, metric: str, gold: str) -> int:
+def follow(lake: Lake, metric: str, gold: Table) -> int:
     """Write a row for each commit of a gold table that changed the served version and has no row yet.
 
     :param gold: the table's address.
@@ -76,7 +76,7 @@ def follow(lake: Lake, metric: str, gold: str) -> int:
     def row_of(commit: dict[str, Any], why: dict[str, Any]) -> dict[str, Any] | None:
         return table.to_row(_promotion(metric, commit["version"], why)) if COMMIT_KEY in why else None
 
-    return commit_log.copy_from_log(lake, gold, table.path, f"moves:{metric}", table.schema, row_of)
+    return commit_log.copy_from_log(gold, table.table, f"moves:{metric}", table.schema, row_of)
 
 
 def of(lake: Lake, metric: str) -> list[PromotionEntry]:

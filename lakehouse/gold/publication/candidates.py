@@ -17,10 +17,11 @@ from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
 from lakehouse.contracts.series import CANDIDATE, LINEAGE, Origin, named
-from lakehouse.delta import partition_writer, provenance, table_io
+from lakehouse.delta import partition_writer, provenance
 from lakehouse.gold.numbers import lifecycle, window_reasons
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.published_table import arrow_schema, content_of, digest
+from lakehouse.lake import table_io
 from lakehouse.ledger import failed_numbers
 
 if TYPE_CHECKING:
@@ -165,10 +166,8 @@ def propose(lake: Lake, series: Series, drafts: Sequence[tuple[Draft, int]], run
     if not new:
         return
     rows = pa.concat_tables([_rows(series, draft, number, run_id, now) for draft, number in new], promote_options="default")
-    where, options = locations.candidates(lake, series), lake.storage_options
-    table = table_io.open_table(where, options) or partition_writer.create(
-        where, rows.schema, [series.by], options, properties=partition_writer.ALL_STATISTICS
-    )
+    where = locations.candidates(lake, series)
+    table = where.open() or partition_writer.create(where, rows.schema, [series.by], properties=partition_writer.ALL_STATISTICS)
     partition_writer.replace(table, rows, [draft.start for draft, _ in new])
 
 
@@ -179,7 +178,7 @@ def read_back(lake: Lake, series: Series, drafts: Sequence[tuple[Draft, int]]) -
     """
     where = {series.by: [draft.start for draft, _ in drafts]}
     columns = [series.by, *series.content, "content", "revision"]
-    table = table_io.read(locations.candidates(lake, series), columns, where, lake.storage_options)
+    table = locations.candidates(lake, series).read(columns, where)
     candidates_by_start = {} if table is None else table_io.split(table, series.by)
     for draft, number in drafts:
         rows = candidates_by_start.get(draft.start)
@@ -195,7 +194,7 @@ def settle(lake: Lake, series: Series, starts: Collection[date], failed: Mapping
 
     :raises CommitFailedError: when another run has removed a failed candidate, or writes to the table at the same time.
     """
-    table = table_io.open_table(locations.candidates(lake, series), lake.storage_options)
+    table = locations.candidates(lake, series).open()
     if table is None or not starts:
         return
     failures = {start: {one.check: one.explanation or "failed" for one in outcomes} for start, outcomes in failed.items()}
@@ -214,7 +213,7 @@ def remove(lake: Lake, series: Series, decided: HeldCandidate) -> None:
 
     :raises CommitFailedError: when another run writes to the table at the same time.
     """
-    table = table_io.open_snapshot(locations.candidates(lake, series), lake.storage_options)
+    table = locations.candidates(lake, series).snapshot()
     if table is not None and [one.identity for one in held(lake, series, [decided.start])] == [decided.identity]:
         partition_writer.replace(table, table_io.read_version(table, None, {series.by: []}), [decided.start])
 
@@ -222,7 +221,7 @@ def remove(lake: Lake, series: Series, decided: HeldCandidate) -> None:
 def held(lake: Lake, series: Series, starts: Collection[date] | None = None) -> list[HeldCandidate]:
     """The candidates, by period."""
     where = None if starts is None else {series.by: starts}
-    table = table_io.read(locations.candidates(lake, series), None, where, lake.storage_options)
+    table = locations.candidates(lake, series).read(None, where)
     if table is None:
         return []
     result = []
@@ -249,7 +248,7 @@ def failing(lake: Lake, series: Series) -> dict[date, dict[str, str]]:
     """The checks that the candidate of each period failed, by name, with explanations; without candidates that are still being
     checked.
     """
-    table = table_io.read(locations.candidates(lake, series), [series.by, "failed"], None, lake.storage_options)
+    table = locations.candidates(lake, series).read([series.by, "failed"], None)
     failed_by_start = {} if table is None else dict(zip(table[series.by].to_pylist(), table["failed"].to_pylist()))
     checks = {start: dict(sorted(json.loads(failed).items())) for start, failed in sorted(failed_by_start.items()) if failed}
     return {start: reasons for start, reasons in checks.items() if reasons}

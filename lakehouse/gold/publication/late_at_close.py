@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.late_events import AtClose
-from lakehouse.delta import provenance, table_io
+from lakehouse.delta import provenance
 from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.lake import table_io
 from lakehouse.late_events import counters
 from lakehouse.ledger import contract_archive
 
@@ -59,7 +60,7 @@ def closed_with_every_row(lake: Lake, series: Series, days: Collection[date]) ->
     """The closed days among ``days`` whose published number counts every row."""
     if series.metric.late_events is None or not days:
         return set()
-    existing = table_io.read(locations.gold(lake, series), [series.by, *_READ], {series.by: days}, lake.storage_options)
+    existing = locations.gold(lake, series).read([series.by, *_READ], {series.by: days})
     return counting_every_row(lake, series, existing)
 
 

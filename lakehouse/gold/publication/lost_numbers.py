@@ -11,7 +11,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
-from lakehouse.delta import lost_commits, table_io
+from lakehouse.delta import lost_commits
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import served_version
 from lakehouse.ledger import publications
@@ -37,7 +37,7 @@ def of(lake: Lake, series: Series) -> Mapping[date, Sequence[str]]:
     """
     if served_version.lost_versions(lake, series) is None:
         return {}
-    stored = table_io.read(locations.gold(lake, series), ["version_name"], options=lake.storage_options)
+    stored = locations.gold(lake, series).read(["version_name"])
     kept = set() if stored is None else set(stored["version_name"].to_pylist())
     lost: dict[date, list[str]] = defaultdict(list)
     for entry in publications.of(lake, series.name):
@@ -57,20 +57,20 @@ def make_up_for_lost_commits(lake: Lake, series: Series) -> None:
     lost = served_version.lost_versions(lake, series)
     if lost is None:
         return
-    path, name = locations.gold(lake, series), f"gold/{series.name}"
-    table = table_io.open_table(path, lake.storage_options)
+    numbers = locations.gold(lake, series)
+    table = numbers.open()
     if table is None:
         msg = (
-            f"{name} is gone, and its numbers were published: 'lakehouse repair' makes them again from the inputs that they "
-            "name, or restore the table from a copy"
+            f"{numbers.name} is gone, and its numbers were published: 'lakehouse repair' makes them again from the inputs that "
+            "they name, or restore the table from a copy"
         )
         raise LostNumbersError(msg)
     if versions := sorted(each for of_period in of(lake, series).values() for each in of_period):
         msg = (
-            f"{name} has lost published numbers ({join_limited(versions, _SHOWN, ' versions')}): 'lakehouse repair' makes them "
-            "again from the inputs that they name, or restore a newer copy of the table"
+            f"{numbers.name} has lost published numbers ({join_limited(versions, _SHOWN, ' versions')}): 'lakehouse repair' "
+            "makes them again from the inputs that they name, or restore a newer copy of the table"
         )
         raise LostNumbersError(msg)
     followed, kept = lost
     if not lost_commits.is_closed(table, followed, kept):  # if it is, nothing has been published since
-        lost_commits.close_gap(path, lake.storage_options, name, followed, kept)
+        lost_commits.close_gap(numbers, followed, kept)

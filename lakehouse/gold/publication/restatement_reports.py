@@ -18,10 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import row_writer, table_io
+from lakehouse.delta import row_writer
 from lakehouse.gold.numbers import history, window_history
 from lakehouse.gold.numbers.comparison import Sides, added
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, parse_version_name
+from lakehouse.lake import table_io
 from lakehouse.ledger import publications
 from lakehouse.ledger.log_table import LogTable
 
@@ -97,7 +98,7 @@ def follow(lake: Lake, series: Series) -> None:
     """
     publications.follow(lake, series.name, locations.gold(lake, series))
     reports, app_id = log(lake), f"restatement_reports:{series.name}"
-    table = table_io.open_table(reports.path, lake.storage_options)
+    table = reports.table.open()
     done = (None if table is None else table.transaction_version(app_id)) or 0
     unmarked = done
     for publication in publications.after(lake, series.name, done):
@@ -165,7 +166,7 @@ def mask(lake: Lake, series: Series, starts: Collection[date], hidden: Callable[
         masked = [replace(report, periods=_masked(report.periods, names, hidden)) for report in some]
         rows = [reports.to_row(after) for before, after in zip(some, masked) if before != after]
         table = pa.Table.from_pylist(rows, schema=reports.schema)
-        row_writer.upsert(reports.path, table, _KEYS, options=lake.storage_options, partition_by="series")
+        row_writer.upsert(reports.table, table, _KEYS, partition_by="series")
         changed += len(rows)
     return changed
 
@@ -197,9 +198,7 @@ def _restated(
     starts = sorted(map(date.fromisoformat, publication.published))
     names = set(publication.published.values())
     for place in range(0, len(starts), _AT_ONCE):
-        rows = table_io.read(
-            locations.gold(lake, series), None, {series.by: starts[place : place + _AT_ONCE]}, lake.storage_options
-        )
+        rows = locations.gold(lake, series).read(None, {series.by: starts[place : place + _AT_ONCE]})
         for of_period in table_io.split(rows, series.by).values() if rows is not None and len(rows) else ():
             numbers = pc.unique(of_period.filter(pc.is_in(of_period["version_name"], pa.array(sorted(names))))["revision"])
             both = pa.array(

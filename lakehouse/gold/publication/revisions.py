@@ -22,10 +22,11 @@ from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
 from lakehouse.contracts.series import PUBLISHED, Origin, named
-from lakehouse.delta import partition_writer, table_io
+from lakehouse.delta import partition_writer
 from lakehouse.gold.numbers import history, served_version, window_reasons
 from lakehouse.gold.numbers.lifecycle import PublishAction, PublishedState, RevisionReason, State, VersionName, grows, next_change
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, TIME, published_states
+from lakehouse.lake import table_io
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -238,8 +239,8 @@ def _created(lake: Lake, series: Series, schema: pa.Schema) -> DeltaTable:
 
     :raises CommitFailedError: if another writer has created it meanwhile, and may have published the same periods.
     """
-    path, properties = locations.gold(lake, series), partition_writer.ALL_STATISTICS  # due periods are found by them
-    table = partition_writer.create(path, schema, [series.by], lake.storage_options, properties=properties)
+    stored, properties = locations.gold(lake, series), partition_writer.ALL_STATISTICS  # due periods are found by them
+    table = partition_writer.create(stored, schema, [series.by], properties=properties)
     if table.version() > 0:
         msg = f"another run has just published {series.name} for the first time"
         raise CommitFailedError(msg)
@@ -269,7 +270,6 @@ def write_again(
         locations.gold(lake, series),
         rows,
         [series.by],
-        lake.storage_options,
         properties=partition_writer.ALL_STATISTICS,
         why=why,
         transaction=transaction,

@@ -18,13 +18,14 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 from lakehouse import locations, pieces
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import days_reached
-from lakehouse.delta import code_commit, provenance, table_io
+from lakehouse.delta import code_commit, provenance
 from lakehouse.gold import failures
 from lakehouse.gold.numbers import history, published_table
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason
 from lakehouse.gold.publication import candidates, lost_numbers, revisions
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.publication.revisions import Revision, Signature
+from lakehouse.lake import table_io
 from lakehouse.ledger import failed_checks, failed_numbers
 
 if TYPE_CHECKING:
@@ -125,8 +126,8 @@ def read(lake: Lake, series: Series, starts: Sequence[date] | None = None, *, to
     """
     if to_publish:
         lost_numbers.make_up_for_lost_commits(lake, series)
-    opened = table_io.open_snapshot if to_publish else table_io.open_table
-    table = opened(locations.gold(lake, series), lake.storage_options)
+    published = locations.gold(lake, series)
+    table = published.snapshot() if to_publish else published.open()
     existing = None if table is None else table_io.read_version(table, None, None if starts is None else {series.by: starts})
     if starts is None:
         starts = [] if existing is None else sorted(set(existing[series.by].to_pylist()))
@@ -311,5 +312,5 @@ def trailing(lake: Lake, series: Series, starts: Collection[date]) -> pa.Table |
         return None
     wanted = sorted({start - timedelta(days=back) for start in starts for back in range(1, look_back + 1)})
     columns = [series.by, *series.content, "is_latest"]
-    found = table_io.read(locations.gold(lake, series), columns, {series.by: wanted}, lake.storage_options)
+    found = locations.gold(lake, series).read(columns, {series.by: wanted})
     return None if found is None else found.filter(found["is_latest"]).drop_columns(["is_latest"])

@@ -47,14 +47,14 @@ def remember(lake: Lake, metric: MetricContract, contract: SourceContract) -> No
     The metric's contract is stored with the hash of the source's contract in Silver's newest commit. This is not ``contract``
     if the source's contract has changed and Silver was not built since.
     """
-    table = locations.contract_archive(lake)
+    archive = locations.contract_archive(lake).address
     others = [*metric.further_sources.values(), *metric.dimensions.values()]
     source = "+".join(provenance.of_contract(one) for one in (contract, *others))
     metric_version, in_silver = (
         provenance.of_contract(metric),
         provenance.newest_in_silver(lake, contract.dataset)["contract"],
     )
-    if _kept.get((table, metric.name)) == (metric_version, source, in_silver):
+    if _kept.get((archive, metric.name)) == (metric_version, source, in_silver):
         return
     now = lake.now()
     for stored in (contract, *others):
@@ -69,7 +69,7 @@ def remember(lake: Lake, metric: MetricContract, contract: SourceContract) -> No
         now,
         source_version=in_silver or provenance.of_contract(contract),
     )
-    _kept[table, metric.name] = (metric_version, source, in_silver)
+    _kept[archive, metric.name] = (metric_version, source, in_silver)
 
 
 def of_then(

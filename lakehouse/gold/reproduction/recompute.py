@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series, source_days
-from lakehouse.delta import table_io
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.derived import inputs as derived_inputs
 from lakehouse.gold.derived import numbers as derived_numbers
@@ -112,7 +111,7 @@ def _period(
     inputs = RollupInputs.parse(revision["made_from"])
     named = inputs.revisions
     days, by = series.period(start).days, daily.by
-    rows = table_io.read(locations.gold(lake, daily), None, {by: days}, lake.storage_options)
+    rows = locations.gold(lake, daily).read(None, {by: days})
     if rows is None or not named:
         msg = f"{revision['version_name']} names no days, and cannot be reproduced; materialize the period for a newer revision"
         raise ReproduceError(msg)
@@ -136,7 +135,7 @@ def _booked(lake: Lake, series: Series, daily: Series, names: Collection[str]) -
     if not names:
         return None
     where = {"version_name": names}
-    tables = [table_io.read(locations.gold(lake, one), series.content, where, lake.storage_options) for one in (daily, series)]
+    tables = [locations.gold(lake, one).read(series.content, where) for one in (daily, series)]
     found = [table for table in tables if table is not None]
     return pa.concat_tables(found, promote_options="default") if found else None
 

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series, source_read
-from lakehouse.delta import damaged_files, data_files, partition_writer, table_io
-from lakehouse.delta.delta_rs_internals import file_system
+from lakehouse.delta import damaged_files, data_files, partition_writer
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import history
 from lakehouse.gold.numbers.lifecycle import parse_version_name
@@ -26,6 +25,8 @@ from lakehouse.gold.publication import lost_numbers, revisions
 from lakehouse.gold.publication.lost_numbers import LostNumbersError
 from lakehouse.gold.reproduction import contract_history, recompute
 from lakehouse.gold.reproduction.contract_history import HistoricalContracts
+from lakehouse.lake import table_io
+from lakehouse.lake.delta_rs_internals import file_system
 from lakehouse.ledger import publications
 from lakehouse.text import join_limited
 
@@ -59,13 +60,13 @@ def _with_damaged_files(
     lake: Lake, catalog: Catalog, series: Series, session: Callable[[], SparkSession], run_id: str
 ) -> list[date]:
     """Write the periods with damaged files again."""
-    path = locations.gold(lake, series)
-    table = table_io.open_snapshot(path, lake.storage_options)
+    stored = locations.gold(lake, series)
+    table = stored.snapshot()
     files = [] if table is None else damaged_files.of_table(table)
     if table is None or not files:
         return []
     damaged_files.set_aside(table, files)
-    publications.follow(lake, series.name, path)
+    publications.follow(lake, series.name, stored)
     starts = sorted({file.partition for file in files})
     recorded = _recorded(lake, series, set(starts))
     repaired, lost = [], []
@@ -101,7 +102,7 @@ def restore(lake: Lake, catalog: Catalog, series: Series, session: Callable[[], 
     :returns: the first days of their periods; none for a table that has all its versions.
     :raises LostNumbersError: if one of the versions cannot be computed again; nothing is written.
     """
-    is_gone = table_io.open_table(locations.gold(lake, series), lake.storage_options) is None
+    is_gone = locations.gold(lake, series).open() is None
     return [] if is_gone else _restored(lake, catalog, series, session, run_id)
 
 
@@ -111,7 +112,7 @@ def _restored(lake: Lake, catalog: Catalog, series: Series, session: Callable[[]
     if not lost:
         return []
     _LOG.warning("gold/%s has lost versions of %d periods: they are computed again", series.name, len(lost))
-    starts, table = sorted(lost), table_io.open_snapshot(locations.gold(lake, series), lake.storage_options)
+    starts, table = sorted(lost), locations.gold(lake, series).snapshot()
     stored = None if table is None else table_io.read_version(table, None, {series.by: starts})
     rows_by_period = {} if stored is None else table_io.split(stored, series.by)
     recorded, periods = _recorded(lake, series, set(starts)), []
@@ -209,7 +210,7 @@ def _recomputed(
 
 def _copies(lake: Lake, series: Series, table: DeltaTable, start: date) -> dict[str, pa.Table]:
     """The rows of a period by version, from the newest older version of the table that still has its files."""
-    older = table_io.open_snapshot(locations.gold(lake, series), lake.storage_options)
+    older = locations.gold(lake, series).snapshot()
     newest = table.version() - 1
     if older is None:
         return {}

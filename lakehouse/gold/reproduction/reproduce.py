@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series, source_days, source_read
-from lakehouse.delta import provenance, table_io
+from lakehouse.delta import provenance
 from lakehouse.gold.numbers.published_table import content_of, digest
 from lakehouse.gold.reproduction import contract_history, differences, recompute
 from lakehouse.gold.reproduction.contract_history import HistoricalContracts
@@ -80,7 +80,7 @@ def reproduce(
     :raises ForgottenContractError: if its contract is not stored.
     """
     lake = lake.cached()
-    published = table_io.read(locations.gold(lake, series), None, {series.by: [start]}, lake.storage_options)
+    published = locations.gold(lake, series).read(None, {series.by: [start]})
     row = _told(series, start, published, revision, adjustment)
     now = HistoricalContracts(series.metric, catalog.sources[series.metric.source])
     then = contract_history.of_then(lake, now, row, catalog.sources)

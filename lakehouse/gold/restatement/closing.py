@@ -17,7 +17,6 @@ from lakehouse import locations
 from lakehouse.calendar.days import end_of_day
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import source_days
-from lakehouse.delta import table_io
 from lakehouse.dispositions import account_tables, unread
 from lakehouse.gold.derived import following as derived_following
 from lakehouse.gold.numbers.lifecycle import State
@@ -242,7 +241,7 @@ def limits(
 def waits_for(lake: Lake, contract: SourceContract, series: Series, periods: Collection[Period]) -> dict[date, list[str]]:
     """By first day, the conditions that those published ``periods`` wait for which are not final."""
     where = {series.by: [period.start for period in periods], "is_latest": [True]}
-    found = table_io.read(locations.gold(lake, series), [series.by, "state"], where, lake.storage_options)
+    found = locations.gold(lake, series).read([series.by, "state"], where)
     if found is None:
         return {}
     unfinished = set(found.filter(pc.not_equal(found["state"], State.FINAL.value))[series.by].to_pylist())
@@ -336,7 +335,7 @@ def _open_days(lake: Lake, rollup: Series, days: Collection[date]) -> frozenset[
     """Those ``days`` that are published and not final."""
     daily = rollup.daily
     where = {daily.by: days, "is_latest": [True]}
-    found = table_io.read(locations.gold(lake, daily), [daily.by, "state"], where, lake.storage_options)
+    found = locations.gold(lake, daily).read([daily.by, "state"], where)
     if found is None:
         return frozenset()
     return frozenset(found.filter(pc.not_equal(found["state"], State.FINAL.value))[daily.by].to_pylist())

@@ -16,7 +16,6 @@ from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
 from lakehouse.contracts.series import LINEAGE, source_days, source_read
-from lakehouse.delta import table_io
 from lakehouse.dimensions import fact_index, interval_table
 from lakehouse.dimensions.changed_facts import ChangedFacts
 from lakehouse.gold import isolation
@@ -32,6 +31,7 @@ from lakehouse.gold.restatement import closing, late_causes, metric_query, patch
 from lakehouse.gold.restatement import lineage as restatement_lineage
 from lakehouse.gold.restatement.pending import record_restatement
 from lakehouse.gold.rows_read import tables, window_places
+from lakehouse.lake import table_io
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -130,7 +130,7 @@ def _follow_dimensions(lake: Lake, metric: MetricContract) -> None:
 def _unfollowed(lake: Lake, metric: MetricContract) -> str | None:
     """A dimension whose intervals are not computed from the present version of its silver table; None if there is none."""
     for name, contract in metric.dimensions.items():
-        version = table_io.version(locations.silver(lake, name), lake.storage_options)
+        version = locations.silver(lake, name).version()
         if version >= 0 and interval_table.followed_version(lake, contract) != version:
             return name
     return None

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import LINEAGE, source_read
-from lakehouse.delta import table_io
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
@@ -23,6 +22,7 @@ from lakehouse.gold.publication.candidates import Draft, NumberLineage
 from lakehouse.gold.publication.write_audit_publish import again_on_conflict
 from lakehouse.gold.restatement import closing, late_causes, lineage, metric_query
 from lakehouse.gold.restatement.days import explain, lineages
+from lakehouse.lake import table_io
 from lakehouse.ledger import late_decisions, publications
 from lakehouse.snapshots import input_sets
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
 from lakehouse.contracts.series import source_days
-from lakehouse.delta import commit_log, data_files, provenance, table_io
+from lakehouse.delta import commit_log, data_files, provenance
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason
 from lakehouse.gold.rows_read import tables
@@ -103,7 +103,7 @@ class Trigger:
 def of_silver(lake: Lake, contract: SourceContract) -> SilverInputs:
     """The inputs of the present version of a silver table, given by its contract."""
     source = contract.dataset
-    table = table_io.open_table(locations.silver_of(lake, contract), lake.storage_options)
+    table = locations.silver_of(lake, contract).open()
     version = -1 if table is None else table.version()
     delivered = ingestions.inputs(ingestions.all_of(lake, source))
     manual = {
@@ -192,7 +192,7 @@ def record_others(lake: Lake, metric: MetricContract, basis: SilverInputs) -> st
 def trigger(lake: Lake, contract: SourceContract, first: int, last: int) -> Trigger:
     """The causes of versions ``first`` through ``last`` of a silver table, given by its contract, from its log."""
     source = contract.dataset
-    table = table_io.open_table(locations.silver_of(lake, contract), lake.storage_options)
+    table = locations.silver_of(lake, contract).open()
     if table is None or first > last:
         return Trigger()
     history = [commit for commit in commit_log.history(table, first - 1) if commit["version"] <= last]
@@ -259,7 +259,7 @@ def undecided(lake: Lake, source: str, days: Collection[date] | None = None) -> 
     """The number of rows of each event day, or of each of ``days``, that wait for a steward's decision."""
     where: dict[str, Collection[Any]] = {"quarantine_status": [QuarantineStatus.OPEN.value]}
     where |= {} if days is None else {"event_date": list(days)}
-    table = table_io.read(locations.quarantine(lake, source), ["event_date"], where, lake.storage_options)
+    table = locations.quarantine(lake, source).read(["event_date"], where)
     if table is None:
         return {}
     counts = table.group_by("event_date").aggregate([("event_date", "count")])

@@ -12,10 +12,10 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.calendar import day_conditions
 from lakehouse.contracts.series import source_days
-from lakehouse.delta import table_io
 from lakehouse.gold.restatement import exact_sums, lineage
 from lakehouse.gold.rows_read import rows as rows_read
 from lakehouse.gold.rows_read import tables, windows
+from lakehouse.lake import table_io
 from lakehouse.spark import dataframes, stages
 from lakehouse.spark.session import in_zone, sized_for
 

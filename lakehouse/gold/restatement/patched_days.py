@@ -16,10 +16,11 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.late_events import LateAction
-from lakehouse.delta import change_feed, provenance, table_io
+from lakehouse.delta import change_feed, provenance
 from lakehouse.gold import isolation
 from lakehouse.gold.numbers import history
 from lakehouse.gold.restatement import lineage, metric_query
+from lakehouse.lake import table_io
 from lakehouse.late_events import counters, left_out
 from lakehouse.ledger import redactions
 from lakehouse.spark import dataframes
@@ -65,7 +66,7 @@ def numbers(
     # Published numbers are masked before Silver is (see ``stewardship.redact``): until then they do not match.
     masked = set().union(*redactions.touched(lake, metric.source).values()) if since else set()
     since = {day: version for day, version in since.items() if day not in masked}
-    table = table_io.open_table(locations.silver_read(lake, metric), lake.storage_options)
+    table = locations.silver_read(lake, metric).open()
     if not since or table is None:
         return {}
     try:

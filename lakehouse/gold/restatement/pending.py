@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import days_reached
-from lakehouse.delta import change_feed, commit_log, lost_commits, provenance, table_io
+from lakehouse.delta import change_feed, commit_log, lost_commits, provenance
 from lakehouse.dimensions import changed_facts
 from lakehouse.dimensions.changed_facts import ChangedFacts
 from lakehouse.gold.derived import following
@@ -148,7 +148,7 @@ def _changed_since(lake: Lake, series: Series) -> PendingRestatement:
 
 def _by_days(lake: Lake, series: Series) -> PendingRestatement:
     """The pending restatement of a longer period: its days were published since."""
-    table = table_io.open_table(locations.gold(lake, series.daily), lake.storage_options)
+    table = locations.gold(lake, series.daily).open()
     if table is None:
         return PendingRestatement(frozenset(), -1)
     version = table.version()
@@ -185,8 +185,8 @@ def _with_silver(
 
 def _with_late_rows(lake: Lake, series: Series, pending: PendingRestatement, followed: Mapping[str, int]) -> PendingRestatement:
     """``pending`` with the days on which other rows count than before because they are late, or no longer late."""
-    path = locations.late_rows(lake, series.metric.source)
-    table, name = table_io.open_table(path, lake.storage_options), f"{series.metric.source}_late"
+    stored = locations.late_rows(lake, series.metric.source)
+    table, name = stored.open(), f"{series.metric.source}_late"
     if table is None:
         return pending
     first = tables_read.first_unfollowed(table, followed.get(name, -1))
@@ -204,7 +204,7 @@ def _with_late_rows(lake: Lake, series: Series, pending: PendingRestatement, fol
 def _dimensions(lake: Lake, series: Series) -> dict[str, int]:
     """The versions of the intervals of the dimensions that a metric joins."""
     paths = {dimension: locations.intervals(lake, dimension) for dimension in series.metric.dimensions}
-    return {dimension: table_io.version(path, lake.storage_options) for dimension, path in paths.items()}
+    return {dimension: path.version() for dimension, path in paths.items()}
 
 
 def _with_changed_facts(lake: Lake, series: Series, pending: PendingRestatement) -> PendingRestatement:
@@ -267,7 +267,7 @@ def _delayed(lake: Lake, series: Series, today: date) -> set[date]:
     if (series.kind is not Kind.DAY and not is_derived) or not terms.start_delay:
         return set()
     days = published_table.published_by_all(lake, series) if is_derived else published_table.days_in_silver(lake, series)
-    days -= published_table.partitions(lake, locations.gold(lake, series), series.by)
+    days -= published_table.partitions(locations.gold(lake, series), series.by)
     days -= {entry.period_start for entry in rejected_candidates.of(lake, series.name)}
     return {day for day in days if lifecycle.may_be_published(day, today, terms)}
 
@@ -291,8 +291,8 @@ def record_restatement(
         return
     causes = {day.isoformat(): dict(counts) for day, counts in pending.causes.items()} if pending else {}
     followed, further = (pending.upstream_version, pending.further) if pending and complete else (-1, {})
-    paths = served_version.further_paths(lake, series) if further else {}
-    gold = table_io.open_table(locations.gold(lake, series), lake.storage_options)
+    paths = served_version.further_tables(lake, series) if further else {}
+    gold = locations.gold(lake, series).open()
     entry = Restatement(
         metric=served_version.follower(series),
         run_id=run_id,
@@ -304,9 +304,9 @@ def record_restatement(
         causes=causes,
         followed_further=further,
         gold_commit=lost_commits.commit_id(gold),
-        followed_commit=served_version.commit_at(lake, served_version.upstream_path(lake, series), followed),
+        followed_commit=served_version.commit_at(served_version.upstream(lake, series), followed),
         further_commits={
-            name: served_version.commit_at(lake, paths[name], version) for name, version in further.items() if name in paths
+            name: served_version.commit_at(paths[name], version) for name, version in further.items() if name in paths
         },
     )
     restatements.record(lake, *following.entries(lake, series, entry, pending.inputs if pending and complete else {}))
@@ -328,7 +328,7 @@ def _published_since(lake: Lake, series: Series, table: DeltaTable, since: int) 
     version, daily = table.version(), series.daily
     history = commit_log.history(table, since - 1)
     if len(history) <= version - since:
-        days = published_table.partitions(lake, locations.gold(lake, daily), daily.by)
+        days = published_table.partitions(locations.gold(lake, daily), daily.by)
     else:
         metadata = [commit_log.commit_metadata(commit) for commit in history]
         named = (text for entry in metadata for text in (*entry.get("published", ()), *entry.get("booked_on", ())))

@@ -53,7 +53,7 @@ def differing_numbers(
     :param first: the first day; by default all published ones. ``last`` likewise.
     """
     lake = lake.cached()
-    published = published_table.partitions(lake, locations.gold(lake, series), series.by)
+    published = published_table.partitions(locations.gold(lake, series), series.by)
     days = sorted(day for day in published if (first is None or day >= first) and (last is None or day <= last))
     every: set[date] = set()
 

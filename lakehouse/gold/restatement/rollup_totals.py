@@ -14,13 +14,13 @@ from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
 from lakehouse.contracts.series import source_read
-from lakehouse.delta import table_io
 from lakehouse.gold.publication import candidates, late_at_close
 from lakehouse.gold.publication.held_numbers import find_refused
 from lakehouse.gold.restatement import exact_sums, lineage, metric_query
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.gold.rows_read import rows as rows_read
 from lakehouse.gold.rows_read import tables
+from lakehouse.lake import table_io
 from lakehouse.ledger import failed_numbers
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def numbers(
 ) -> dict[Period, pa.Table]:
     """The number of each period with a published day."""
     days = {daily.by: sorted({day for period in periods for day in period.days})}
-    rows = table_io.read(locations.gold(lake, daily), None, days, lake.storage_options)
+    rows = locations.gold(lake, daily).read(None, days)
     if rows is None or not len(rows):
         return {}
     booked = booked_in(lake, daily, rollup, periods)
@@ -173,7 +173,7 @@ def booked_in(lake: Lake, daily: Series, rollup: Series, periods: Sequence[Perio
     tables = []
     for series in (daily, rollup):
         columns = [*rollup.content, "booked_on", "version_name", "reason", series.by]
-        adjustments = table_io.read(locations.gold(lake, series), columns, days, lake.storage_options)
+        adjustments = locations.gold(lake, series).read(columns, days)
         if adjustments is not None:
             # A period that is closed on its last day books nothing in itself; for days this cannot happen.
             of = adjustments[series.by] if series is rollup else pa.nulls(len(adjustments), pa.date32())

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.gold import isolation
 from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
@@ -22,6 +21,7 @@ from lakehouse.gold.publication.candidates import NumberLineage, draft_period
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, again_on_conflict
 from lakehouse.gold.restatement import closing, rollup_totals
 from lakehouse.gold.restatement.pending import record_restatement
+from lakehouse.lake import table_io
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _publish_periods(
     run: Run,
 ) -> PublishResult:
     before = write_audit_publish.read(lake, rollup, [period.start for period in periods])
-    table = table_io.open_table(locations.gold(lake, daily), lake.storage_options)
+    table = locations.gold(lake, daily).open()
     served_version.transaction(daily, table)  # raises if readers now see days of another dataset version
     days = sorted({day for period in periods for day in period.days})
     rows = None if table is None else table_io.read_version(table, None, {daily.by: days})
@@ -127,7 +127,7 @@ def _booked(lake: Lake, rollup: Series, periods: Collection[Period]) -> set[Peri
     if rollup.metric.publication.after_close != "adjust":
         return set()
     where = {rollup.by: [period.start for period in periods]}
-    found = table_io.read(locations.gold(lake, rollup), ["booked_on"], where, lake.storage_options)
+    found = locations.gold(lake, rollup).read(["booked_on"], where)
     return set() if found is None else set(rollup.periods(set(found["booked_on"].drop_null().to_pylist())))
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse import locations
 from lakehouse.contracts.series import source_days
 from lakehouse.contracts.windows import WINDOW_START, EventWindow
-from lakehouse.delta import change_feed, provenance, table_io
+from lakehouse.delta import change_feed, provenance
 from lakehouse.gold.publication import candidates, reverted_periods
 from lakehouse.gold.publication.held_numbers import find_refused
 from lakehouse.gold.restatement import metric_query, patched_days
@@ -136,7 +136,7 @@ def find_touched(
     """The windows or sessions of rows that changed since the metric followed silver; None if there are many, or the feed
     is gone.
     """
-    table = table_io.open_table(locations.silver_read(lake, metric), lake.storage_options)
+    table = locations.silver_read(lake, metric).open()
     if table is None or metric.event_window is None or follows.since < 0:
         return None
     of_sessions = [name for name in metric.event_window.columns if name != WINDOW_START]

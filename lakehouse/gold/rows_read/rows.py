@@ -24,11 +24,11 @@ from lakehouse import locations
 from lakehouse.calendar import day_conditions
 from lakehouse.contracts.metric_sources import wider
 from lakehouse.contracts.series import source_days
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dimensions import as_then, joins
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.rows_read import tables
+from lakehouse.lake import table_io
 from lakehouse.late_events import left_out
 from lakehouse.ledger import redactions
 from lakehouse.silver import merge as silver_merge
@@ -165,7 +165,7 @@ def rows_held(
     :param named: see :func:`silver_rows`; rows of keys that late rows concern are computed as if the late rows had never arrived.
     """
     target = locations.silver_read_of(lake, entry)
-    table = table_io.open_table(target, lake.storage_options)
+    table = target.open()
     if table is None and metric.sources:  # the other sources may have rows
         types = dict(silver_columns(metric.source_contracts[entry.source]))
         names = columns_of(metric, entry, types)
@@ -311,7 +311,7 @@ def _state(
     until: datetime | None = None,
 ) -> DataFrame:
     """``silver.merge.state`` without rows that came too late for the metric; a source that has delivered nothing has no rows."""
-    if table_io.version(locations.key_log(lake, contract.dataset), lake.storage_options) < 0:
+    if locations.key_log(lake, contract.dataset).version() < 0:
         return dataframes.local(spark, arrow_schema(silver_columns(contract)).empty_table())
     late = left_out.on_days(lake, metric, contract, days, ids) if metric.late_events else None
     return silver_merge.state(spark, lake, contract, days, ids, until, without=late.rows if late else None)

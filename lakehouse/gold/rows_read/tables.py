@@ -17,12 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import change_feed, table_io
+from lakehouse.delta import change_feed
 from lakehouse.delta.change_feed import LateRows
 from lakehouse.dimensions import join_keys
 from lakehouse.dimensions import tables as keys
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.rows_read import window_places
+from lakehouse.lake import table_io
 from lakehouse.lateness.measurement import judged
 from lakehouse.ledger import applied_inputs, hand_corrections
 
@@ -61,8 +62,8 @@ def require_rows(lake: Lake, metric: MetricContract) -> None:
                 f"silver/{entry.source}, which builds it from Bronze, or set 'rows: all' to count every row of a key as before"
             )
             raise UnbuiltTableError(msg)
-        path = locations.silver_read_of(lake, entry)
-        lost = applied_inputs.lost_versions(lake, entry.source, path if entry.rows == "newest" else None)
+        stored = locations.silver_read_of(lake, entry)
+        lost = applied_inputs.lost_versions(lake, entry.source, stored if entry.rows == "newest" else None)
         if lost is not None:
             msg = (
                 f"silver/{entry.silver} does not hold commit {lost.followed} any more, and gold/{metric.name} reads it: "
@@ -82,7 +83,7 @@ def versions_read(lake: Lake, metric: MetricContract) -> dict[str, int]:
     for dimension in metric.dimensions:
         paths |= {dimension: locations.silver(lake, dimension)}
         paths |= {f"{dimension}_intervals": locations.intervals(lake, dimension)}
-    return {name: table_io.version(path, lake.storage_options) for name, path in paths.items()}
+    return {name: path.version() for name, path in paths.items()}
 
 
 def changed_since(lake: Lake, metric: MetricContract, versions: Mapping[str, int]) -> str | None:
@@ -93,8 +94,7 @@ def changed_since(lake: Lake, metric: MetricContract, versions: Mapping[str, int
 
 def tables_read(lake: Lake, metric: MetricContract) -> list[tuple[MetricSource, DeltaTable | None]]:
     """The silver tables of a metric's sources, in their order; None for one that does not exist."""
-    options = lake.storage_options
-    return [(entry, table_io.open_table(locations.silver_read_of(lake, entry), options)) for entry in metric.read]
+    return [(entry, locations.silver_read_of(lake, entry).open()) for entry in metric.read]
 
 
 def rows_at_most(lake: Lake, metric: MetricContract, where: table_io.Where) -> int:
@@ -123,7 +123,7 @@ def _in_part(lake: Lake, metric: MetricContract, day: date, part: int, parts: in
     for entry, path in zip(metric.sources, locations.every_silver_read(lake, metric).values()):
         keys_known = [known]
         columns = [entry.column(name) for name in metric.deduplicate_by]
-        for piece in table_io.pieces(path, list(dict.fromkeys(columns)), {"event_date": [day]}, lake.storage_options):
+        for piece in path.pieces(list(dict.fromkeys(columns)), {"event_date": [day]}):
             texts = join_keys.texts([table_io.with_columns(piece, columns)[name] for name in columns]).drop_null()
             texts = texts.filter(pc.equal(keys.key_buckets(texts, parts), part)) if parts > 1 else texts
             duplicates += pc.sum(pc.is_in(texts, known)).as_py() or 0

@@ -20,10 +20,10 @@ from lakehouse.bronze import checks as bronze_checks
 from lakehouse.calendar.days import arrived_at, end_of_day
 from lakehouse.contracts.alerts import Rhythm
 from lakehouse.contracts.source_rules import PerKeyWatermark, ProcessingTimeWatermark
-from lakehouse.delta import table_io
 from lakehouse.dispositions import account_tables
 from lakehouse.dispositions.admission import reason_in_words
 from lakehouse.dispositions.unread import of_source as unread_rows_of_source
+from lakehouse.lake import table_io
 from lakehouse.lateness import event_watermark, missing_inputs, recommendation
 from lakehouse.lateness.event_watermark import BEGINNING
 from lakehouse.ledger import ingestions
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.dispositions.unread import UnreadFile
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
     from lakehouse.operations.alerts.alert import Alert
 
 #: Malformed rows alert only if they arrived at most this long before the newest arrival day.
 _RECENT = timedelta(days=30)
 
 
-def tables(lake: Lake, contract: SourceContract) -> list[str]:
-    """The addresses of the tables that this module reads."""
+def tables(lake: Lake, contract: SourceContract) -> list[Table]:
+    """The tables that this module reads."""
     source = contract.dataset
     paths = [
         locations.ingestions(lake),

@@ -18,13 +18,14 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.calendar.days import start_of_day
 from lakehouse.contracts.series import Series
-from lakehouse.delta import commit_log, provenance, table_io
+from lakehouse.delta import commit_log, provenance
 from lakehouse.gold.numbers import lifecycle, published_table, served_version, window_history
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
 from lakehouse.gold.numbers.published_table import TIME
 from lakehouse.gold.publication import candidates, late_at_close
 from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import due_by_calendar
+from lakehouse.lake import table_io
 from lakehouse.late_events import counters
 from lakehouse.lateness import recent_lags
 from lakehouse.lateness.rules import tiers_of
@@ -58,7 +59,7 @@ def state_of(lake: Lake, catalog: Catalog, *more: str) -> str:
     While the fingerprint is unchanged, so are the alerts; an alert that depends only on the clock is detected within the hour.
     """
     paths = [locations.bronze(lake, source) for source in catalog.sources]
-    paths += dict.fromkeys(path for source in catalog.sources.values() for path in input_signals.tables(lake, source))
+    paths += dict.fromkeys(table for source in catalog.sources.values() for table in input_signals.tables(lake, source))
     for metric in catalog.metrics.values():
         daily = Series(metric)
         for series in (daily, *daily.rollups):
@@ -72,7 +73,7 @@ def state_of(lake: Lake, catalog: Catalog, *more: str) -> str:
         paths.append(locations.reconciliations(lake))
     contracts = [contract.model_dump_json() for contract in (*catalog.sources.values(), *catalog.metrics.values())]
     more = (*stream_signals.conditions(lake, catalog), *more)
-    return commit_log.state_of(lake, paths, *contracts, f"{lake.now():%Y-%m-%dT%H}", provenance.code(), *more)
+    return commit_log.state_of(paths, *contracts, f"{lake.now():%Y-%m-%dT%H}", provenance.code(), *more)
 
 
 def of_source(lake: Lake, contract: SourceContract) -> Iterator[Alert]:
@@ -207,7 +208,7 @@ def _of_days(lake: Lake, daily: Series, about: AlertSubject) -> Iterator[Alert]:
 
 def restatements_of_days(lake: Lake, daily: Series, weeks: int) -> tuple[list[PeriodRestatement], datetime | None]:
     """The restatements of days in the newest week and ``weeks`` weeks before, and the time of the first publication."""
-    files = published_table.files_of(lake, locations.gold(lake, daily))
+    files = published_table.files_of(locations.gold(lake, daily))
     if files is None or "max.published_at" not in files.column_names:
         return [], None
     begin = lake.now() - (weeks + 1) * _WEEK
@@ -219,7 +220,7 @@ def _values(lake: Lake, series: Series, about: AlertSubject) -> Iterator[Alert]:
     """Values of days, of all their windows, or of longer periods."""
     terms, now = series.metric.alerts, lake.now()
     bounds = [bound for bound in terms.values if bound.by == series.kind.value]
-    files = published_table.files_of(lake, locations.gold(lake, series)) if bounds else None
+    files = published_table.files_of(locations.gold(lake, series)) if bounds else None
     if files is None or "max.published_at" not in files.column_names:
         return
     judged = {*_since(files, "published_at", now - alert_rules.JUDGED_FOR, series), *_due_on(lake, series)}
@@ -242,7 +243,7 @@ def _live_values(
     rows = live_table.live_rows(lake, metric, days)
     watermark = max((row["watermark"] for row in rows if row["watermark"]), default=None)
     where = {daily.by: days, "is_latest": [True], "state": [State.FINAL.value]}
-    finals = table_io.read(locations.gold(lake, daily), [daily.by], where, lake.storage_options) if rows else None
+    finals = locations.gold(lake, daily).read([daily.by], where) if rows else None
     final_days = set() if finals is None else set(finals[daily.by].to_pylist())
     for day in [day for day in days if day not in final_days]:
         of_day = [row for row in rows if row["event_date"] == day]
@@ -292,7 +293,7 @@ def _newest(lake: Lake, series: Series, starts: set[date], bounds: list[ValueBou
     measures = dict.fromkeys(bound.measure for bound in bounds)
     columns = [series.by, "period", "revision", "state", "published_at", *series.grain, *measures]
     where = {series.by: starts, "is_latest": [True]}
-    numbers = table_io.read(locations.gold(lake, series), columns, where, lake.storage_options) if starts else None
+    numbers = locations.gold(lake, series).read(columns, where) if starts else None
     for rows in {} if numbers is None else table_io.split(numbers, series.by).values():
         yield rows.to_pylist()
 
@@ -316,7 +317,7 @@ def _selected(rows: list[dict[str, Any]], series: Series, bound: ValueBound) -> 
 def _restated(lake: Lake, daily: Series, days: set[date], begin: datetime) -> list[PeriodRestatement]:
     """The revisions and adjustments since ``begin`` whose content differs from the previous number."""
     columns = ["period", "revision", "adjustment", "published_at", "restated_on", "reason", "state"]
-    published = table_io.read(locations.gold(lake, daily), columns, {daily.by: days}, lake.storage_options) if days else None
+    published = locations.gold(lake, daily).read(columns, {daily.by: days}) if days else None
     if published is None:
         return []
     recent = published.filter(pc.greater_equal(published["published_at"], pa.scalar(begin, TIME)))
@@ -337,7 +338,7 @@ def _since(files: pa.Table, column: str, begin: datetime, series: Series) -> set
 
 def _due_on(lake: Lake, series: Series) -> dict[date, date]:
     """The days on which numbers that are not final are due to change state, by period."""
-    files = published_table.files_of(lake, locations.gold(lake, series))
+    files = published_table.files_of(locations.gold(lake, series))
     if files is None or "min.due_on" not in files.column_names:
         return {}
     open_periods = files.filter(pc.is_valid(files["min.due_on"]))

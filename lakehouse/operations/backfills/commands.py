@@ -452,7 +452,7 @@ def _webserver(lake: Lake, plan: BackfillPlan) -> Any:
 
     webserver = Webserver(lake.settings.webserver)
     key, _, _ = keys(plan.source)
-    if not webserver.is_ours(key, locations.bronze(lake, plan.source)):
+    if not webserver.is_ours(key, locations.bronze(lake, plan.source).address):
         return None
     errors.print(f"running as Dagster backfills at {webserver.url}", style="dim")
     return webserver

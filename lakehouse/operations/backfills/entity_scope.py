@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.errors import LakehouseError
 from lakehouse.ledger import key_log
@@ -97,14 +96,14 @@ def of_source(
 
     :param wanted: the result of :func:`parse`.
     """
-    source, options = contract.dataset, lake.storage_options
-    places = table_io.distinct(locations.key_log(lake, source), ["event_date", "arrival_date"], None, options)
+    source = contract.dataset
+    places = locations.key_log(lake, source).distinct(["event_date", "arrival_date"], None)
     places = None if places is None else _within(places, first, last)
     if places is None or not len(places):
         return EntityScope(pa.array([], pa.string()), frozenset(), frozenset(), 0)
     where: dict[str, Collection[Any]] = {name: set(places[name].to_pylist()) for name in places.column_names}
     where |= wanted
-    rows = table_io.read(locations.bronze(lake, source), ["record_key"], where, options)
+    rows = locations.bronze(lake, source).read(["record_key"], where)
     keys = pa.array([], pa.string()) if rows is None else pc.unique(rows["record_key"]).cast(pa.string())
     claims = key_log.about(lake, source, ["event_date", "arrival_date"], keys)
     claims = places.slice(0, 0) if claims is None else _within(claims, first, last)
@@ -121,7 +120,7 @@ def _within(claims: pa.Table, first: date, last: date) -> pa.Table:
 def days_in_silver(lake: Lake, source: str, wanted: Mapping[str, Collection[Any]], days: Collection[date]) -> dict[date, int]:
     """The days in ``days`` on which silver has rows that meet the condition, with the number of these rows."""
     where = {"event_date": days, **wanted}
-    rows = table_io.read(locations.silver(lake, source), ["event_date"], where, lake.storage_options) if days else None
+    rows = locations.silver(lake, source).read(["event_date"], where) if days else None
     counts = [] if rows is None else rows["event_date"].value_counts().to_pylist()
     return {entry["values"]: entry["counts"] for entry in counts}
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.dispositions import claims
 from lakehouse.ledger import decisions
 from lakehouse.ledger.row_states import QuarantineReason
@@ -30,8 +29,8 @@ def of_files(lake: Lake, source: str, ids: Collection[str]) -> pa.Table:
     :param ids: the ingestions of the files.
     """
     where = {"ingestion_id": ids, "reason": [QuarantineReason.BEYOND_WATERMARK.value]}
-    path, options = locations.key_log(lake, source), lake.storage_options
-    held = table_io.read(path, [*_COLUMNS, "kind"], where, options) if ids else None
+    stored = locations.key_log(lake, source)
+    held = stored.read([*_COLUMNS, "kind"], where) if ids else None
     if held is None or not len(held):
         return pa.table({name: pa.array([], pa.string()) for name in _COLUMNS})
     held = held.filter(pc.not_equal(held["kind"], "retire")).drop_columns(["kind"])

@@ -24,7 +24,7 @@ from lakehouse import locations
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import pending_files, reader
 from lakehouse.contracts.series import days_reached, source_days
-from lakehouse.delta import data_files, provenance, table_io
+from lakehouse.delta import data_files, provenance
 from lakehouse.dispositions import claims
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import published_table, served_version
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
     from lakehouse.contracts.series import Series
     from lakehouse.impact.affected_periods import Affected
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
     from lakehouse.operations.backfills.plan import Clock, Order, WriteMode
 
 
@@ -409,14 +409,14 @@ def _silver_days(lake: Lake, contract: SourceContract, request: BackfillRequest,
         keys = pc.unique(pa.chunked_array([*of_files, *held["record_key"].chunks], pa.string()))
         days |= claims.affected_event_days(lake, contract, touched, keys)
     if request.write_mode == "overwrite":
-        existing = key_log.days(lake, source) | published_table.partitions(lake, locations.silver(lake, source), "event_date")
+        existing = key_log.days(lake, source) | published_table.partitions(locations.silver(lake, source), "event_date")
         days |= {day for day in existing if request.first_day <= day <= request.last_day}
     return days
 
 
 def _bronze_waves(lake: Lake, contract: SourceContract, request: BackfillRequest, files: Sequence[PlannedFile]) -> Iterable[Wave]:
     arrivals = {file.arrival_date for file in files if not file.known}
-    rows_by_day = _rows_by_day(lake, locations.bronze(lake, request.target))
+    rows_by_day = _rows_by_day(locations.bronze(lake, request.target))
     parallel = are_independent_arrivals(contract, files)
     for part in cut_into_waves(arrivals, request.order, request.wave_size):
         rows = sum(rows_by_day[day] for day in part)
@@ -424,7 +424,7 @@ def _bronze_waves(lake: Lake, contract: SourceContract, request: BackfillRequest
 
 
 def _silver_waves(lake: Lake, request: BackfillRequest, days: Collection[date]) -> Iterable[Wave]:
-    rows_by_day = _rows_by_day(lake, locations.silver(lake, request.target))
+    rows_by_day = _rows_by_day(locations.silver(lake, request.target))
     for part in cut_into_waves(days, request.order, request.wave_size):
         rows = sum(rows_by_day[day] for day in part)
         yield Wave(layer=Layer.SILVER, table=f"silver/{request.target}", partitions=tuple(part), rows=rows)
@@ -437,10 +437,10 @@ def _check_manifest(promised: Sequence[ManifestEntry], files: Sequence[PlannedFi
         raise PlanProblemError(msg)
 
 
-def _rows_by_day(lake: Lake, path: str) -> Counter[date]:
+def _rows_by_day(table: Table) -> Counter[date]:
     """The number of rows for each day of a table; empty without a table."""
-    table = table_io.open_table(path, lake.storage_options)
-    return Counter({} if table is None else data_files.rows_by_partition(table))
+    opened = table.open()
+    return Counter({} if opened is None else data_files.rows_by_partition(opened))
 
 
 def still_as_planned(lake: Lake, catalog: Catalog, planned: BackfillPlan) -> None:

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.series import days_reached
-from lakehouse.delta import table_io
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.ledger import applied_inputs, hand_corrections, ingestions
@@ -162,7 +161,7 @@ def approvals_needed(lake: Lake, catalog: Catalog, source: str, days: Collection
         if metric.publication.approvals <= max(needed):
             continue
         where = {daily.by: sorted(days_reached(metric, days)), "is_latest": [True]}
-        found = table_io.read(locations.gold(lake, daily), ["state"], where, lake.storage_options)
+        found = locations.gold(lake, daily).read(["state"], where)
         if found is not None and pc.any(pc.equal(found["state"], State.FINAL.value)).as_py():
             needed.append(metric.publication.approvals)
     return max(needed)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.bronze.file_formats import Record
 from lakehouse.bronze.row_parser import RowParser
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import silver_columns
 from lakehouse.errors import LakehouseError
 from lakehouse.ledger import key_log
@@ -157,7 +156,7 @@ def row_of(lake: Lake, contract: SourceContract, key: str) -> dict[str, Any] | N
     days = key_log.days_by_key(lake, contract.dataset, [key])[key]
     where = {"event_date": sorted(days), "record_key": [key]}
     columns = [name for name, _ in silver_columns(contract)]
-    table = table_io.read(locations.silver(lake, contract.dataset), columns, where, lake.storage_options) if days else None
+    table = locations.silver(lake, contract.dataset).read(columns, where) if days else None
     rows = [] if table is None else table.to_pylist()
     return rows[0] if rows else None
 

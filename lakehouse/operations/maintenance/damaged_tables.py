@@ -9,8 +9,9 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from lakehouse import lake_tables
-from lakehouse.delta import damaged_files, table_io
+from lakehouse.delta import damaged_files
 from lakehouse.gold.publication import lost_numbers
+from lakehouse.lake import table_io
 from lakehouse.ledger import applied_inputs
 from lakehouse.text import join_limited
 
@@ -86,13 +87,13 @@ def find(lake: Lake, catalog: Catalog) -> list[DamagedTable]:
     damaged = []
     for table in lake_tables.tables(catalog):
         try:
-            files = damaged_files.of(table.path(lake), lake.storage_options)
+            files = damaged_files.of(table.of(lake))
         except table_io.DamagedLogError:  # readers of the table report it
             continue
         if files:
             damaged.append(DamagedTable(table, files))
         elif table.series is not None and (lost := _lost_numbers(lake, table.series)):
-            is_gone = table_io.open_table(table.path(lake), lake.storage_options) is None
+            is_gone = table.of(lake).open() is None
             names = () if is_gone else sorted(name for of_period in lost.values() for name in of_period)
             damaged.append(DamagedTable(table, files, names))
         elif table.account_of is not None and _has_lost_commits(lake, table, table.account_of):
@@ -111,6 +112,6 @@ def _lost_numbers(lake: Lake, series: Series) -> Mapping[date, Sequence[str]]:
 def _has_lost_commits(lake: Lake, table: LakeTable, source: str) -> bool:
     """Whether a table has lost commits that silver's record names; without a readable record nothing is known."""
     try:
-        return applied_inputs.lost_versions(lake, source, table.path(lake)) is not None
+        return applied_inputs.lost_versions(lake, source, table.of(lake)) is not None
     except _UNREADABLE:
         return False

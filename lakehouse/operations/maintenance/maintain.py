@@ -23,11 +23,12 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse import lake_tables, locations
-from lakehouse.delta import leases, table_io
+from lakehouse.delta import leases
 from lakehouse.delta.data_files import Storage
-from lakehouse.delta.delta_rs_internals import listed_files
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers.served_version import UnservedVersionError
+from lakehouse.lake import table_io
+from lakehouse.lake.delta_rs_internals import listed_files
 from lakehouse.ledger import key_log
 from lakehouse.operations.maintenance import readers
 from lakehouse.operations.maintenance import rules as maintenance_rules
@@ -107,7 +108,7 @@ def _maintained(lake: Lake, catalog: Catalog, wanted: Sequence[LakeTable], hours
     for lake_table in wanted:
         before = 0
         try:
-            table = table_io.open_snapshot(lake_table.path(lake), lake.storage_options)
+            table = lake_table.of(lake).snapshot()
             if table is None:
                 continue
             before = len(listed_files(table))
@@ -127,7 +128,7 @@ class _Work:
             hours,
             dry_run,
         )
-        self._path, self._options = lake_table.path(lake), lake.storage_options
+        self._stored = lake_table.of(lake)
         self._now = datetime.now(timezone.utc)
         self._kept: list[str] = []
 
@@ -174,7 +175,7 @@ class _Work:
             )
         if not crowds or self._dry_run:
             return crowds
-        with leases.held(self._path, leases.COMPACTION, self._options) as is_ours:
+        with leases.held(self._stored, leases.COMPACTION) as is_ours:
             if not is_ours:
                 self._kept.append("another process is compacting it")
                 return {}
@@ -233,7 +234,7 @@ class _Work:
         """
         needs = self._needs(table).files
         retention = maintenance_rules.retention(self._now, self._hours, needs, _interval(table, _REMEMBERED))
-        storage = Storage(self._path, self._options)
+        storage = Storage(self._stored.address, self._stored.options)
         unused = storage.with_checksums(_unused(table, 0))
         going = [] if retention.hours is None else storage.with_checksums(_unused(table, retention.hours))
         erased = audit_erasure.hours_since(table) if self._is_audit else None
@@ -249,17 +250,17 @@ class _Work:
 
     @property
     def _is_audit(self) -> bool:
-        return self._path == locations.audit_log(self._lake)
+        return self._stored == locations.audit_log(self._lake)
 
     @cached_property
     def _storage(self) -> Storage:
-        return Storage(self._path, self._options)
+        return Storage(self._stored.address, self._stored.options)
 
     def _needs(self, table: DeltaTable) -> ReaderNeeds:
         return readers.needs(self._lake, self._catalog, self._lake_table, table)
 
     def _opened(self) -> DeltaTable:
-        table = table_io.open_snapshot(self._path, self._options)
+        table = self._stored.snapshot()
         assert table is not None  # noqa: S101 (it existed when the work began)
         return table
 

@@ -85,7 +85,7 @@ def copy_log(lake: Lake, table: LakeTable) -> None:
     if table.series is not None:
         restatement_reports.follow(lake, table.series)
         if table.series.kind is Kind.DAY:
-            promotion_log.follow(lake, table.name, table.path(lake))
+            promotion_log.follow(lake, table.name, table.of(lake))
 
 
 def is_half_recorded(lake: Lake, source: str, table: DeltaTable) -> bool:

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.late_events import LateAction
-from lakehouse.delta import table_io
 from lakehouse.late_events import late_rows
 from lakehouse.ledger.ids import format_row_id, row_id_of
 from lakehouse.ledger.log_table import LogTable
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.inputs import TopicAddress
     from lakehouse.contracts.metric import MetricContract
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, table_io
 
 _KEY = "late_events.topic"
 _DELIVERY = ["ingestion_id", "arrival_date", "watermark", "terms", "late_dropped"]
@@ -86,8 +85,8 @@ def send(lake: Lake, catalog: Catalog, seconds: float = inf) -> SentRows:
 
 def _waiting(lake: Lake, metric: MetricContract) -> list[dict[str, Any]]:
     """The classified deliveries with rows that do not count and were not sent, in the order of arrival."""
-    path, where = locations.late_deliveries(lake, metric.source), {"metric": [metric.name]}
-    classified = table_io.read(path, _DELIVERY, where, lake.storage_options)
+    table, where = locations.late_deliveries(lake, metric.source), {"metric": [metric.name]}
+    classified = table.read(_DELIVERY, where)
     if classified is None:
         return []
     known = log(lake).select(["ingestion_id", "watermark", "terms"], where).to_pylist()

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import row_writer, table_io
+from lakehouse.delta import row_writer
 from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
@@ -86,12 +86,12 @@ def log(lake: Lake) -> LogTable[NoticeEntry]:
 
 def has_begun(lake: Lake) -> bool:
     """Whether publications have ever been scanned for notices."""
-    return table_io.open_table(locations.notices(lake), lake.storage_options) is not None
+    return locations.notices(lake).open() is not None
 
 
 def scanned_version(lake: Lake, series: str) -> int | None:
     """The version of a series' table up to which publications were scanned for notices; None if none were."""
-    table = table_io.open_table(locations.notices(lake), lake.storage_options)
+    table = locations.notices(lake).open()
     version: int | None = None if table is None else table.transaction_version(_app_id(series))
     return version
 
@@ -115,7 +115,7 @@ def of(
 
     :param since: include only publications at this time or later; older months are not read.
     """
-    table = table_io.open_table(locations.notices(lake), lake.storage_options)
+    table = locations.notices(lake).open()
     if table is None:
         return []
     oldest = "" if since is None else f"{since.astimezone(timezone.utc):%Y-%m}"
@@ -150,7 +150,7 @@ def audited(lake: Lake, entries: Collection[NoticeEntry]) -> None:
 def _update(lake: Lake, entries: Collection[NoticeEntry], status: NoticeStatus, more: Mapping[str, pa.Array]) -> None:
     columns = {name: pa.array([getattr(entry, name) for entry in entries], pa.string()) for name in _KEYS}
     rows = pa.table({**columns, "status": pa.array([status.value] * len(entries), pa.string()), **more})
-    row_writer.upsert(locations.notices(lake), rows, _KEYS, options=lake.storage_options, partition_by=_KEYS[0])
+    row_writer.upsert(locations.notices(lake), rows, _KEYS, partition_by=_KEYS[0])
 
 
 def _with_ranges(entry: NoticeEntry) -> NoticeEntry:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.gold.numbers import served_version
 from lakehouse.ledger import publications
 from lakehouse.operations.notices import log as notice_log
@@ -126,7 +125,7 @@ def follow_in_audit(lake: Lake, catalog: Catalog, every: Sequence[Audience]) -> 
 
 
 def _add_notices(lake: Lake, series: Series, audience: Audience, targets_of: TargetsOf) -> int:
-    version = max(table_io.version(locations.gold(lake, series), lake.storage_options), 0)
+    version = max(locations.gold(lake, series).version(), 0)
     scanned = notice_log.scanned_version(lake, series.name)
     if scanned is not None and scanned >= version:
         return 0

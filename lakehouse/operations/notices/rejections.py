@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import table_io
+from lakehouse.lake import table_io
 from lakehouse.ledger import decisions
 from lakehouse.ledger.row_states import StewardVerdict
 from lakehouse.operations.notices import log as notice_log
@@ -63,7 +63,7 @@ def add_notices(lake: Lake, every: Sequence[Audience], targets_of: TargetsOf, ow
 
 
 def _add_notices(lake: Lake, source: str, audiences: Sequence[Audience], targets_of: TargetsOf, owner: SourceOwner | None) -> int:
-    commits = table_io.version(locations.decisions(lake, source), lake.storage_options) + 1
+    commits = locations.decisions(lake, source).version() + 1
     scanned = notice_log.scanned_version(lake, _log_of(source))
     is_reached = any(targets_of(consumer) for audience in audiences for consumer in audience.consumers)
     is_reached = is_reached or (owner is not None and bool(owner.targets))
@@ -117,8 +117,8 @@ def _rejected(lake: Lake, source: str, since: datetime, every: Sequence[Series])
     where = {"ingestion_id": pc.unique(decided["ingestion_id"]).to_pylist()}
     summed = [_summed(measure) for series in every for measure in series.metric.measures]
     names = dict.fromkeys([*_ROW, *_ABOUT_ROW, *(name for name in summed if name)])
-    path = locations.quarantine(lake, source)
-    waited = table_io.read(path, [*names], where, lake.storage_options) if len(decided) else None
+    stored = locations.quarantine(lake, source)
+    waited = stored.read([*names], where) if len(decided) else None
     if waited is None:
         return decided.slice(0, 0)
     waited = waited.set_column(0, _ROW[0], waited[_ROW[0]].cast(pa.string()))  # delta-rs writes string views

@@ -61,7 +61,7 @@ def gold_asset(deployment: Lake, catalog: Catalog, metric: MetricContract) -> dg
         group_name=metric.source,
         kinds={"pyspark", "deltalake", "gold"},
         description=metric.description or f"{metric.name} per event day.",
-        metadata={"dagster/uri": locations.gold(deployment, Series(metric))},
+        metadata={"dagster/uri": locations.gold(deployment, Series(metric)).address},
     )
     def gold_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         lake = deployment.cached()
@@ -105,7 +105,7 @@ def rollup_asset(deployment: Lake, catalog: Catalog, metric: MetricContract, rol
         group_name=metric.source,
         kinds={"deltalake", "gold"},
         description=f"{metric.name} per {rollup.kind.value.replace('_', ' ')}, from {_origin(metric)}.",
-        metadata={"dagster/uri": locations.gold(deployment, rollup)},
+        metadata={"dagster/uri": locations.gold(deployment, rollup).address},
     )
     def rollup_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         lake = deployment.cached()

@@ -142,7 +142,7 @@ def scores_asset(lake: Lake, catalog: Catalog, contract: ModelContract) -> dg.As
         group_name=entity,
         kinds={"pyspark", "deltalake", "mlflow"},
         description=f"The scores of the events of a day by the champion of {contract.name}, and by the challenger of a canary.",
-        metadata={"dagster/uri": addresses.scores(lake, contract.name)},
+        metadata={"dagster/uri": addresses.scores(lake, contract.name).address},
     )
     def scores_of_model(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         from lakehouse.models import score  # noqa: PLC0415 (scikit-learn loads in seconds)
@@ -177,7 +177,7 @@ def set_metadata(lake: Lake, release: Release) -> dict[str, Any]:
         "version": release.full_name,
         "labels": f"{about['labels']['source']}_{about['labels']['version']}",
         "dagster/row_count": about["rows"],
-        "dagster/uri": addresses.training_set(lake, release.name, release.version),
+        "dagster/uri": addresses.training_set(lake, release.name, release.version).address,
         "known_at": f"{release.known_at:%Y-%m-%d %H:%M:%S}" if release.known_at else "",
         "time": dg.MetadataValue.json(about["time"]),
         "content_hash": about["content_hash"],

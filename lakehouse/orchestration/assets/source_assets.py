@@ -71,7 +71,7 @@ def bronze_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         group_name=source,
         kinds={"pyspark", "deltalake", "bronze"},
         description=f"Every record of every file of {source} as it arrived, once. {contract.description or ''}",
-        metadata={"dagster/uri": locations.bronze(deployment, source)},
+        metadata={"dagster/uri": locations.bronze(deployment, source).address},
     )
     def bronze_of_source(
         context: dg.AssetExecutionContext, config: SettledFiles, spark: LakeSpark
@@ -128,7 +128,7 @@ def silver_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         group_name=source,
         kinds={"pyspark", "deltalake", "silver"},
         description=_described(contract),
-        metadata={"dagster/uri": locations.silver(deployment, source)} | _uri_of_intervals(deployment, contract),
+        metadata={"dagster/uri": locations.silver(deployment, source).address} | _uri_of_intervals(deployment, contract),
     )
     def silver_of_source(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         lake = deployment.cached()
@@ -158,7 +158,7 @@ def _described(contract: SourceContract) -> str:
 
 
 def _uri_of_intervals(lake: Lake, contract: SourceContract) -> dict[str, str]:
-    return {"intervals": locations.intervals(lake, contract.dataset)} if contract.is_dimension else {}
+    return {"intervals": locations.intervals(lake, contract.dataset).address} if contract.is_dimension else {}
 
 
 def _bronze_metadata(report: DayReport, absent: Collection[date] = ()) -> dict[str, Any]:

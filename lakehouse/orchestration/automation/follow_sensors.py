@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
 
 #: Set on runs that follow decisions and redactions: the source, and a hash of these.
 DECIDED_TAG = "lakehouse/decided"
@@ -59,8 +59,10 @@ def steward_sensor(lake: Lake, contract: SourceContract) -> dg.SensorDefinition:
         waiting = applied_inputs.pending_manual_inputs(lake, source)
         return _Waiting(waiting, {DECIDED_TAG: f"{source}:{short_hash('|'.join(sorted(set().union(*waiting.values()))))}"})
 
-    read = [locations.decisions(lake, source), locations.redactions(lake, source)]
-    read += [locations.rebuild_requests(lake), locations.applied_inputs(lake)]
+    def read(lake: Lake) -> list[Table]:
+        of_source = [locations.decisions(lake, source), locations.redactions(lake, source)]
+        return [*of_source, locations.rebuild_requests(lake), locations.applied_inputs(lake)]
+
     return _sensor_of_one_run(
         lake,
         [source],
@@ -68,7 +70,7 @@ def steward_sensor(lake: Lake, contract: SourceContract) -> dg.SensorDefinition:
         dg.AssetKey(["silver", source]),
         f"Decisions and redactions start silver/{source} for the days that they affect.",
         look,
-        lambda lake: state_of(lake, read, [contract]),
+        lambda lake: state_of(lake, read(lake), [contract]),
         nothing="no decision waits for silver",
         subject="decisions",
     )
@@ -81,9 +83,11 @@ def restatement_sensor(lake: Lake, catalog: Catalog, metric: MetricContract) -> 
         pending = find_pending(lake, served_version.daily(lake, catalog, metric))
         return _Waiting(pending.starts, {FOLLOWS_TAG: f"{metric.name}:{pending.cause}"})
 
-    below = _inputs(lake, Series(metric)) if metric.is_derived else [*locations.every_silver_read(lake, metric).values()]
-    below += [locations.intervals(lake, dimension) for dimension in metric.dimensions]
-    read = [*below, locations.gold(lake, Series(metric)), locations.restatements(lake), locations.reverts(lake)]
+    def read(lake: Lake) -> list[Table]:
+        below = _inputs(lake, Series(metric)) if metric.is_derived else [*locations.every_silver_read(lake, metric).values()]
+        below += [locations.intervals(lake, dimension) for dimension in metric.dimensions]
+        return [*below, locations.gold(lake, Series(metric)), locations.restatements(lake), locations.reverts(lake)]
+
     upstream = ", ".join(metric.derived_from or [f"silver/{entry.silver}" for entry in metric.read])
     changes = " and ".join([f"days of {upstream}", *(f"attributes of {name}" for name in metric.dimensions)])
     return _sensor_of_one_run(
@@ -93,7 +97,7 @@ def restatement_sensor(lake: Lake, catalog: Catalog, metric: MetricContract) -> 
         gold_key(metric.name),
         f"Changed {changes} start gold/{metric.name} for the days that they affect.",
         look,
-        lambda lake: state_of(lake, read, list(catalog.metrics.values())),
+        lambda lake: state_of(lake, read(lake), list(catalog.metrics.values())),
         nothing=f"{metric.name} follows its inputs" if metric.is_derived else "gold follows silver",
         subject="days",
     )
@@ -106,7 +110,9 @@ def rollup_sensor(lake: Lake, catalog: Catalog, metric: MetricContract, rollup: 
         pending = find_pending(lake, rollup)
         return _Waiting(pending.starts, {FOLLOWS_TAG: f"{rollup.name}:{pending.cause}"})
 
-    read = [*_inputs(lake, rollup), locations.gold(lake, Series(metric)), locations.restatements(lake)]
+    def read(lake: Lake) -> list[Table]:
+        return [*_inputs(lake, rollup), locations.gold(lake, Series(metric)), locations.restatements(lake)]
+
     upstream = ", ".join(f"{one.metric}{rollup.kind.suffix}" for one in metric.inputs) or metric.name
     return _sensor_of_one_run(
         lake,
@@ -115,13 +121,13 @@ def rollup_sensor(lake: Lake, catalog: Catalog, metric: MetricContract, rollup: 
         gold_key(rollup.name),
         f"Published numbers of gold/{upstream} start gold/{rollup.name} for their periods.",
         look,
-        lambda lake: state_of(lake, read, list(catalog.metrics.values())),
+        lambda lake: state_of(lake, read(lake), list(catalog.metrics.values())),
         nothing=f"{rollup.name} follows its days",
         subject="periods",
     )
 
 
-def _inputs(lake: Lake, series: Series) -> list[str]:
+def _inputs(lake: Lake, series: Series) -> list[Table]:
     """The input tables of a derived series."""
     return [locations.gold_of(lake, one.metric, series.kind) for one in series.metric.inputs]
 

@@ -68,7 +68,7 @@ def landing_sensor(lake: Lake, contract: SourceContract, sources: Collection[Sou
             return
         before, now = Cursor.read(context.cursor), datetime.now(timezone.utc)
         infos, reading = bronze_landing.list_landing(lake, contract), tables.reading(lake)
-        state = state_of(reading, [locations.ingestions(lake)], [contract], bronze_landing.state_of(infos))
+        state = state_of(lake, [locations.ingestions(lake)], [contract], bronze_landing.state_of(infos))
         if before.idle_state == state:
             yield dg.SkipReason(before.skip_reason)
             return
@@ -118,7 +118,7 @@ def reconciling_sensor(lake: Lake, contract: SourceContract) -> dg.SensorDefinit
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> Iterator[dg.RunRequest | dg.SkipReason]:
         reading = tables.reading(lake)
-        state = state_of(reading, [locations.ingestions(lake), locations.applied_inputs(lake)], [contract])
+        state = state_of(lake, [locations.ingestions(lake), locations.applied_inputs(lake)], [contract])
         waiting = {} if Cursor.read(context.cursor).idle_state == state else applied_inputs.pending_entries(reading, source)
         if not waiting:
             context.update_cursor(f"{Cursor(state)}")

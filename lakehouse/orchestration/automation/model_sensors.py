@@ -47,7 +47,7 @@ def release_sensor(lake: Lake, catalog: Catalog) -> dg.SensorDefinition:
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.SensorResult:
         reading = tables.reading(lake)
         names = sorted([*catalog.training_sets, *catalog.models])
-        now = state_of(reading, [addresses.releases(reading)], [], *names)  # before the look: a later release is seen next time
+        now = state_of(lake, [addresses.releases(reading)], [], *names)  # before the look: a later release is seen next time
         if Cursor.read(context.cursor).idle_state == now:
             return dg.SensorResult(skip_reason=_NOTHING_MISSING)
         missing = [

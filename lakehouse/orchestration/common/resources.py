@@ -89,7 +89,7 @@ def readers(lake: Lake, tables: Iterable[tuple[str, str]]) -> dict[str, DeltaTab
     """A resource per table, named ``<layer>_<table>``, for user-defined assets; local roots only."""
     if _is_remote(lake):
         return {}
-    return {f"{layer}_{name}": _resource(lake.address(layer, name)) for layer, name in tables}
+    return {f"{layer}_{name}": _resource(lake.table(layer, name).address) for layer, name in tables}
 
 
 def _is_remote(lake: Lake) -> bool:

@@ -18,14 +18,14 @@ import dagster as dg
 
 from lakehouse import locations
 from lakehouse.bronze.file_stability import Observations
-from lakehouse.delta import commit_log, provenance, table_io
+from lakehouse.delta import commit_log, provenance
 from lakehouse.orchestration.common.dagster_internals import MAX_RETRIES_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from lakehouse.contracts import MetricContract, SourceContract
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
 
 
 @dataclass(frozen=True)
@@ -56,16 +56,16 @@ class Cursor:
         return json.dumps({name: value for name, value in fields.items() if value})
 
 
-def state_of(lake: Lake, tables: Iterable[str], contracts: Iterable[SourceContract | MetricContract], *more: str) -> str:
+def state_of(lake: Lake, tables: Iterable[Table], contracts: Iterable[SourceContract | MetricContract], *more: str) -> str:
     """The fingerprint of everything that determines a sensor's result: tables, contracts, the code, and ``more`` texts.
 
     A log that is gone is written again from ``ops/journal`` when it is read, so that the journal determines the result, too. On
     an object store the journal is read once per process, see ``ledger.journal``.
     """
     tables = list(tables)
-    if "://" not in lake.root and any(table_io.open_table(path, lake.storage_options) is None for path in tables):
+    if "://" not in lake.root and any(table.open() is None for table in tables):
         tables.append(locations.journal(lake))
-    return commit_log.state_of(lake, tables, provenance.code(), *map(provenance.of_contract, contracts), *more)
+    return commit_log.state_of(tables, provenance.code(), *map(provenance.of_contract, contracts), *more)
 
 
 def short_hash(text: str) -> str:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.derived import inputs
 from lakehouse.gold.numbers import published_table, served_version
 from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.lake import table_io
 from lakehouse.ledger import applied_inputs, failed_numbers, restatements
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from lakehouse.contracts import Catalog
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
     from lakehouse.lake.table_cache import TableCache
 
 
@@ -57,18 +57,17 @@ def read(lake: Lake, catalog: Catalog, source: str, tables: TableCache, before: 
     :param tables: keeps the tables open between calls.
     :param before: the previous result, which is returned while no table has changed.
     """
-    logs = (locations.ingestions, locations.applied_inputs, locations.rebuild_requests, locations.restatements)
-    paths = [*(log(lake) for log in logs), locations.reverts(lake)]
-    paths += [locations.decisions(lake, source), locations.redactions(lake, source), locations.silver(lake, source)]
-    paths += [locations.gold(lake, Series(metric)) for metric in catalog.metrics_of(source)]
-    paths += [path for metric in catalog.metrics_of(source) for path in locations.every_silver_read(lake, metric).values()]
-    derived = [series for metric in catalog.derived_of(source) for series in (Series(metric), *Series(metric).rollups)]
-    paths += [path for series in derived for path in (*inputs.paths(lake, series).values(), locations.gold(lake, series))]
-    joined = {dimension for metric in catalog.metrics_of(source) for dimension in metric.dimensions}
-    paths += [locations.intervals(lake, dimension) for dimension in sorted(joined)]
     lake = lake.cached(tables)
-    of_numbers = {path for path in paths if locations.is_gold(lake, path)}
-    versions = {path: (_version if path in of_numbers else table_io.version)(path, lake.storage_options) for path in paths}
+    logs = (locations.ingestions, locations.applied_inputs, locations.rebuild_requests, locations.restatements)
+    read = [*(log(lake) for log in logs), locations.reverts(lake)]
+    read += [locations.decisions(lake, source), locations.redactions(lake, source), locations.silver(lake, source)]
+    read += [locations.gold(lake, Series(metric)) for metric in catalog.metrics_of(source)]
+    read += [table for metric in catalog.metrics_of(source) for table in locations.every_silver_read(lake, metric).values()]
+    derived = [series for metric in catalog.derived_of(source) for series in (Series(metric), *Series(metric).rollups)]
+    read += [table for series in derived for table in (*inputs.tables(lake, series).values(), locations.gold(lake, series))]
+    joined = {dimension for metric in catalog.metrics_of(source) for dimension in metric.dimensions}
+    read += [locations.intervals(lake, dimension) for dimension in sorted(joined)]
+    versions = {table: _version(table) if locations.is_gold(lake, table) else table.version() for table in read}
     if before is not None and before.versions == tuple(versions.values()):
         return before
     days = frozenset(applied_inputs.pending(lake, source))  # read first: a day applied meanwhile is then among the periods
@@ -81,10 +80,10 @@ def read(lake: Lake, catalog: Catalog, source: str, tables: TableCache, before: 
     return PendingChanges(days, periods, tuple(versions.values()))
 
 
-def _version(path: str, options: Mapping[str, str]) -> int:
+def _version(table: Table) -> int:
     """The version of a table of numbers; -1 also for a damaged log, which must affect only its own readers."""
     try:
-        return table_io.version(path, options)
+        return table.version()
     except table_io.DamagedLogError:
         return -1
 
@@ -105,7 +104,7 @@ def uncomputed(lake: Lake, series: Series, tables: TableCache, _: Mapping[date, 
 
 
 def _followers(
-    lake: Lake, catalog: Catalog, source: str, versions: Mapping[str, int]
+    lake: Lake, catalog: Catalog, source: str, versions: Mapping[Table, int]
 ) -> Iterator[tuple[str, Callable[[PendingPeriods | None], PendingPeriods]]]:
     """The series that follow a source, each with a function that reads its pending periods; days before their roll-ups."""
     followed = restatements.followed_versions(lake)
@@ -114,7 +113,7 @@ def _followers(
             daily = served_version.daily(lake, catalog, metric)
             name = served_version.follower(daily)
             silver = locations.every_silver_read(lake, daily.metric).values()
-            read = *silver, *(versions[path] for path in silver), versions[locations.reverts(lake)]
+            read = *silver, *(versions[table] for table in silver), versions[locations.reverts(lake)]
             intervals = (versions.get(locations.intervals(lake, dimension)) for dimension in daily.metric.dimensions)
             key: tuple[Any, ...] = (*read, *intervals, name, followed.get(name))
             yield daily.name, partial(_periods, key, partial(_pending_starts, lake, daily))
@@ -125,7 +124,7 @@ def _followers(
 
 
 def _derived_followers(
-    lake: Lake, catalog: Catalog, source: str, versions: Mapping[str, int]
+    lake: Lake, catalog: Catalog, source: str, versions: Mapping[Table, int]
 ) -> Iterator[tuple[str, Callable[[PendingPeriods | None], PendingPeriods]]]:
     """The same for the metrics derived from the source's metrics."""
     followed = restatements.followed_versions(lake)
@@ -133,7 +132,7 @@ def _derived_followers(
         with suppress(served_version.UnservedVersionError):
             daily = served_version.daily(lake, catalog, metric)
             for series in (daily, *(Series(daily.metric, Kind(kind), daily.called) for kind in metric.publication.rollups)):
-                read = [versions[path] for path in (*inputs.paths(lake, series).values(), locations.reverts(lake))]
+                read = [versions[table] for table in (*inputs.tables(lake, series).values(), locations.reverts(lake))]
                 days, name = versions[locations.gold(lake, daily)], served_version.follower(series)
                 key: tuple[Any, ...] = (*read, days, name, followed.get(name))
                 yield series.name, partial(_periods, key, partial(_pending_starts, lake, series))

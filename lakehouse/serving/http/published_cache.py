@@ -16,12 +16,12 @@ from zoneinfo import ZoneInfo
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series, source_days
-from lakehouse.delta import table_io
 from lakehouse.gold.derived import following as derived_following
 from lakehouse.gold.numbers import served_version, version_selector, window_history
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.numbers.version_selector import SelectBy
 from lakehouse.gold.restatement.closing import Completeness, End, HeldNumber, end_of, held_by, joined_dimensions, with_held
+from lakehouse.lake import table_io
 from lakehouse.lake.table_cache import TableCache
 from lakehouse.lateness import arrival_curve, completeness
 from lakehouse.lateness.completeness import Unknown
@@ -349,7 +349,7 @@ class PublishedCache:
 
     async def _snapshot(self, series: Series) -> Snapshot:
         if series.name not in self._snapshots:
-            read = partial(snapshot.read, self.lake, locations.gold(self.lake, series), series.by)
+            read = partial(snapshot.read, locations.gold(self.lake, series), series.by)
             self._snapshots[series.name] = RefreshedValue(read, *_NUMBERS)
         return await _value_of(self._snapshots[series.name], f"gold/{series.name}")
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.delta import data_files, lost_commits, table_io
-from lakehouse.delta.delta_rs_internals import file_system
+from lakehouse.delta import data_files, lost_commits
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
+from lakehouse.lake.delta_rs_internals import file_system
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Table
 
 #: Seconds after which a table is reopened, because it may have been replaced by a table with other commits of the same numbers.
 _REOPEN = 30.0
@@ -144,7 +144,7 @@ class Snapshot:
         return sorted(self.periods)
 
 
-def read(lake: Lake, path: str, by: str, before: Snapshot | None) -> Snapshot:
+def read(of: Table, by: str, before: Snapshot | None) -> Snapshot:
     """Read the newest version of a table.
 
     :param by: the column with the first days of periods.
@@ -152,7 +152,7 @@ def read(lake: Lake, path: str, by: str, before: Snapshot | None) -> Snapshot:
     """
     before = before or Snapshot()
     if before.table is None or time.monotonic() - before.opened > _REOPEN:
-        table, opened = table_io.open_snapshot(path, lake.storage_options), time.monotonic()
+        table, opened = of.snapshot(), time.monotonic()
         if table is None:
             return Snapshot()
         if before.table is not None and lost_commits.identity(table) != lost_commits.identity(before.table):

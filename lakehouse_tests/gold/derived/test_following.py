@@ -70,11 +70,11 @@ def test_all_periods_are_pending_when_a_log_no_longer_reaches_back(
 
 
 def test_a_table_that_was_created_again_is_followed_from_its_beginning(sample: DerivedNumbers) -> None:
-    shutil.rmtree(locations.gold_of(sample.lake, "sessions", Kind.DAY))
+    shutil.rmtree(locations.gold_of(sample.lake, "sessions", Kind.DAY).address)
     assert find_pending(sample.lake, sample.series()).starts == frozenset()
     sample.publish("sessions", {day(2): sessions(north=5)})
     sample.publish("sessions", {day(2): sessions(north=5)}, at_most=State.LIVE)
-    shutil.rmtree(locations.gold_of(sample.lake, "revenue", Kind.DAY))
+    shutil.rmtree(locations.gold_of(sample.lake, "revenue", Kind.DAY).address)
     sample.publish("revenue", {day(2): revenue(north=5)})
     follow(sample)
     assert published_table.known_days(sample.lake, sample.series()) == {day(2)}

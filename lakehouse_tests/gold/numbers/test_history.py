@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.version_selector import SelectBy, UnknownVersionError, parse
 from lakehouse_tests.support.empty_lake import lake_in
@@ -196,7 +195,7 @@ def test_two_versions_side_by_side(lake) -> None:
 
 def test_a_number_by_a_grain_of_integers_has_its_zero_and_its_nothing(lake) -> None:
     numbers = numbers_with_history(lake)
-    published = table_io.read(locations.gold(lake, numbers.series))
+    published = locations.gold(lake, numbers.series).read()
     assert published is not None
     one = published.slice(0, 1)
     place = one.column_names.index("store")

@@ -10,7 +10,6 @@ import pytest
 from lakehouse import locations
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
@@ -86,9 +85,9 @@ def test_a_run_with_the_logic_of_before_publishes_nothing(lake: Lake, spark: Spa
     follow(sample, Series(TWICE))
     promote(lake, KNOWN)
     deliver(sample, 4, ("c", 2, 7))
-    version = table_io.open_snapshot(locations.gold(lake, before)).version()
+    version = locations.gold(lake, before).snapshot().version()
     with pytest.raises(served_version.MovedError, match="gold/total shows v2 now"):
         follow(sample, before)
-    assert table_io.open_snapshot(locations.gold(lake, before)).version() == version
+    assert locations.gold(lake, before).snapshot().version() == version
     assert follow(sample, served_version.daily(lake, KNOWN, metric(1))) == {2}
     assert latest_totals(lake) == {1: 20, 2: 14}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse import locations
-from lakehouse.delta import partition_writer, table_io
+from lakehouse.delta import partition_writer
 from lakehouse.gold.promotion import promotion, promotion_log
 from lakehouse.ledger import publications
 from lakehouse_tests.support import two_dataset_versions as total
@@ -81,7 +81,7 @@ def test_a_day_that_is_published_meanwhile_is_not_lost(filled: Lake, monkeypatch
 
 def outcome(lake: Lake) -> tuple[Any, ...]:
     names = ["event_date", "total", "revision", "is_latest", "reason", "dataset_version", "restatement_reason"]
-    published = table_io.read(locations.gold(lake, V1), names)
+    published = locations.gold(lake, V1).read(names)
     assert published is not None
     log = [
         (one.kind, one.to_version, one.periods, one.gold_version, one.release_notes) for one in promotion_log.of(lake, "total")

@@ -118,7 +118,7 @@ class Readers:
                 self.published_by[self.served_version][held.start.day] = total
 
     def has_numbers(self) -> bool:
-        return bool(published_table.partitions(self.lake, locations.gold(self.lake, ONE), ONE.by))
+        return bool(published_table.partitions(locations.gold(self.lake, ONE), ONE.by))
 
     def check(self) -> None:
         if not self.has_numbers():

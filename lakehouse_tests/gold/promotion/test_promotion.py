@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
-from lakehouse.delta import provenance, table_io
+from lakehouse.delta import provenance
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.version_selector import parse
@@ -42,9 +42,9 @@ SHOWN_AS_V2 = Series(metric(2), called="total")
 
 
 def test_all_that_differs_is_shown_in_one_commit_with_the_reason(filled: Lake) -> None:
-    before = DeltaTable(locations.gold(filled, V1)).version()
+    before = DeltaTable(locations.gold(filled, V1).address).version()
     done = promote(filled, catalog())
-    assert DeltaTable(locations.gold(filled, V1)).version() == before + 1
+    assert DeltaTable(locations.gold(filled, V1).address).version() == before + 1
     assert latest_totals(filled) == {1: 10, 2: 22, 3: 30}
     assert total.revisions(filled, 2) == [(1, None, 20, "initial", 1), (2, None, 22, "manual", 2)]
     assert [len(total.revisions(filled, number)) for number in (1, 3)] == [1, 1]
@@ -82,12 +82,12 @@ def test_equal_numbers_are_moved_by_a_commit_of_its_own(lake: Lake) -> None:
     at(lake, 3)
     publish_totals(lake, V1, {1: 10})
     publish_totals(lake, V2, {1: 10})
-    before = DeltaTable(locations.gold(lake, V1)).version()
+    before = DeltaTable(locations.gold(lake, V1).address).version()
     assert promote(lake, catalog()).move.periods == 0
     assert promotion.shown_version(lake, metric()) == 2
     assert rollback(lake, catalog()).move.periods == 0
     assert promotion.shown_version(lake, metric()) == 1
-    assert DeltaTable(locations.gold(lake, V1)).version() == before + 2
+    assert DeltaTable(locations.gold(lake, V1).address).version() == before + 2
     assert total.revisions(lake, 1) == [(1, None, 10, "initial", 1)]
 
 
@@ -168,7 +168,7 @@ def test_roll_ups_follow_the_move(lake: Lake) -> None:
     assert follow() == ["2024-W06", "2024-W07"]
     promote(lake, known)
     assert follow() == ["2024-W07"]
-    found = table_io.read(lake.address("gold", "total_weekly"), ["total"], {"is_latest": [True]})
+    found = lake.table("gold", "total_weekly").read(["total"], {"is_latest": [True]})
     assert found is not None
     assert sorted(found["total"].to_pylist()) == [10, 22]
 
@@ -181,7 +181,7 @@ def test_a_version_goes_on_following_silver_where_it_stopped() -> None:
 
 
 def test_numbers_of_another_version_are_not_published(filled: Lake) -> None:
-    table = table_io.open_snapshot(locations.gold(filled, V1))
+    table = locations.gold(filled, V1).snapshot()
     assert served_version.transaction(V1, table) == ("lakehouse:dataset_version", 1)
     assert served_version.transaction(V2, table) is None
     with pytest.raises(served_version.MovedError, match="gold/total shows v1 now, but these numbers were computed with v2"):

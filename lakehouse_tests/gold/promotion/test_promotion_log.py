@@ -40,7 +40,7 @@ def test_lost_promotions_are_restored_from_the_commits(lake: Lake) -> None:
     known = promotion_log.of(lake, "total")
     assert [one.kind for one in known] == [PromotionKind.PROMOTE, PromotionKind.ROLLBACK]
     assert promotion_log.follow(lake, "total", locations.gold(lake, GOLD)) == 0
-    rmtree(Path(locations.promotion_log(lake)))
+    rmtree(Path(locations.promotion_log(lake).address))
     assert promotion_log.of(lake, "total") == []
     assert promotion_log.follow(lake, "total", locations.gold(lake, GOLD)) == 2
     assert promotion_log.of(lake, "total") == known

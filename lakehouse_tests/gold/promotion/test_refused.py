@@ -136,12 +136,12 @@ def test_one_failed_check_and_nothing_is_promoted(lake: Lake) -> None:
     at(lake, 3)
     publish_totals(lake, V1, {1: 10, 2: 20})
     publish_totals(lake, V2, {1: 11, 2: None})
-    version = DeltaTable(locations.gold(lake, V1)).version()
+    version = DeltaTable(locations.gold(lake, V1).address).version()
     strict = catalog(metric(1), metric(2, checks={"nulls": {"total": 0}, "change": [{"measure": "total", "percent": 1}]}))
     message = refusal(lambda: promote(lake, strict))
     assert message.startswith("nulls of 2024-02-02: ")
     assert "held" not in message
-    assert DeltaTable(locations.gold(lake, V1)).version() == version
+    assert DeltaTable(locations.gold(lake, V1).address).version() == version
     lenient = catalog(metric(1), metric(2, checks={"nulls": {"total": 1}}))
     promote(lake, lenient)
     assert latest_totals(lake) == {1: 11, 2: None}
@@ -151,14 +151,14 @@ CHANGE = {"change": [{"measure": "total", "percent": 5}]}
 
 
 def test_a_change_is_judged_against_the_number_that_readers_see(filled: Lake) -> None:
-    version = DeltaTable(locations.gold(filled, V1)).version()
+    version = DeltaTable(locations.gold(filled, V1).address).version()
     strict = catalog(metric(1), metric(2, checks=CHANGE))
     message = refusal(lambda: promote(filled, strict))
     assert message == (
         "change fails against the numbers that readers see for 1 of 1 numbers: "
         "2024-02-02: total moves from 20 to 22; a restatement may move it by 5% at most"
     )
-    assert DeltaTable(locations.gold(filled, V1)).version() == version
+    assert DeltaTable(locations.gold(filled, V1).address).version() == version
     assert promote(filled, strict, accepted=True).move.accepted == [message]
     assert latest_totals(filled) == {1: 10, 2: 22, 3: 30}
 
@@ -203,7 +203,7 @@ def test_a_closed_period_is_compared_with_its_adjustments(lake: Lake) -> None:
 
 
 def test_numbers_that_are_not_what_was_computed_are_not_shown(filled: Lake) -> None:
-    table = DeltaTable(locations.gold(filled, V2))
+    table = DeltaTable(locations.gold(filled, V2).address)
     table.update({"total": "total + 1"}, predicate="event_date = '2024-02-02'")
     assert "gold/total_v2 no longer contains what was computed for 2024-02-02" in refusal(lambda: promote(filled, catalog()))
 

@@ -13,11 +13,12 @@ import pytest
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
-from lakehouse.delta import row_writer, table_io
+from lakehouse.delta import row_writer
 from lakehouse.gold.publication import revisions
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
+from lakehouse.lake import Table
 from lakehouse.ledger import publications, restatements
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import (
@@ -156,20 +157,20 @@ def test_two_runs_that_update_the_ledger_at_the_same_moment(lake) -> None:
         patched.undo()
     real, first = row_writer.append, [True]
 
-    def append_late(path: str, *args: Any, **more: Any) -> bool:
+    def append_late(table: Table, *args: Any, **more: Any) -> bool:
         if first:
             first.clear()
-            early = table_io.open_table(locations.gold(lake, numbers.series))
+            early = locations.gold(lake, numbers.series).snapshot()
             assert early is not None
             early.load_as_version(early.version() - 1)
             with pytest.MonkeyPatch.context() as older:
-                opened = table_io.open_table
-                older.setattr(table_io, "open_table", lambda path, *rest: early if path == early_path else opened(path, *rest))
-                assert publications.follow(lake, "total", early_path) == 1
-        return real(path, *args, **more)
+                opened = Table.open
+                older.setattr(Table, "open", lambda table: early if table == numbers_table else opened(table))
+                assert publications.follow(lake, "total", numbers_table) == 1
+        return real(table, *args, **more)
 
-    early_path = locations.gold(lake, numbers.series)
+    numbers_table = locations.gold(lake, numbers.series)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(row_writer, "append", append_late)
-        assert publications.follow(lake, "total", early_path) == 1
+        assert publications.follow(lake, "total", numbers_table) == 1
     complete(lake, numbers.series)

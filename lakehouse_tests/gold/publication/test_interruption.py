@@ -14,7 +14,6 @@ import pytest
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.publication import rejected_candidates
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import publications, restatements
@@ -233,7 +232,7 @@ def test_a_run_that_was_stopped_after_its_commit_is_reported_by_the_next_one(lak
     assert numbers.publish().revisions == [], "there is nothing to publish"
     assert [dict(entry.published) for entry in publications.of(lake, "total")][1:] == [{"2024-01-01": "total_v2024-01-01.r2"}]
     assert len(restatements.of(lake, "total")) == 1
-    found = table_io.read(locations.publications(lake), ["series"])
+    found = locations.publications(lake).read(["series"])
     assert found is not None
     assert len(found) == 2
     assert numbers.history(1)[-1][:2] == ("r2", 11)

@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA
 from lakehouse.gold.publication import revisions
 from lakehouse.gold.reproduction import repair
+from lakehouse.lake import table_io
 from lakehouse.ledger import publications
 from lakehouse_tests.support.api_client import numbers_with_weeks, publish_two_days
 from lakehouse_tests.support.empty_lake import lake_in
@@ -30,12 +30,12 @@ def test_versions_are_recorded_as_they_are_stored(tmp_path: Path) -> None:
     with without_spark():
         numbers = publish_two_days(numbers_with_weeks(lake))
     series = Series(numbers.metric)
-    path = locations.gold(lake, series)
-    publications.follow(lake, series.name, path)
+    table = locations.gold(lake, series)
+    publications.follow(lake, series.name, table)
     recorded = {}
     for entry in publications.of(lake, series.name):
         recorded |= revisions.unpacked(entry.versions)
-    stored = table_io.read(path)
+    stored = table.read()
     assert stored is not None
     assert len(stored) == 4
     for row in stored.select(PUBLISHED_SCHEMA.names).to_pylist():
@@ -48,7 +48,7 @@ def test_the_marks_of_earlier_versions_follow_from_the_later_ones(tmp_path: Path
     with without_spark():
         numbers = publish_two_days(numbers_with_weeks(lake))
     series = Series(numbers.metric)
-    for rows in table_io.split(table_io.read(locations.gold(lake, series)), series.by).values():
+    for rows in table_io.split(locations.gold(lake, series).read(), series.by).values():
         unmarked = rows
         for name, value in (("is_latest", True), ("superseded_at", None)):
             kind = rows[name].type

@@ -17,7 +17,6 @@ from deltalake import DeltaTable
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.numbers.lifecycle import RevisionReason
 from lakehouse.gold.publication import revisions
 from lakehouse.gold.publication.write_audit_publish import Run
@@ -83,11 +82,11 @@ def test_equal_content_makes_no_commit(lake) -> None:
     numbers.at(1)
     numbers.set(1, {"north": "1.50", "south": "2.00"})
     numbers.publish()
-    version = DeltaTable(locations.gold(lake, numbers.series)).version()
+    version = DeltaTable(locations.gold(lake, numbers.series).address).version()
     numbers.at(1, 5)
     numbers.set(1, {"south": "2.0", "north": "1.5"})
     assert numbers.publish().revisions == []
-    assert DeltaTable(locations.gold(lake, numbers.series)).version() == version
+    assert DeltaTable(locations.gold(lake, numbers.series).address).version() == version
     numbers.set(1, {"north": "2.00", "south": "1.50"})
     assert [f"{one.name}" for one in numbers.publish().revisions] == ["total_v2024-01-01.r2"], "the same total is another number"
 
@@ -110,11 +109,11 @@ def test_many_periods_in_one_commit(lake) -> None:
     for number in (1, 2, 3):
         numbers.set(number, number)
     numbers.publish()
-    before = DeltaTable(locations.gold(lake, numbers.series)).version()
+    before = DeltaTable(locations.gold(lake, numbers.series).address).version()
     for number in (1, 3):
         numbers.set(number, 9)
     numbers.publish()
-    assert DeltaTable(locations.gold(lake, numbers.series)).version() == before + 1
+    assert DeltaTable(locations.gold(lake, numbers.series).address).version() == before + 1
     assert [numbers.latest_total(number) for number in (1, 2, 3)] == [9, 2, 9]
     assert [len(numbers.history(number)) for number in (1, 2, 3)] == [2, 1, 2]
     [first, second] = publications.of(lake, "total")
@@ -265,7 +264,7 @@ def test_every_reader_sees_the_same(lake) -> None:
         def mine(rows: list[dict[str, Any]], series: Series = series) -> list[tuple[Any, ...]]:
             return sorted(((row[series.by], row["store"], row["total"]) for row in rows), key=str)
 
-        newest = table_io.read(locations.gold(lake, series), None, {"is_latest": [True]})
+        newest = locations.gold(lake, series).read(None, {"is_latest": [True]})
         assert newest is not None
         assert queried("is_latest") == mine(newest.to_pylist()) == mine([row for row in rows if row["is_latest"]])
         assert len({row[0] for row in queried("is_latest")}) == len({version[0] for version in versions})

@@ -9,7 +9,6 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.reproduction import reproduce
 from lakehouse.gold.reproduction.contract_history import ForgottenContractError
@@ -44,14 +43,14 @@ def test_a_revision_is_made_under_the_contracts_of_then(lake, spark) -> None:
     reproducible.metrics = [doubled]
     reproducible.rebuild(source_with_colour(changes={}))
     reproducible.publish()
-    numbers = table_io.read(locations.gold(lake, Series(doubled)), ["total"])["total"].to_pylist()
+    numbers = locations.gold(lake, Series(doubled)).read(["total"])["total"].to_pylist()
     assert sorted(numbers) == [3, 4], "both rows, then the newest one twice"
     assert [(one.equal, one.contract_then == one.contract_now, one.certain) for one in reproducible.reproduce_all()] == [
         (True, False, True),
         (True, True, True),
     ]
     for gone in (locations.contract_archive(lake), locations.journal(lake)):
-        Path(gone).rename(f"{gone}_gone")
+        Path(gone.address).rename(f"{gone}_gone")
     with pytest.raises(ForgottenContractError, match="published under the contract"):
         reproducible.reproduce(doubled, date(2024, 2, 1), 1)
     assert not reproducible.reproduce(doubled, date(2024, 2, 1), 2).certain
@@ -112,7 +111,7 @@ def test_a_longer_period_is_made_again_from_the_days_that_it_names(lake, spark) 
     reproducible.vacuum()
     for one in reproducible.metrics:
         weekly = Series(one).rollups[0]
-        found = table_io.read(locations.gold(lake, weekly), [weekly.by, "revision", "adjustment"])
+        found = locations.gold(lake, weekly).read([weekly.by, "revision", "adjustment"])
         assert found is not None
         for start, revision, adjustment in sorted({tuple(row.values()) for row in found.to_pylist()}, key=str):
             again = reproduce.reproduce(lake, reproducible.catalog, weekly, start, revision, lambda: spark, adjustment)

@@ -11,7 +11,6 @@ from deltalake import DeltaTable, write_deltalake
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.reproduction.recompute import ReproduceError
 from lakehouse.snapshots.input_sets import UnknownInputsError
 from lakehouse.stewardship.redact import redact_fields
@@ -72,7 +71,7 @@ def test_every_revision_of_a_history_is_reproduced(lake, spark) -> None:
     assert [(one.name, one.differences, one.close) for one in made if not one.equal or one.close] == []
     assert all(one.certain and not one.hidden for one in made)
     for one in TWO_METRICS:
-        content = table_io.read(locations.gold(lake, Series(one)), ["event_date", "content"])
+        content = locations.gold(lake, Series(one)).read(["event_date", "content"])
         assert len({tuple(row.values()) for row in content.to_pylist()}) >= 12, "not the same numbers again and again"
 
 
@@ -110,10 +109,10 @@ def test_a_number_that_was_tampered_with_differs_and_is_reported_cell_by_cell(la
     reproducible.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue")
     reproducible.publish()
     by_colour = METRICS[2]
-    path = locations.gold(lake, Series(by_colour))
-    rows = table_io.read(path)
+    table = locations.gold(lake, Series(by_colour))
+    rows = table.read()
     bent = pc.if_else(pc.equal(rows["colour"], "blue"), pa.scalar(9, pa.int64()), rows["total"])
-    write_deltalake(path, rows.set_column(rows.column_names.index("total"), "total", bent), mode="overwrite")
+    write_deltalake(table.address, rows.set_column(rows.column_names.index("total"), "total", bent), mode="overwrite")
     found = reproducible.reproduce(by_colour, date(2024, 2, 1), 1)
     assert not found.equal
     first = found.differences[0]
@@ -181,6 +180,6 @@ def test_numbers_that_cannot_be_reproduced_are_reported(lake, spark) -> None:
         reproducible.reproduce(METRICS[0], date(2024, 2, 1), 7)
     with pytest.raises(ReproduceError, match="published: nothing"):
         reproducible.reproduce(METRICS[0], date(2024, 2, 9), 1)
-    DeltaTable(locations.input_sets(lake)).delete()
+    DeltaTable(locations.input_sets(lake).address).delete()
     with pytest.raises(UnknownInputsError, match="are not recorded"):
         reproducible.reproduce(METRICS[0], date(2024, 2, 1), 1)

@@ -65,9 +65,9 @@ def deliver(numbers: ScriptedNumbers, number: int, happened: datetime | None, st
 
 def wait(numbers: ScriptedNumbers, *days: int, status: str = "open") -> None:
     """Rows of days that are with a steward."""
-    path = locations.quarantine(numbers.lake, "events")
+    table = locations.quarantine(numbers.lake, "events")
     rows = pa.table({"event_date": [day(number) for number in days], "quarantine_status": [status] * len(days)})
-    row_writer.append(path, rows)
+    row_writer.append(table, rows)
 
 
 def cannot_read(numbers: ScriptedNumbers, number: int, *days: int) -> None:

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from lakehouse import locations
 from lakehouse.contracts.loader import completed
 from lakehouse.contracts.series import Series
-from lakehouse.delta import provenance, table_io
+from lakehouse.delta import provenance
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.reproduction import reproduce
 from lakehouse.gold.restatement import days as restatement_days
@@ -45,7 +45,7 @@ ONE, TWO = date(2024, 2, 1), date(2024, 2, 2)
 
 def published(lake: Lake, definition: MetricContract) -> dict[date, tuple[int | None, int]]:
     """The total and the number of rows that readers see, by day."""
-    found = table_io.read(locations.gold(lake, Series(definition)), ["event_date", "total", "row_count", "is_latest"])
+    found = locations.gold(lake, Series(definition)).read(["event_date", "total", "row_count", "is_latest"])
     rows = [] if found is None else found.to_pylist()
     return {row["event_date"]: (row["total"], row["row_count"]) for row in rows if row["is_latest"]}
 

@@ -103,7 +103,7 @@ def test_a_metric_of_many_measures_comes_to_its_end(lake) -> None:
 def test_a_window_that_no_row_ends_on_is_published_when_its_delay_is_over(lake) -> None:
     numbers = ScriptedNumbers(lake, metric(window=3, publication={"start_delay": 2}))
     rows = pa.table({"record_key": ["a"], "event_date": pa.array([day(1)])})
-    write_deltalake(locations.silver(lake, "events"), rows, partition_by=["event_date"])
+    write_deltalake(locations.silver(lake, "events").address, rows, partition_by=["event_date"])
     numbers.at(4)
     assert find_due(lake, contract(), numbers.series) == [day(1), day(2)]
 
@@ -137,18 +137,18 @@ def test_a_longer_period_is_restated_for_the_reason_of_its_changed_days(lake) ->
 
 
 def test_where_silvers_log_was_cleaned_every_day_may_be_another_one(lake) -> None:
-    path = locations.silver(lake, "events")
+    table = locations.silver(lake, "events")
     for number in range(1, 6):
         rows = pa.table({"record_key": [f"k{number}"], "event_date": pa.array([date(2024, 1, number)])})
         write_deltalake(
-            path, rows, partition_by=["event_date"], mode="append", configuration={"delta.enableChangeDataFeed": "true"}
+            table.address, rows, partition_by=["event_date"], mode="append", configuration={"delta.enableChangeDataFeed": "true"}
         )
     numbers = ScriptedNumbers(lake)
     assert find_pending(lake, numbers.series).starts == {day(number) for number in range(1, 6)}
     assert find_pending(lake, numbers.series).causes
-    DeltaTable(path).create_checkpoint()
+    DeltaTable(table.address).create_checkpoint()
     for number in range(3):
-        Path(path, "_delta_log", f"{number:020}.json").unlink()
+        Path(table.address, "_delta_log", f"{number:020}.json").unlink()
     pending = find_pending(lake, numbers.series)
     assert (pending.starts, pending.causes, pending.upstream_version) == ({day(number) for number in range(1, 6)}, {}, 4)
 
@@ -190,7 +190,7 @@ def test_a_roll_up_follows_a_daily_table_that_was_created_again(lake) -> None:
         locations.restatements(lake),
         locations.publications(lake),
     ):  # with its record
-        shutil.rmtree(path)
+        shutil.rmtree(path.address)
     numbers.set(1, 13)
     numbers.publish()
     assert find_pending(lake, week).starts == {day(1)}

@@ -14,7 +14,6 @@ from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts import derived as derived_contracts
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.derived import restate as derived
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse_tests.support.empty_lake import lake_in
@@ -66,7 +65,7 @@ def by_model(events: list[Event]) -> list[dict[date, tuple[int, ...]]]:
 
 def published(lake: Lake, series: Series) -> dict[date, tuple[Any, ...]]:
     """What readers see of a series without a grain, without empty periods."""
-    numbers = table_io.read(locations.gold(lake, series))
+    numbers = locations.gold(lake, series).read()
     rows = [] if numbers is None else numbers.to_pylist()
     return {row[series.by]: tuple(row[name] for name in series.numbers) for row in rows if row["is_latest"] and row["row_count"]}
 

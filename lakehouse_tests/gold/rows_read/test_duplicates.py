@@ -38,7 +38,7 @@ def write(lake: Lake, rows: Mapping[str, Sequence[tuple[str | None, date]]]) -> 
             "event_date": pa.array([day for _, day in of_source], pa.date32()),
         }
         if of_source:
-            row_writer.append(lake.address("silver", TABLES[name]), pa.table(columns), partition_by=["event_date"])
+            row_writer.append(lake.table("silver", TABLES[name]), pa.table(columns), partition_by=["event_date"])
 
 
 def test_a_row_is_counted_if_an_earlier_source_has_its_order_on_the_same_day(lake: Lake) -> None:

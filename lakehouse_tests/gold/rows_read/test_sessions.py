@@ -16,7 +16,6 @@ from lakehouse import locations
 from lakehouse.contracts import derived as derived_contracts
 from lakehouse.contracts.series import Series
 from lakehouse.contracts.windows import SessionWindow
-from lakehouse.delta import table_io
 from lakehouse.gold.derived import restate as derived
 from lakehouse.gold.numbers.published_table import TIME
 from lakehouse.gold.publication.write_audit_publish import Run
@@ -48,7 +47,7 @@ def day_of(moment: datetime) -> int:
 def published(sample: WindowedLake) -> _Sessions:
     """What readers see."""
     series = Series(sample.metrics[0])
-    numbers = table_io.read(locations.gold(sample.lake, series))
+    numbers = locations.gold(sample.lake, series).read()
     rows = [] if numbers is None else numbers.to_pylist()
     return {
         (row["user"], row["window_start"]): tuple(row[name] for name in series.numbers)
@@ -176,7 +175,7 @@ def test_the_sessions_of_a_day_are_added_up_by_a_derived_metric(lake: Lake, spar
     assert not unfit
     series = Series(definitions["visits"])
     derived.restate(lake, series, sample.session, [FIRST], Run("run"))
-    (row,) = table_io.read(locations.gold(lake, series)).to_pylist()
+    (row,) = locations.gold(lake, series).read().to_pylist()
     assert (row["visits"], f"{row['mean']}") == (3, "1.67"), "the last session of the day goes on over midnight"
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.reproduction import reproduce
 from lakehouse.gold.restatement import days as restatement_days
@@ -88,9 +87,7 @@ def test_a_publication_names_the_tables_and_files_of_all_sources(lake, spark) ->
     assert entry.input_versions.keys() == {"silver/web", "silver/mobile", "silver/partner_newest"}
     assert [name.partition(".")[0] for name in entry.trigger["files"]] == ["mobile", "partner"]
     assert entry.keys[f"{day(3)}"]["changed"] == 1
-    told = table_io.read(
-        locations.gold(lake, revenue_of(sample)), ["event_date", "reason", "known_through"], {"is_latest": [True]}
-    )
+    told = locations.gold(lake, revenue_of(sample)).read(["event_date", "reason", "known_through"], {"is_latest": [True]})
     assert {row["event_date"]: row["reason"] for row in told.to_pylist()}[day(3)] == "late_data"
 
 
@@ -188,10 +185,10 @@ def test_a_redacted_value_is_masked_where_the_metric_shows_it_under_another_name
     for key in ("e", "f"):
         redact_fields(lake, sample.sources["mobile"], key, ["shop"], by="dora", reason="asked to", metrics=read)
     for published in (series, weekly):
-        stores = table_io.read(locations.gold(lake, published), ["store"])["store"].to_pylist()
+        stores = locations.gold(lake, published).read(["store"])["store"].to_pylist()
         assert "secret" not in stores
         assert {"north", "west", None} <= set(stores), "the same key in another source is another row"
-    assert "south" in table_io.read(locations.gold(lake, weekly), ["store"])["store"].to_pylist(), "the web has it in that week"
+    assert "south" in locations.gold(lake, weekly).read(["store"])["store"].to_pylist(), "the web has it in that week"
     sample.lake.settings.now = sample.lake.now() + timedelta(hours=1)
     sample.update("mobile")
     sample.publish()
@@ -221,12 +218,12 @@ def test_a_staged_source_is_computed_beside_the_live_rows_of_the_others(lake, sp
     sample = united_lake(lake, spark)
     for delivery in (WEB, MOBILE, PARTNER):
         sample.deliver(*delivery)
-    staged = sample.spark.read.format("delta").load(locations.silver(lake, "mobile"))
+    staged = sample.spark.read.format("delta").load(locations.silver(lake, "mobile").address)
     staged = staged.where(staged.event_date == day(3)).withColumn("total", staged.total + 5)
     stage, series = lake.stage("fix"), revenue_of(sample)
     found = side_numbers.changes(sample.spark, lake, stage, series, "mobile", staged, [day(3)], Thresholds())
     assert [(one.day, one.measures["total"]) for one in found.days] == [(day(3), (22, 27))]
-    unchanged = sample.spark.read.format("delta").load(locations.silver(lake, "mobile"))
+    unchanged = sample.spark.read.format("delta").load(locations.silver(lake, "mobile").address)
     assert side_numbers.changes(sample.spark, lake, stage, series, "mobile", unchanged, [day(0), day(3)], Thresholds()).days == []
 
 

@@ -209,7 +209,7 @@ def test_a_contract_that_cannot_be_read_silences_no_other(lake: Lake, receiver: 
     numbers.publish()
     numbers.set(1, 100)
     numbers.publish()
-    kept = {file: file.read_bytes() for file in Path(locations.bronze(lake, "events")).glob("*/*.parquet")}
+    kept = {file: file.read_bytes() for file in Path(locations.bronze(lake, "events").address).glob("*/*.parquet")}
     for file in kept:
         file.write_bytes(b"torn")
     with pytest.raises(Exception, match="the alerts of events could not be determined") as problem:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.operations.alerts import log as alert_log
 from lakehouse.operations.alerts.alert import Alert, AlertKind
 
@@ -38,7 +37,7 @@ def look(
 def test_without_conditions_nothing_is_written(lake: Lake) -> None:
     assert alert_log.all_of(lake) == []
     assert look(lake) == []
-    assert table_io.open_table(locations.alerts(lake)) is None, "nothing is written either"
+    assert locations.alerts(lake).open() is None, "nothing is written either"
 
 
 def test_what_is_read_is_what_was_recorded(lake: Lake) -> None:
@@ -54,7 +53,7 @@ def test_an_alert_seen_again_is_the_same_one(lake: Lake) -> None:
     later = Alert(AlertKind.LATE_SHARE, "sales", "sales", SINCE + timedelta(minutes=5), "even later", ["anna"], {"share": 0.6})
     [again] = look(lake, later)
     assert (again.alert_id, again.opened_at, again.alert.since) == (first.alert_id, first.opened_at, SINCE)
-    table = table_io.open_table(locations.alerts(lake))
+    table = locations.alerts(lake).open()
     assert table is not None
     assert table.version() == 1, "and nothing is written after the first alert"
 
@@ -121,7 +120,7 @@ def test_many_alerts_do_not_leave_many_files(lake: Lake) -> None:
     [one] = look(lake, LATE)
     for number in range(70):
         alert_log.record_delivery(lake, [one], "opened", [f"target{number}"])
-    table = table_io.open_table(locations.alerts(lake))
+    table = locations.alerts(lake).open()
     assert table is not None
     assert len(table.file_uris()) < 20
     assert len(alert_log.all_of(lake)[0].delivered["opened"]) == 70

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse import locations
-from lakehouse.delta import table_io
 from lakehouse.operations.alerts import input_rules, outbox
 from lakehouse.operations.alerts import log as alert_log
 from lakehouse.operations.alerts.alert import Alert, AlertKind, AlertSubject
@@ -98,7 +97,7 @@ def test_a_thousand_overdue_numbers_are_one_message_and_a_thousand_deliveries(la
     assert {listed["period"] for listed in message.data["alerts"]} == {f"day {number:04}" for number in range(1000)}
     assert {listed["alert_id"] for listed in message.data["alerts"]} == {record.alert_id for record in records}
     assert all(record.delivered["opened"] == {"anna"} for record in records)
-    table = table_io.open_table(locations.alerts(lake))
+    table = locations.alerts(lake).open()
     assert table is not None
     assert table.version() == 3, "opened, which digest, and delivered: a commit each"
     alerts.tick()

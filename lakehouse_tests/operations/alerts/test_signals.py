@@ -200,7 +200,7 @@ def test_only_the_files_of_the_time_looked_at_are_read(lake: Lake) -> None:
     source = contract(**LATE)
     for back in (100, 40, 5, 0):
         append_to_bronze(lake, source, rows_every(10, at(TODAY - back * DAY, 8), at(TODAY - back * DAY, 12), HOUR))
-    old = [*Path(locations.bronze(lake, "events")).glob("arrival_date=2023-11-12/*"), *_files(lake, TODAY - 40 * DAY)]
+    old = [*Path(locations.bronze(lake, "events").address).glob("arrival_date=2023-11-12/*"), *_files(lake, TODAY - 40 * DAY)]
     assert len(old) == 2
     for file in old:
         file.write_bytes(b"nobody reads this")
@@ -210,7 +210,7 @@ def test_only_the_files_of_the_time_looked_at_are_read(lake: Lake) -> None:
 
 
 def _files(lake: Lake, arrival: date) -> list[Path]:
-    found = list(Path(locations.bronze(lake, "events")).glob(f"arrival_date={arrival}/*"))
+    found = list(Path(locations.bronze(lake, "events").address).glob(f"arrival_date={arrival}/*"))
     assert all(pq.read_metadata(file).num_rows for file in found)
     return found
 

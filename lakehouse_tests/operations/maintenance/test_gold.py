@@ -14,7 +14,7 @@ from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.series import Series
-from lakehouse.delta import commit_log, partition_writer, row_writer, table_io
+from lakehouse.delta import commit_log, partition_writer, row_writer
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.promotion import promotion_log
 from lakehouse.gold.restatement.pending import find_due, find_pending
@@ -84,14 +84,12 @@ def test_published_numbers_are_what_they_were(no_retention: Lake) -> None:
 
 
 def moments(lake: Lake, series: Series) -> set[datetime]:
-    return set(table_io.read(locations.gold(lake, series), ["published_at"])["published_at"].to_pylist())
+    return set(locations.gold(lake, series).read(["published_at"])["published_at"].to_pylist())
 
 
 def as_of(lake: Lake, series: Series, moment: datetime) -> list[tuple[Any, ...]]:
     """What readers saw at a moment, by the documented filter."""
-    rows = table_io.read(
-        locations.gold(lake, series), ["period", "total", "revision", "published_at", "superseded_at"]
-    ).to_pylist()
+    rows = locations.gold(lake, series).read(["period", "total", "revision", "published_at", "superseded_at"]).to_pylist()
     shown = [
         row for row in rows if row["published_at"] <= moment and not (row["superseded_at"] and row["superseded_at"] <= moment)
     ]
@@ -100,20 +98,20 @@ def as_of(lake: Lake, series: Series, moment: datetime) -> list[tuple[Any, ...]]
 
 def test_due_numbers_are_found_in_the_statistics_of_compacted_files(no_retention: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the 32nd column too, with which Delta's own statistics end."""
-    path = locations.gold(no_retention, Series(TOTAL))
+    table = locations.gold(no_retention, Series(TOTAL))
     many = {f"measure_{number}": [1] for number in range(40)}
     for number in range(12):
         due_on = pa.array([date(2024, 2, 1) + timedelta(days=number)], pa.date32())
         rows = pa.table(many | {"due_on": due_on, "event_date": pa.array([date(2024, 1, 1 + number % 2)], pa.date32())})
-        partition_writer.create(path, rows.schema, ["event_date"], properties=partition_writer.ALL_STATISTICS)
-        write_deltalake(path, rows, mode="append")
+        partition_writer.create(table, rows.schema, ["event_date"], properties=partition_writer.ALL_STATISTICS)
+        write_deltalake(table.address, rows, mode="append")
     before = published_table.due(no_retention, Series(TOTAL), date(2024, 2, 1))
     assert before == {date(2024, 1, 1): date(2024, 2, 1)}
     monkeypatch.setattr(maintenance_maintain, "_SMALL_FILES", 5)
     maintain_table(no_retention, "gold/total")
-    assert len(DeltaTable(path).file_uris()) == 2
+    assert len(DeltaTable(table.address).file_uris()) == 2
     assert published_table.due(no_retention, Series(TOTAL), date(2024, 2, 1)) == before
-    DeltaTable(path).create_checkpoint()
+    DeltaTable(table.address).create_checkpoint()
     assert published_table.due(no_retention, Series(TOTAL), date(2024, 2, 1)) == before
 
 
@@ -121,17 +119,17 @@ def test_transactions_are_remembered_after_a_checkpoint_and_a_cleaned_log(
     no_retention: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance_maintain, "_CHECKPOINT_AFTER_COMMITS", 3)
-    path = no_retention.address("ops", "events_keys")
+    table = no_retention.table("ops", "events_keys")
     for number in range(25):
-        row_writer.append(path, pa.table({"record_key": [f"{number}"]}), app_id=f"keys:{number}")
+        row_writer.append(table, pa.table({"record_key": [f"{number}"]}), app_id=f"keys:{number}")
     assert maintain_table(no_retention, "ops/events_keys").checkpointed
-    grow_old(Path(path, "_delta_log"))
-    newest = DeltaTable(path).version()
+    grow_old(Path(table.address, "_delta_log"))
+    newest = DeltaTable(table.address).version()
     done = maintain_table(no_retention, "ops/events_keys")
     assert done.log_files_deleted == newest + 1, "the commits before it, and an earlier checkpoint"
-    assert [commit["version"] for commit in commit_log.history(DeltaTable(path), -1)] == [newest]
-    assert not row_writer.append(path, pa.table({"record_key": ["again"]}), app_id="keys:0")
-    assert sorted(table_io.read(path)["record_key"].to_pylist(), key=int) == [f"{number}" for number in range(25)]
+    assert [commit["version"] for commit in commit_log.history(DeltaTable(table.address), -1)] == [newest]
+    assert not row_writer.append(table, pa.table({"record_key": ["again"]}), app_id="keys:0")
+    assert sorted(table.read()["record_key"].to_pylist(), key=int) == [f"{number}" for number in range(25)]
 
 
 def test_a_log_is_copied_before_it_is_cleaned(no_retention: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +143,7 @@ def test_a_log_is_copied_before_it_is_cleaned(no_retention: Lake, monkeypatch: p
             numbers.publish()
     assert publications.of(no_retention, "total") == []
     assert maintain_table(no_retention, "gold/total").checkpointed
-    grow_old(Path(locations.gold(no_retention, numbers.series), "_delta_log"))
+    grow_old(Path(locations.gold(no_retention, numbers.series).address, "_delta_log"))
     assert maintain_table(no_retention, "gold/total").log_files_deleted == 6
     assert len(publications.of(no_retention, "total")) == 6
     assert promotion_log.of(no_retention, "total") == []
@@ -162,7 +160,7 @@ def test_a_log_stays_for_a_rollup_that_has_yet_to_follow_it(no_retention: Lake, 
     numbers.publish()
     numbers.roll_up()
     ours = {"delta.logRetentionDuration": "interval 0 seconds", "delta.enableExpiredLogCleanup": "false"}
-    DeltaTable(locations.gold(no_retention, numbers.series)).alter.set_table_properties(ours)
+    DeltaTable(locations.gold(no_retention, numbers.series).address).alter.set_table_properties(ours)
     for number in range(2, 8):
         numbers.at(number)
         numbers.set(number, number)

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from lakehouse import lake_tables, locations
 from lakehouse.contracts.series import Series
-from lakehouse.delta import commit_log, table_io
+from lakehouse.delta import commit_log
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import publications
 from lakehouse.operations.maintenance import maintain as maintenance_maintain
@@ -56,7 +56,7 @@ def contents(reproducible: ReproducibleLake) -> dict[str, Any]:
     """Every row of every table, whatever files it is in."""
     rows_by_table = {}
     for table in lake_tables.tables(reproducible.catalog):
-        rows = table_io.read(table.path(reproducible.lake))
+        rows = table.of(reproducible.lake).read()
         if rows is not None:
             rows_by_table[f"{table}"] = sorted(map(repr, rows.to_pylist()))
     return rows_by_table
@@ -64,9 +64,10 @@ def contents(reproducible: ReproducibleLake) -> dict[str, Any]:
 
 def contents_in_spark(reproducible: ReproducibleLake) -> dict[str, list[str]]:
     """The same of the tables that Spark reads, as Spark reads them."""
-    paths = [locations.silver(reproducible.lake, "events"), locations.bronze(reproducible.lake, "events")]
+    tables = [locations.silver(reproducible.lake, "events"), locations.bronze(reproducible.lake, "events")]
+    spark = reproducible.sample.spark
     return {
-        path: sorted(map(repr, reproducible.sample.spark.read.format("delta").load(path).toArrow().to_pylist())) for path in paths
+        table.name: sorted(map(repr, spark.read.format("delta").load(table.address).toArrow().to_pylist())) for table in tables
     }
 
 
@@ -87,12 +88,12 @@ def test_nothing_that_can_be_queried_is_lost(lake, spark) -> None:
     assert set(done) == tables, "every table was maintained"
     assert done["silver/events"].partitions_compacted
     assert done["silver/events"].files_deleted > 10
-    assert not list(Path(locations.silver(lake, "events")).rglob("cdc-*.parquet")), "everybody has followed"
+    assert not list(Path(locations.silver(lake, "events").address).rglob("cdc-*.parquet")), "everybody has followed"
     assert contents(reproducible) == before
     assert contents_in_spark(reproducible) == seen_by_spark
     assert waiting(reproducible) == [({}, frozenset())] * 2
     assert [publications.of(lake, metric.name) for metric in reproducible.metrics] == published
-    table = DeltaTable(locations.silver(lake, "events"))
+    table = DeltaTable(locations.silver(lake, "events").address)
     assert audit_log.followed(lake, "events", f"{table.metadata().id}") == table.version() - 1, "all but the compaction"
     assert [reproduction.name for reproduction in reproducible.reproduce_all() if not reproduction.equal] == []
     assert all(
@@ -130,10 +131,10 @@ def test_a_metric_that_is_behind_finds_what_it_has_to_follow(lake, spark) -> Non
     assert waiting(reproducible) == before
     reproducible.publish()
     assert waiting(reproducible) == [({}, frozenset())] * 3
-    reasons = table_io.read(locations.gold(lake, Series(total)), ["event_date", "revision", "restatement_reason"]).to_pylist()
+    reasons = locations.gold(lake, Series(total)).read(["event_date", "revision", "restatement_reason"]).to_pylist()
     told = {(row["event_date"].day, row["revision"]): row["restatement_reason"] for row in reasons}
     assert told[2, 2] == "correction: 1 moved here from another day, 1 withdrawn"
     assert maintained(reproducible)["silver/events"].files_deleted > 0
     assert [one.name for one in reproducible.reproduce_all() if not one.equal] == []
-    operations = [commit["operation"] for commit in commit_log.history(DeltaTable(locations.silver(lake, "events")), -1)]
+    operations = [commit["operation"] for commit in commit_log.history(DeltaTable(locations.silver(lake, "events").address), -1)]
     assert operations.count("OPTIMIZE") <= 2

@@ -12,8 +12,9 @@ import pytest
 from deltalake import DeltaTable
 
 from lakehouse import locations
-from lakehouse.delta import commit_log, leases, row_writer, table_io
+from lakehouse.delta import commit_log, leases, row_writer
 from lakehouse.delta.data_files import Storage
+from lakehouse.lake import table_io
 from lakehouse.ledger import key_log
 from lakehouse.operations.maintenance import maintain as maintenance_maintain
 from lakehouse.operations.maintenance.maintain import MaintenanceError, Upkeep, maintain
@@ -38,16 +39,16 @@ if TYPE_CHECKING:
 def test_compaction_changes_no_row_and_is_no_change_to_anybody(no_retention: Lake) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 11)
-    before = table_io.read(locations.silver(no_retention, "events")).sort_by("record_key")
+    before = locations.silver(no_retention, "events").read().sort_by("record_key")
     done = maintain_table(no_retention, "silver/events")
     assert (done.files_before, done.files_after, done.partitions_compacted) == (10, 1, 1)
     assert done.bytes_freed > 0
-    assert table_io.read(locations.silver(no_retention, "events")).sort_by("record_key") == before
+    assert locations.silver(no_retention, "events").read().sort_by("record_key") == before
     assert len(files_of(no_retention, "silver/events")) == 1
     assert pending(no_retention) == ({}, frozenset())
-    assert [commit["operation"] for commit in commit_log.history(DeltaTable(locations.silver(no_retention, "events")), 11)] == [
-        "OPTIMIZE"
-    ]
+    assert [
+        commit["operation"] for commit in commit_log.history(DeltaTable(locations.silver(no_retention, "events").address), 11)
+    ] == ["OPTIMIZE"]
     again = maintain_table(no_retention, "silver/events")
     assert again == Upkeep("silver/events", 1, 1)
 
@@ -76,13 +77,13 @@ def test_a_dry_run_reports_what_would_be_done_and_touches_nothing(no_retention: 
 def test_readers_and_writers_at_work_keep_their_files(lake: Lake) -> None:
     changing_silver(lake)
     record_followed(lake, 11)
-    reader = DeltaTable(locations.silver(lake, "events"))
+    reader = DeltaTable(locations.silver(lake, "events").address)
     done = maintain_table(lake, "silver/events")
     assert done.files_deleted == 0
     assert done.kept == ("14 unused files stay: for active readers and writers (168 h)",)
     assert len(table_io.read_version(reader)) == 10
-    grow_old(locations.silver(lake, "events"))  # files that were written long ago, and left the table just now
-    orphan = Path(locations.silver(lake, "events"), "event_date=2024-02-01", "orphan.parquet")
+    grow_old(locations.silver(lake, "events").address)  # files that were written long ago, and left the table just now
+    orphan = Path(locations.silver(lake, "events").address, "event_date=2024-02-01", "orphan.parquet")
     orphan.write_bytes(b"what a killed writer left")
     maintain_table(lake, "silver/events")
     assert len(table_io.read_version(reader)) == 10
@@ -98,7 +99,7 @@ def test_stopped_between_compaction_and_deletion_the_next_one_does_the_rest(
 ) -> None:
     changing_silver(no_retention)
     record_followed(no_retention, 11)
-    before = table_io.read(locations.silver(no_retention, "events")).sort_by("record_key")
+    before = locations.silver(no_retention, "events").read().sort_by("record_key")
 
     class Killed(BaseException):
         pass
@@ -111,7 +112,7 @@ def test_stopped_between_compaction_and_deletion_the_next_one_does_the_rest(
             patched.setattr(maintenance_maintain._Work, step, killed)
             with pytest.raises(Killed):
                 maintain_table(no_retention, "silver/events")
-        assert table_io.read(locations.silver(no_retention, "events")).sort_by("record_key") == before
+        assert locations.silver(no_retention, "events").read().sort_by("record_key") == before
         assert pending(no_retention) == ({}, frozenset())
     with monkeypatch.context() as patched:  # in the middle of it
         patched.setattr(
@@ -121,7 +122,7 @@ def test_stopped_between_compaction_and_deletion_the_next_one_does_the_rest(
             maintain_table(no_retention, "silver/events")
     done = maintain_table(no_retention, "silver/events")
     assert (done.files_after, done.files_deleted) == (1, 14 - 5)
-    assert table_io.read(locations.silver(no_retention, "events")).sort_by("record_key") == before
+    assert locations.silver(no_retention, "events").read().sort_by("record_key") == before
 
 
 @pytest.mark.merge
@@ -143,14 +144,14 @@ def test_a_writer_that_is_quicker_wins_and_is_left_in_peace(no_retention: Lake, 
         done = maintain_table(no_retention, "silver/events")
     assert done.kept[0] == "another process was writing to it: compacted the next time"
     assert done.partitions_compacted == 0
-    amounts = dict(zip(*table_io.read(locations.silver(no_retention, "events"), ["record_key", "amount"]).to_pydict().values()))
+    amounts = dict(zip(*locations.silver(no_retention, "events").read(["record_key", "amount"]).to_pydict().values()))
     assert amounts["k3"] == 1003
     disturbed[:] = [0, 0]  # once more only
     with monkeypatch.context() as patched:
         patched.setattr(maintenance_maintain._Work, "_opened", opened_too_late)
         done = maintain_table(no_retention, "silver/events")
     assert (done.partitions_compacted, done.files_after) == (1, 1)
-    assert len(table_io.read(locations.silver(no_retention, "events"))) == 10
+    assert len(locations.silver(no_retention, "events").read()) == 10
 
 
 @pytest.mark.merge
@@ -175,14 +176,14 @@ def test_two_at_once_do_not_disturb_each_other(no_retention: Lake, monkeypatch: 
 
     monkeypatch.setattr(Storage, "delete", twice)
     assert maintain_table(no_retention, "silver/events").files_deleted == 14
-    assert len(table_io.read(locations.silver(no_retention, "events"))) == 10
+    assert len(locations.silver(no_retention, "events").read()) == 10
 
 
 def test_a_broken_table_keeps_no_other_from_being_looked_after(no_retention: Lake) -> None:
     changing_silver(no_retention)
     for number in range(12):
-        row_writer.append(no_retention.address("ops", "events_keys"), pa.table({"record_key": [f"{number}"]}))
-    Path(locations.silver(no_retention, "events"), "_delta_log", f"{5:020}.json").write_text("no JSON")
+        row_writer.append(no_retention.table("ops", "events_keys"), pa.table({"record_key": [f"{number}"]}))
+    Path(locations.silver(no_retention, "events").address, "_delta_log", f"{5:020}.json").write_text("no JSON")
     done = {one.table: one for one in maintain(no_retention, CATALOG)}
     assert done["silver/events"].problem
     assert done["ops/events_keys"].files_after == 1
@@ -196,18 +197,18 @@ def test_less_than_the_guard_allows_is_refused(lake: Lake) -> None:
 
 
 def test_the_key_log_stays_sorted_so_that_a_look_up_reads_a_part_of_it(no_retention: Lake) -> None:
-    path, ids = locations.key_log(no_retention, "events"), [f"delivery{number}" for number in range(10)]
+    table, ids = locations.key_log(no_retention, "events"), [f"delivery{number}" for number in range(10)]
     for number, ingestion_id in enumerate(ids):
         keys = [f"k{key:06}" for key in range(number, 50_000, 10)]
         claims = pa.table({"record_key": keys, "ingestion_id": [ingestion_id] * len(keys)})
         missing = {item.name: pa.nulls(len(keys), item.type) for item in key_log.SCHEMA if item.name not in claims.column_names}
         claims = pa.table({**dict(zip(claims.column_names, claims.columns)), **missing}).select(key_log.SCHEMA.names)
         append_claims(no_retention, "events", claims.to_pylist())
-    before = table_io.read(path).sort_by("record_key")
+    before = table.read().sort_by("record_key")
     done = maintain_table(no_retention, "ops/events_keys")
     assert (done.files_before, done.files_after) == (10, 1)
-    assert table_io.read(path).cast(key_log.SCHEMA).sort_by("record_key") == before.cast(key_log.SCHEMA)
-    [file] = DeltaTable(path).file_uris()
+    assert table.read().cast(key_log.SCHEMA).sort_by("record_key") == before.cast(key_log.SCHEMA)
+    [file] = DeltaTable(table).file_uris()
     groups = [pq.ParquetFile(file).metadata.row_group(group) for group in range(pq.ParquetFile(file).num_row_groups)]
     bounds = [(group.column(0).statistics.min, group.column(0).statistics.max) for group in groups]
     assert len(bounds) > 2

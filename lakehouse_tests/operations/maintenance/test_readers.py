@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date, datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
@@ -89,7 +89,7 @@ def test_a_metric_that_never_followed_needs_nothing(no_retention: Lake) -> None:
 @pytest.mark.merge
 def test_where_a_reader_is_behind_for_longer_than_the_table_remembers_nothing_is_deleted(no_retention: Lake) -> None:
     changing_silver(no_retention)
-    table = DeltaTable(locations.silver(no_retention, "events"))
+    table = DeltaTable(locations.silver(no_retention, "events").address)
     table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
     record_followed(no_retention, 10)
     (why,) = maintain_table(no_retention, "silver/events").kept
@@ -118,7 +118,7 @@ def test_the_audit_is_complete_before_what_it_is_made_from_may_go(no_retention: 
     record_followed(no_retention, 12)
     maintain_table(no_retention, "silver/events")
     assert len(audited(no_retention)) == 12
-    silver_id = f"{DeltaTable(locations.silver(no_retention, 'events')).metadata().id}"
+    silver_id = f"{DeltaTable(locations.silver(no_retention, 'events').address).metadata().id}"
     assert audit_log.followed(no_retention, "events", silver_id) == 12
     assert maintain_table(no_retention, "silver/events").problem is None
     assert len(audited(no_retention)) == 12
@@ -137,8 +137,8 @@ def test_silver_that_a_stopped_run_left_half_recorded_is_not_compacted(no_retent
     assert done.kept[0].startswith("a run of silver/events is active, or was stopped")
     assert done.partitions_compacted == 0
     assert lineage.of_silver(no_retention, contract()) == before
-    applied = {"days": entry.touched_days, "ingestion_ids": ["x"], "method": "merge"}
-    applied["silver"] = DeltaTable(locations.silver(no_retention, "events"))
+    applied: dict[str, Any] = {"days": entry.touched_days, "ingestion_ids": ["x"], "method": "merge"}
+    applied["silver"] = DeltaTable(locations.silver(no_retention, "events").address)
     applied_inputs.record(no_retention, "events", run_id="again", now=no_retention.now(), **applied)
     assert maintain_table(no_retention, "silver/events").partitions_compacted == 1
     assert lineage.of_silver(no_retention, contract()) == replace(before, silver_version=13)
@@ -150,7 +150,7 @@ def test_more_than_a_table_remembers_is_reported_with_the_way_out(lake: Lake) ->
     record_followed(lake, 11)
     (why,) = maintain_table(lake, "silver/events", retention_hours=720).kept
     assert "delta.deletedFileRetentionDuration to 'interval 720 hours'" in why
-    table = DeltaTable(locations.silver(lake, "events"))
+    table = DeltaTable(locations.silver(lake, "events").address)
     table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 720 hours"})
     record_followed(lake, 13)
     assert "(720 h)" in maintain_table(lake, "silver/events", retention_hours=720).kept[0]
@@ -186,5 +186,5 @@ def test_a_compaction_after_a_stopped_run_hides_nothing_of_it(no_retention: Lake
     ingestions.record(no_retention, _ingested("x", date(2024, 2, 2)))
     before = lineage.of_silver(no_retention, contract())
     assert before.lacking == {}
-    DeltaTable(locations.silver(no_retention, "events")).optimize.compact()  # by whoever has not looked
+    DeltaTable(locations.silver(no_retention, "events").address).optimize.compact()  # by whoever has not looked
     assert lineage.of_silver(no_retention, contract()) == replace(before, silver_version=13)

@@ -12,7 +12,6 @@ import pytest
 from lakehouse import locations
 from lakehouse.calendar.periods import Calendar, Kind
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.gold.publication import held_numbers
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.operations.notices import log as notice_log
@@ -133,7 +132,7 @@ def test_what_an_earlier_release_notified_is_not_notified_again(lake) -> None:
     sample.publish()
     assert (sample.dispatch(channel).delivered, sample.notified()) == (1, {"late": [True]})
     audit_of_earlier_release(lake, ["late"])
-    rmtree(locations.audit_notifications(lake))
+    rmtree(locations.audit_notifications(lake).address)
     for entry in notice_log.of(lake):
         notice_log.delivered(lake, entry, lake.now())
     dispatch = sample.dispatch(channel)
@@ -150,6 +149,6 @@ def test_a_notification_names_its_notices(lake) -> None:
     sample.add_rows(("late", 1, 5))
     sample.publish()
     sample.dispatch(channel)
-    (recorded,) = table_io.read(locations.audit_notifications(lake)).to_pylist()
+    (recorded,) = locations.audit_notifications(lake).read().to_pylist()
     assert json.loads(recorded["notices"]) == sorted(message.message_id for message in channel.messages)
     assert recorded["notified_at"] == lake.now()

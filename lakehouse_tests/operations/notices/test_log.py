@@ -65,9 +65,9 @@ def test_a_delivery_is_of_one_target(lake) -> None:
     notice_log.add(lake, "total", [entry(), entry(target="hook"), entry("m2")], 5, None)
     now = AT + timedelta(minutes=1)
     notice_log.delivered(lake, entry(), now)
-    version = DeltaTable(locations.notices(lake)).version()
+    version = DeltaTable(locations.notices(lake).address).version()
     notice_log.delivered(lake, entry(), now)
-    assert DeltaTable(locations.notices(lake)).version() == version
+    assert DeltaTable(locations.notices(lake).address).version() == version
     assert states(lake, statuses=[NoticeStatus.WAITING]) == [
         ("m1", "hook", NoticeStatus.WAITING),
         ("m2", "log", NoticeStatus.WAITING),
@@ -116,12 +116,12 @@ def test_the_audit_records_the_notification_and_keeps_the_rest(lake, redacted: s
     assert unnotified["silver_version"].to_pylist() == [0]
     if redacted == "between":
         assert redact(lake) == 1
-    audit = DeltaTable(locations.audit_log(lake)).version()
+    audit = DeltaTable(locations.audit_log(lake).address).version()
     assert tell(lake, unnotified) == 1
-    version = DeltaTable(locations.audit_notifications(lake)).version()
+    version = DeltaTable(locations.audit_notifications(lake).address).version()
     assert tell(lake, unnotified) == 0
-    assert DeltaTable(locations.audit_notifications(lake)).version() == version, "once is enough"
-    assert DeltaTable(locations.audit_log(lake)).version() == audit
+    assert DeltaTable(locations.audit_notifications(lake).address).version() == version, "once is enough"
+    assert DeltaTable(locations.audit_log(lake).address).version() == audit
     told = {row["event_id"]: (row["notification_sent"], row["new_value"]["amount"]) for row in audit_rows(lake)}
     assert told == {"a": (True, "[redacted]"), "b": (False, 4711)}
     assert len(log.untold(lake, "events", [0])) == 0
@@ -133,4 +133,4 @@ def test_nothing_to_report_writes_nothing(lake) -> None:
     append_to_silver(lake, ("a", 1, 1))
     follow_audit(lake)
     assert tell(lake, log.untold(lake, "events", [9])) == 0
-    assert not DeltaTable.is_deltatable(locations.audit_notifications(lake))
+    assert not DeltaTable.is_deltatable(locations.audit_notifications(lake).address)

@@ -48,9 +48,9 @@ def test_each_consumer_is_notified_once_of_the_old_and_the_new_number(lake) -> N
     assert (one["state"], one["reason"], one["changed_rows"]) == ("preliminary", "late_data", 1)
     assert channel.messages[0].data["publication_id"] == publications.of(lake, "total")[-1].publication_id
     assert sample.notified() == {"late": [True]}
-    version = DeltaTable(locations.notices(lake)).version()
+    version = DeltaTable(locations.notices(lake).address).version()
     assert (sample.dispatch(channel).delivered, len(channel.messages)) == (0, 2)
-    assert DeltaTable(locations.notices(lake)).version() == version, "a look that finds nothing writes nothing"
+    assert DeltaTable(locations.notices(lake).address).version() == version, "a look that finds nothing writes nothing"
 
 
 @pytest.mark.merge

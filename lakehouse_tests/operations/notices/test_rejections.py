@@ -87,9 +87,9 @@ def test_each_consumer_is_told_once_and_a_tick_without_news_writes_nothing(lake,
     decide(sample, "reject", "b")
     assert dispatch(lake, channel, metrics=both).delivered == 3
     assert sorted(message.addressed_to[0] for message in channel.messages) == ["board", "press", "shop"]
-    version = DeltaTable(locations.notices(lake)).version()
+    version = DeltaTable(locations.notices(lake).address).version()
     assert dispatch(lake, channel, metrics=both).delivered == 0
-    assert DeltaTable(locations.notices(lake)).version() == version
+    assert DeltaTable(locations.notices(lake).address).version() == version
     decide(sample, "reject", "c")
     assert dispatch(lake, channel, metrics=both).delivered == 3
 

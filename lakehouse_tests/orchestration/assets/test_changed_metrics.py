@@ -28,7 +28,7 @@ def test_a_run_publishes_nothing_and_names_the_key_and_the_ways_out(lake: Lake) 
     before, day = metric(), date(2024, 1, 5)
     version, now = provenance.of_contract(before), lake.now()
     contract_archive.record(lake, "metric", before.name, version, before.model_dump_json(), now, "s")
-    write_deltalake(locations.gold(lake, Series(before)), pa.table({"value": [1]}))
+    write_deltalake(locations.gold(lake, Series(before)).address, pa.table({"value": [1]}))
     catalog = Catalog({"events": contract()}, {"total": metric(window=7)})
     with dg.DagsterInstance.ephemeral() as instance, pytest.raises(RunFailedError) as problem:
         InProcess(lake, catalog, instance).run(gold_key("total"), [day])

@@ -14,7 +14,6 @@ from lakehouse.bronze import checks as bronze_checks
 from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.contracts.series import Series
 from lakehouse.contracts.source import SourceContract
-from lakehouse.delta import table_io
 from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.orchestration.build import build_definitions
@@ -68,7 +67,7 @@ class House:
         return self.run(set(), tags, {dg.AssetCheckKey(key, name) for name in check_names}).get_asset_check_evaluations()
 
     def silver_version(self) -> int:
-        return table_io.version(locations.silver(self.lake, "sales"), self.lake.storage_options)
+        return locations.silver(self.lake, "sales").version()
 
 
 def span(first: str, last: str) -> dict[str, str]:
@@ -174,7 +173,7 @@ def test_the_rolling_backfill_makes_a_bad_day_good_and_leaves_the_others_alone(h
     house.run({SILVER}, span(DAYS[0], DAYS[3]))
     assert house.silver_version() == version, "days that come out equal are not written"
     assert not find_pending(house.lake, series).starts, "and queue nothing below"
-    table = table_io.open_table(locations.silver(house.lake, "sales"))
+    table = locations.silver(house.lake, "sales").open()
     assert table is not None
     table.delete("record_key = 's21'")
     told = by_partition(house.check(SILVER, span(DAYS[0], DAYS[3]), "equals_bronze"))

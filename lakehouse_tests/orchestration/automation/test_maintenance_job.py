@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.contracts import load_catalog
-from lakehouse.delta import row_writer, table_io
+from lakehouse.delta import row_writer
 from lakehouse.orchestration.automation import maintenance_job
 from lakehouse.orchestration.build import build_definitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
 
 CATALOG = load_catalog(None)
 
@@ -30,11 +30,11 @@ def _instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-def many_files(lake: Lake) -> str:
-    path = lake.address("ops", "sales_keys")
+def many_files(lake: Lake) -> Table:
+    table = lake.table("ops", "sales_keys")
     for number in range(12):
-        row_writer.append(path, pa.table({"record_key": [f"{number}"]}))
-    return path
+        row_writer.append(table, pa.table({"record_key": [f"{number}"]}))
+    return table
 
 
 def run(lake: Lake, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
@@ -50,20 +50,20 @@ def test_a_run_reports_what_it_did(lake: Lake, instance: dg.DagsterInstance) -> 
     said = output.step_output_data.metadata
     assert (said["tables"].value, said["partitions_compacted"].value, said["bytes_freed"].value) == (1, 1, 0)
     assert "| ops/sales_keys | 12 → 1 | 0 | 0 | 0 | 12 unused files stay: " in said["done"].value
-    assert len(table_io.read(path)) == 12
+    assert len(path.read()) == 12
 
 
 @pytest.mark.merge
 def test_a_broken_table_fails_the_run_after_all_others(lake: Lake, instance: dg.DagsterInstance) -> None:
     path = many_files(lake)
-    broken = lake.address("ops", "applications")
+    broken = lake.table("ops", "applications")
     row_writer.append(broken, pa.table({"source": ["sales"]}))
-    Path(broken, "_delta_log", f"{0:020}.json").write_text("no JSON")
+    Path(broken.address, "_delta_log", f"{0:020}.json").write_text("no JSON")
     result = run(lake, instance)
     assert not result.success
     (failure,) = [event for event in result.all_events if event.is_step_failure]
     assert "ops/applications: " in f"{failure.step_failure_data.error_display_string}"
-    opened = table_io.open_table(path)
+    opened = path.open()
     assert opened is not None
     assert len(opened.file_uris()) == 1
 

@@ -75,5 +75,5 @@ def shown(sample: UnitedLake, name: str) -> set[date]:
 def read_of(sample: UnitedLake, name: str) -> list[str]:
     """Who has yet to read a silver table, as maintenance sees it."""
     [table] = [one for one in tables(sample.catalog) if f"{one}" == name]
-    delta = DeltaTable(table.path(sample.lake))
+    delta = DeltaTable(table.of(sample.lake).address)
     return sorted({need.who for need in readers.needs(sample.lake, sample.catalog, table, delta).files})

@@ -20,13 +20,12 @@ from lakehouse import locations
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.loader import Catalog
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.publication import reverted_periods, revisions
 from lakehouse.gold.publication.candidates import Draft
 from lakehouse.gold.publication.revisions import Signature
-from lakehouse.lake import Lake
+from lakehouse.lake import Lake, Table, table_io
 from lakehouse.ledger import applied_inputs, decisions, ingestions, restatements
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
@@ -120,9 +119,9 @@ class Deployment:
         day = self.day()
         row = {"record_key": f"{self.count}", "event_date": day, "event_ts": AT, "line_number": 1}
         rows = pa.Table.from_pylist([row], schema=arrow_schema(silver_columns(SALES)))
-        exists = Path(locations.silver(self.lake, "sales")).exists()
+        exists = Path(locations.silver(self.lake, "sales").address).exists()
         write_deltalake(
-            locations.silver(self.lake, "sales"),
+            locations.silver(self.lake, "sales").address,
             rows,
             mode="append",
             partition_by=["event_date"],
@@ -131,7 +130,7 @@ class Deployment:
 
     def compacted(self) -> None:
         """A commit that changes no row."""
-        table = table_io.open_table(locations.silver(self.lake, "sales"))
+        table = locations.silver(self.lake, "sales").open()
         if table is not None:
             table.optimize.compact()
 
@@ -141,16 +140,14 @@ class Deployment:
     def followed_by_weeks(self) -> None:
         self._followed(self.daily.rollups[0], locations.gold(self.lake, self.daily))
 
-    def _followed(self, series: Series, path: str) -> None:
-        restatements.record(
-            self.lake, Restatement(series.name, "run", AT, table_io.version(path, self.lake.storage_options), 0, [])
-        )
+    def _followed(self, series: Series, table: Table) -> None:
+        restatements.record(self.lake, Restatement(series.name, "run", AT, table.version(), 0, []))
 
     def published(self) -> None:
         day = self.day()
         counts = {name: pa.array([self.count]) for name in ("sales", "customers", "row_count")}
         rows = pa.table({"revenue": pa.array([self.count], pa.decimal128(18, 2)), **counts})
-        table = table_io.open_snapshot(locations.gold(self.lake, self.daily))
+        table = locations.gold(self.lake, self.daily).snapshot()
         existing = None if table is None else table_io.read_version(table, None, {"event_date": [day]})
         drafts = [Draft(day, rows, State.LIVE, PublishAction.REVISION, RevisionReason.LATE_DATA)]
         revisions.publish(self.lake, self.daily, table, existing, drafts, Signature("run", "code", "contract", "id", AT))
@@ -246,9 +243,9 @@ def test_compaction_alone_is_nothing_to_follow(deployment: Lake, instance: dg.Da
     lived.followed()
     sensor = SensorTicks(deployment, lived.catalog, "restate_revenue", instance)
     assert sensor.skip_message() == "gold follows silver"
-    before = DeltaTable(locations.silver(deployment, "sales")).version()
+    before = DeltaTable(locations.silver(deployment, "sales").address).version()
     lived.compacted()
-    assert DeltaTable(locations.silver(deployment, "sales")).version() > before
+    assert DeltaTable(locations.silver(deployment, "sales").address).version() > before
     assert sensor.skip_message() == "gold follows silver"
     lived.changed()
     assert len(sensor.run_requests()) == 1

@@ -12,7 +12,6 @@ from dagster_pyspark import LazyPySparkResource
 
 from lakehouse import locations
 from lakehouse.contracts import load_catalog
-from lakehouse.delta import table_io
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.common.resources import LakeSpark, LakeTables, readers
 from lakehouse_tests.support.arrivals import append_to_bronze, at, bronze_row
@@ -54,7 +53,7 @@ def test_a_check_reads_its_tables_through_the_resource(deployment: Lake, instanc
     ).get_asset_check_evaluations()
     assert evaluation.metadata["rows_in_bronze"].value == 3
     assert not evaluation.passed, "no ingestion names these rows"
-    assert loaded.count(locations.bronze(deployment, "sales")) == 1, "opened once, kept open for the other reads"
+    assert loaded.count(locations.bronze(deployment, "sales").address) == 1, "opened once, kept open for the other reads"
 
 
 def test_a_sensor_reads_its_tables_through_the_resource(
@@ -63,18 +62,18 @@ def test_a_sensor_reads_its_tables_through_the_resource(
     deliver(deployment, 1)
     sensor = SensorTicks(deployment, CATALOG, "alerts", instance)
     assert "open" in sensor.skip_message()
-    assert loaded.count(locations.bronze(deployment, "sales")) == 1
+    assert loaded.count(locations.bronze(deployment, "sales").address) == 1
     assert sensor.skip_message() == "nothing has changed since the last look"
-    assert loaded.count(locations.bronze(deployment, "sales")) == 2, "a tick keeps nothing for the next"
+    assert loaded.count(locations.bronze(deployment, "sales").address) == 2, "a tick keeps nothing for the next"
 
 
 def test_reads_see_each_new_commit_and_no_table_where_there_is_none(deployment: Lake) -> None:
-    reading = LakeTables().reading(deployment)
-    path = locations.bronze(deployment, "sales")
-    assert table_io.read(path, ["arrival_date"], None, reading.storage_options) is None
+    LakeTables().reading(deployment)
+    table = locations.bronze(deployment, "sales")
+    assert table.read(["arrival_date"], None) is None
     for rows in (1, 2):
         deliver(deployment, 1)
-        found = table_io.read(path, ["arrival_date"], None, reading.storage_options)
+        found = table.read(["arrival_date"], None)
         assert found is not None
         assert len(found) == rows
 

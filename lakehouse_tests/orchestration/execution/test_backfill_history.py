@@ -9,7 +9,6 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts import load_catalog
-from lakehouse.delta import table_io
 from lakehouse.dispositions.row_rules import judged
 from lakehouse.lateness import measurement
 from lakehouse.ledger import history_admissions, ingestions
@@ -61,7 +60,7 @@ def dispositions(lake: Lake) -> Counter[str]:
 
 
 def silver(lake: Lake) -> set[str]:
-    rows = table_io.read(locations.silver(lake, "sales"), ["record_key"])
+    rows = locations.silver(lake, "sales").read(["record_key"])
     return set() if rows is None else set(rows["record_key"].to_pylist())
 
 
@@ -85,7 +84,7 @@ def test_what_the_watermark_holds_is_admitted_before_it_comes_to_bronze_and_afte
     ]
     assert silver(lake) == {"s1", "s3", "h1", "h2", "h3"}
     assert dispositions(lake) == {"applied": 5}
-    revenue = table_io.read(lake.address("gold", "revenue"), ["event_date"], {"is_latest": [True]})
+    revenue = lake.table("gold", "revenue").read(["event_date"], {"is_latest": [True]})
     assert revenue is not None
     assert sorted(day.day for day in revenue["event_date"].to_pylist()) == [1, 3, 4, 5, 20]
 

@@ -12,7 +12,6 @@ import dagster as dg
 import pytest
 
 from lakehouse.contracts import load_catalog
-from lakehouse.delta import table_io
 from lakehouse.operations.backfills import log as backfill_log
 from lakehouse.operations.backfills import planner
 from lakehouse.operations.backfills import verification as backfill_verification
@@ -71,7 +70,7 @@ def run(lake: Lake, instance: dg.DagsterInstance, spark: SparkSession, plan: Bac
 
 
 def revenue(lake: Lake, latest: str = "is_latest") -> list[tuple[date, int, Decimal, str]]:
-    found = table_io.read(lake.address("gold", "revenue"), ["event_date", "revision", "revenue", "reason", latest])
+    found = lake.table("gold", "revenue").read(["event_date", "revision", "revenue", "reason", latest])
     rows = [] if found is None else found.to_pylist()
     return sorted((row["event_date"], row["revision"], row["revenue"], row["reason"]) for row in rows)
 
@@ -104,7 +103,7 @@ def test_files_end_as_checked_numbers_and_a_second_run_does_nothing(
     assert run(at, instance, spark, again) is not None
     assert revenue(at)[-1] == (days[1], 2, Decimal("11.00"), "late_data")  # what the data says of itself
     assert backfill_verification.summary(at, CATALOG, again)["published"]["revenue"]["restated"] == ["2024-11-04"]
-    newest = table_io.read(at.address("gold", "revenue"), ["restatement_reason"], {"revision": [2], "event_date": [days[1]]})
+    newest = at.table("gold", "revenue").read(["restatement_reason"], {"revision": [2], "event_date": [days[1]]})
     assert newest is not None
     assert newest["restatement_reason"].to_pylist() == [f"backfill: why ({again.plan_id})"]
     audited = audit_log.read(at, "sales", day=days[1], action="backfill").to_pylist()
@@ -156,7 +155,7 @@ def test_overwriting_recomputes_days_under_the_name_of_the_backfill(
     at: Lake, instance: dg.DagsterInstance, spark: SparkSession
 ) -> None:
     run(at, instance, spark, planned(at))
-    where = at.address("silver", "sales")
+    where = at.table("silver", "sales")
     spark.sql(f"UPDATE delta.`{where}` SET amount = 99 WHERE event_date = DATE'2024-11-01' AND record_key = 'a'")  # by hand
     before = revenue(at)
     plan = planned(at, write_mode="overwrite")

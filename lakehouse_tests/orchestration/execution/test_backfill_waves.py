@@ -13,7 +13,6 @@ import pytest
 
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts import load_catalog
-from lakehouse.delta import table_io
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
@@ -255,7 +254,7 @@ TABLES = [
 
 
 def rows(lake: Lake, layer: str, name: str) -> list[str]:
-    found = table_io.read(lake.address(layer, name))
+    found = lake.table(layer, name).read()
     assert found is not None, name
     return sorted(repr(sorted((column, row[column]) for column in row.keys() - OF_THE_RUN)) for row in found.to_pylist())
 

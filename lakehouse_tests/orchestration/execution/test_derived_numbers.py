@@ -13,7 +13,6 @@ import pytest
 from lakehouse import lake_tables, locations
 from lakehouse.calendar.days import from_json
 from lakehouse.calendar.periods import Kind
-from lakehouse.delta import table_io
 from lakehouse.gold.reproduction import reproduce
 from lakehouse.gold.reproduction.recompute import ReproduceError
 from lakehouse.gold.restatement import reconciliation
@@ -210,7 +209,7 @@ def test_a_redacted_value_is_masked_in_every_revision_of_the_derived_metric_too(
     metrics = [*sample.catalog.metrics_of("shop"), *sample.catalog.derived_of("shop")]
     redact_fields(sample.lake, sample.catalog.sources["shop"], "b", ["store"], by="anna", reason="asked for", metrics=metrics)
     sample.catch_up("shop")
-    rows = table_io.read(locations.gold(sample.lake, sample.series("conversion"))).to_pylist()
+    rows = locations.gold(sample.lake, sample.series("conversion")).read().to_pylist()
     stores = {(row["event_date"], row["store"]) for row in rows}
     assert (MONDAY, "south") not in stores
     assert (MONDAY, None) in stores
@@ -222,7 +221,7 @@ def test_maintenance_keeps_the_log_of_an_input_that_a_derived_metric_has_yet_to_
     [revenue] = [one for one in lake_tables.tables(sample.catalog) if f"{one}" == "gold/revenue"]
 
     def unread() -> list[str]:
-        table = table_io.open_snapshot(revenue.path(sample.lake))
+        table = revenue.of(sample.lake).snapshot()
         assert table is not None
         return sorted(need.who for need in readers.needs(sample.lake, sample.catalog, revenue, table).log)
 

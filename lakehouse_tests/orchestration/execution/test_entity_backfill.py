@@ -11,7 +11,6 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts import Catalog, load_catalog
-from lakehouse.delta import table_io
 from lakehouse.ledger import rebuild_requests
 from lakehouse.operations.backfills import log as backfill_log
 from lakehouse.operations.backfills import planner
@@ -77,15 +76,15 @@ def filled(folder: Path, instance: dg.DagsterInstance, spark: SparkSession, monk
 
 
 def silver(lake: Lake) -> set[tuple[str, int]]:
-    rows = table_io.read(locations.silver(lake, "sales"), ["record_key", "amount"])
+    rows = locations.silver(lake, "sales").read(["record_key", "amount"])
     assert rows is not None
     return {(row["record_key"], int(row["amount"])) for row in rows.to_pylist()}
 
 
 def statuses(lake: Lake) -> set[tuple[str, str, str]]:
     """What became of each row: key, amount, disposition."""
-    account = table_io.read(locations.dispositions(lake, "sales"), ["ingestion_id", "line_number", "disposition"])
-    bronze = table_io.read(locations.bronze(lake, "sales"), ["ingestion_id", "line_number", "record_key", "amount"])
+    account = locations.dispositions(lake, "sales").read(["ingestion_id", "line_number", "disposition"])
+    bronze = locations.bronze(lake, "sales").read(["ingestion_id", "line_number", "record_key", "amount"])
     assert account is not None
     assert bronze is not None
     joined = account.join(bronze, ["ingestion_id", "line_number"])
@@ -93,7 +92,7 @@ def statuses(lake: Lake) -> set[tuple[str, str, str]]:
 
 
 def revisions(lake: Lake, reasons: str = "reason") -> list[tuple[int, int, Any]]:
-    rows = table_io.read(lake.address("gold", "revenue"), ["event_date", "revision", reasons])
+    rows = lake.table("gold", "revenue").read(["event_date", "revision", reasons])
     assert rows is not None
     return sorted((row["event_date"].day, row["revision"], row[reasons]) for row in rows.to_pylist())
 

@@ -110,7 +110,7 @@ def test_rows_of_all_types_together_and_none_of_them_kept(tmp_path: Path) -> Non
         assert not [one for one in gc.get_objects() if isinstance(one, LatenessMeasurement)], (
             "what is remembered is the answer alone"
         )
-        shutil.rmtree(locations.bronze(lake, "events"))
+        shutil.rmtree(locations.bronze(lake, "events").address)
         assert get_json(client, "/data-quality/lateness", **asks)["sources"] == sources
         nothing = get_json(client, "/data-quality/lateness", start_date="2030-01-01", end_date="2030-01-02")["sources"][0]
         assert nothing["seconds"] is None
@@ -261,7 +261,7 @@ def test_where_a_number_comes_from(tmp_path: Path) -> None:
         assert (lineage["version"], lineage["source"], lineage["run_id"]) == ("r1", "events", "run")
         assert lineage["publication"]["validation"] == {"checks": 4, "failed": 0, "held": 0}
         assert lineage["publication"]["downstream"] == ["gold/total_weekly"]
-        shutil.rmtree(locations.publications(numbers.lake))
+        shutil.rmtree(locations.publications(numbers.lake).address)
         assert get_json(client, f"/lineage/total/{on(1)}", version="r1") == lineage | {"publication": None}
         assert get_json(client, f"/lineage/total/{on(1)}", 404, version="r2")["type"] == "urn:lakehouse:unknown-version"
         assert get_json(client, f"/lineage/total/{on(2)}", 404)["type"] == "urn:lakehouse:not-published"

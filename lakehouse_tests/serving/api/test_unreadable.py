@@ -36,7 +36,7 @@ def test_the_other_metrics_go_on(tmp_path: Path, how: str) -> None:
         for name in ("total", "other"):
             numbers = publish_two_days(ScriptedNumbers(lake, metric(metric=name, publication={"rollups": ["week"]})))
     broken, whole = metric(metric="total", publication={"rollups": ["week"]}), numbers.metric
-    break_table(Path(lake.address("gold", "total")), how)
+    break_table(Path(lake.table("gold", "total").address), how)
     catalog = Catalog({"events": contract()}, {"total": broken, "other": whole})
     with api_client(lake, catalog) as client:
         problem = get_json(client, f"/metrics/total?window={on(1)}", 503)

@@ -35,7 +35,7 @@ def _without_spark() -> Iterator[None]:
 
 
 def taken(numbers: ScriptedNumbers, known: Snapshot | None) -> Snapshot:
-    return snapshot.read(numbers.lake, locations.gold(numbers.lake, numbers.series), numbers.series.by, known)
+    return snapshot.read(locations.gold(numbers.lake, numbers.series), numbers.series.by, known)
 
 
 def versions_by_start(series: Series, snapshot: Snapshot) -> dict[Any, Any]:
@@ -84,7 +84,7 @@ def test_files_that_were_put_together_by_others_are_read(tmp_path) -> None:
         numbers.set(1, {"a": value, "b": None})
         numbers.publish(1)
     followed = taken(numbers, None)
-    table = DeltaTable(locations.gold(numbers.lake, numbers.series))
+    table = DeltaTable(locations.gold(numbers.lake, numbers.series).address)
     table.optimize.z_order(["store"])
     again = taken(numbers, followed)
     assert again.version > followed.version
@@ -116,5 +116,5 @@ def test_where_there_is_no_table_there_is_nothing(tmp_path, monkeypatch) -> None
     numbers.publish()
     followed = taken(numbers, None)
     monkeypatch.setattr(snapshot, "_REOPEN", -1.0)
-    shutil.rmtree(locations.gold(numbers.lake, numbers.series))
+    shutil.rmtree(locations.gold(numbers.lake, numbers.series).address)
     assert taken(numbers, followed) == Snapshot()

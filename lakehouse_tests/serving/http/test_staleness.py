@@ -82,7 +82,7 @@ def test_a_commit_of_silver_that_changes_no_row_leaves_no_number_behind(tmp_path
     record_followed(numbers.lake, 1)
     with api_client(numbers.lake, catalog(numbers.metric)) as client:
         assert not is_behind(client, on(THEN))
-        DeltaTable(locations.silver(numbers.lake, "events")).optimize.compact()
+        DeltaTable(locations.silver(numbers.lake, "events").address).optimize.compact()
         assert not is_behind(client, on(THEN))
         assert MORE not in client.get(f"/page/metrics/total/{on(THEN)}").text
         assert MORE not in client.get("/").text

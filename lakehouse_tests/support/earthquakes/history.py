@@ -15,7 +15,6 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts import load_catalog
-from lakehouse.delta import table_io
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
@@ -51,7 +50,7 @@ def true_daily() -> dict[date, dict[date, tuple[int, int, Decimal, Decimal | Non
 def silver_digest(lake: Lake) -> str:
     """The digest of the published state, in the canonical form of the truth."""
     fields = [field.name for field in load_catalog(None).sources["earthquakes"].typed_fields if field.name != "event_id"]
-    rows = table_io.read(locations.silver(lake, "earthquakes"), fields)
+    rows = locations.silver(lake, "earthquakes").read(fields)
     return digest([] if rows is None else [tuple(row.values()) for row in rows.to_pylist()])
 
 
@@ -61,6 +60,6 @@ def digest(rows: list[tuple[str | None, ...]]) -> str:
 
 
 def gold_daily(lake: Lake) -> dict[date, tuple[int, int, Decimal, Decimal | None]]:
-    rows = table_io.read(lake.address("gold", "earthquakes_daily"), None, {"is_latest": [True]})
+    rows = lake.table("gold", "earthquakes_daily").read(None, {"is_latest": [True]})
     found = [] if rows is None else [row for row in rows.to_pylist() if row["row_count"]]
     return {row["event_date"]: (row["n_events"], row["n_with_mag"], row["sum_mag"], row["max_mag"]) for row in found}

@@ -551,7 +551,7 @@ def demo_table(number: Number) -> Said | None:
     if number.by is not Kind.DAY or number.measures[0] != "revenue":
         return None
     lake, series = number.sample.lake, Series(number.sample.catalog.metrics[number.metric])
-    starts = published_table.partitions(lake, locations.gold(lake, series), series.by)
+    starts = published_table.partitions(locations.gold(lake, series), series.by)
     known = numbers_history.history(lake, series, starts)
     printed = StringIO()
     days = {day: numbers_history.standing(series, versions) for day, versions in sorted(known.items())}
@@ -582,7 +582,7 @@ def demo_short_table(number: Number) -> Said | None:
     if number.by is not Kind.DAY or number.measures[0] != "revenue":
         return None
     lake, series = number.sample.lake, Series(number.sample.catalog.metrics[number.metric])
-    starts = published_table.partitions(lake, locations.gold(lake, series), series.by)
+    starts = published_table.partitions(locations.gold(lake, series), series.by)
     known = numbers_history.history(lake, series, starts)
     table = demo_commands.short_table({day: numbers_history.standing(series, versions) for day, versions in known.items()})
     table.padding = (0, 2)

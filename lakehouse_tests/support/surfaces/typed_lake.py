@@ -16,7 +16,6 @@ from lakehouse.cli import console
 from lakehouse.cli.program import app
 from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.contracts.series import Series
-from lakehouse.delta import table_io
 from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 
@@ -66,7 +65,7 @@ class TypedLake:
         published = []
         for metric in self.catalog.metrics.values():
             for series in (Series(metric), *Series(metric).rollups):
-                table = table_io.read(locations.gold(self.lake, series), ["period"])
+                table = locations.gold(self.lake, series).read(["period"])
                 published += [] if table is None else [(metric.name, name) for name in sorted(set(table["period"].to_pylist()))]
         return [*published, *(key for key in self.truth if key not in published)]
 

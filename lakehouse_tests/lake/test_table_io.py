@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from lakehouse.delta import commit_log, data_files, row_writer, table_io
-from lakehouse.lake import Lake
+from lakehouse.delta import commit_log, data_files, row_writer
+from lakehouse.lake import Lake, Table, table_io
 from lakehouse.lake.table_cache import TableCache
 from lakehouse.settings import Settings
 from lakehouse_tests.support.small_pieces import pieces_of
@@ -29,79 +29,79 @@ def rows(*numbers: int) -> pa.Table:
 
 def test_a_missing_table_is_told_apart_from_an_empty_one(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
-    assert table_io.read(path) is None
-    row_writer.append(path, rows())
-    found = table_io.read(path)
+    assert Table(path).read() is None
+    row_writer.append(Table(path), rows())
+    found = Table(path).read()
     assert found is not None
     assert len(found) == 0
 
 
 def test_the_same_application_appends_once(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
-    assert row_writer.append(path, rows(1), app_id="first")
-    assert not row_writer.append(path, rows(1), app_id="first")
-    assert row_writer.append(path, rows(2), app_id="second")
-    assert sorted(table_io.read(path)["number"].to_pylist()) == [1, 2]
+    assert row_writer.append(Table(path), rows(1), app_id="first")
+    assert not row_writer.append(Table(path), rows(1), app_id="first")
+    assert row_writer.append(Table(path), rows(2), app_id="second")
+    assert sorted(Table(path).read()["number"].to_pylist()) == [1, 2]
 
 
 def test_reused_tables_see_each_new_commit(tmp_path: Path) -> None:
     path, options = str(tmp_path / "table"), Lake(Settings()).cached().storage_options
-    assert table_io.read(path, options=options) is None
+    assert Table(path, options).read() is None
     for number in range(3):
-        row_writer.append(path, rows(number))
+        row_writer.append(Table(path), rows(number))
         for _ in range(2):
-            found = table_io.read(path, ["number"], {"source": ["s"]}, options)
+            found = Table(path, options).read(["number"], {"source": ["s"]})
             assert sorted(found["number"].to_pylist()) == list(range(number + 1))
-            assert len(table_io.read(path, ["number"], {"number": [0]}, options)) == 1, "each question has its own answer"
+            assert len(Table(path, options).read(["number"], {"number": [0]})) == 1, "each question has its own answer"
 
 
 def test_a_cache_is_used_by_those_alone_who_were_handed_it(tmp_path: Path) -> None:
     lake, path = Lake(Settings()), str(tmp_path / "table")
-    row_writer.append(path, rows(1))
+    row_writer.append(Table(path), rows(1))
     cached = lake.cached()
-    assert table_io.open_table(path, cached.storage_options) is table_io.open_table(path, cached.storage_options)
-    assert table_io.open_table(path, lake.storage_options) is not table_io.open_table(path, lake.storage_options)
-    assert table_io.read(path, options=cached.storage_options) is table_io.read(path, options=cached.storage_options)
+    assert Table(path, cached.storage_options).open() is Table(path, cached.storage_options).open()
+    assert Table(path, lake.storage_options).open() is not Table(path, lake.storage_options).open()
+    assert Table(path, cached.storage_options).read() is Table(path, cached.storage_options).read()
     assert cached.cached() is cached, "a callee goes on with its caller's"
     other = cached.cached(TableCache())
-    assert table_io.open_table(path, other.storage_options) is not table_io.open_table(path, cached.storage_options)
-    assert table_io.open_snapshot(path, cached.storage_options) is not table_io.open_table(path, cached.storage_options)
+    assert Table(path, other.storage_options).open() is not Table(path, cached.storage_options).open()
+    assert Table(path, cached.storage_options).snapshot() is not Table(path, cached.storage_options).open()
 
 
 def test_many_small_appends_are_put_together(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
     for number in range(70):
-        row_writer.append(path, rows(number), partition_by=["source"])
-    table = table_io.open_table(path)
+        row_writer.append(Table(path), rows(number), partition_by=["source"])
+    table = Table(path).open()
     assert table is not None
     assert len(table.file_uris()) < 10
-    assert sorted(table_io.read(path)["number"].to_pylist()) == list(range(70))
+    assert sorted(Table(path).read()["number"].to_pylist()) == list(range(70))
 
 
 def test_commits_have_their_own_numbers_also_where_others_have_committed_since(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
     for number in range(3):
-        row_writer.append(path, rows(number))
-    early = table_io.open_snapshot(path)
+        row_writer.append(Table(path), rows(number))
+    early = Table(path).snapshot()
     assert early is not None
     times = {commit["version"]: commit["timestamp"] for commit in commit_log.history(early, -1)}
     assert list(times) == [3, 2, 1, 0]
     for number in range(3):
-        row_writer.append(path, rows(number))
+        row_writer.append(Table(path), rows(number))
     assert {commit["version"]: commit["timestamp"] for commit in commit_log.history(early, -1)} == times
     assert [commit["version"] for commit in commit_log.history(early, 2)] == [3]
     assert commit_log.history(early, 3) == []
-    newest = table_io.open_table(path)
+    newest = Table(path).open()
     assert newest is not None
     assert [commit["version"] for commit in commit_log.history(newest, 3)] == [6, 5, 4]
 
 
 def test_an_append_that_continues_is_refused_where_another_run_was_quicker(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
-    assert row_writer.append(path, rows(1, 2), app_id="follows", app_version=2, since=0)
-    assert not row_writer.append(path, rows(1, 2, 3), app_id="follows", app_version=3, since=0)
-    assert row_writer.append(path, rows(3), app_id="follows", app_version=3, since=2)
-    assert sorted(table_io.read(path)["number"].to_pylist()) == [1, 2, 3]
+    assert row_writer.append(Table(path), rows(1, 2), app_id="follows", app_version=2, since=0)
+    assert not row_writer.append(Table(path), rows(1, 2, 3), app_id="follows", app_version=3, since=0)
+    assert row_writer.append(Table(path), rows(3), app_id="follows", app_version=3, since=2)
+    assert sorted(Table(path).read()["number"].to_pylist()) == [1, 2, 3]
 
 
 PIECES = pa.schema([("number", pa.int64()), ("name", pa.string())])
@@ -125,13 +125,13 @@ def test_pieces_together_are_the_table(
             content = content.append_column("later", pa.repeat("x", len(content)))
         write_deltalake(path, content, mode="append", schema_mode="merge")
     if size == 3:  # delta-rs's own MERGE writes string views
-        row_writer.upsert(path, pa.table({"number": [9], "name": ["a"]}), ["number"])
+        row_writer.upsert(Table(path), pa.table({"number": [9], "name": ["a"]}), ["number"])
     where = None if wanted is None else {"name": sorted(wanted)}
     columns = ["number", "later", "nowhere"]
-    whole = table_io.read(path, columns, where)
+    whole = Table(path).read(columns, where)
     with pieces_of(size):
-        parts = list(table_io.pieces(path, columns, where))
-        kinds = table_io.distinct(path, ["name"], where)
+        parts = list(Table(path).pieces(columns, where))
+        kinds = Table(path).distinct(["name"], where)
     assert whole is not None
     assert sorted(map(repr, whole.to_pylist())) == sorted(repr(row) for part in parts for row in part.to_pylist())
     assert parts
@@ -167,7 +167,7 @@ def test_files_that_are_left_out_hold_no_wanted_row(
         write_deltalake(path, content, mode="append", partition_by=["part"])
     if own_time:
         where = {**where, "at": {file[0][3] for file in files}}
-    found = table_io.read(path, None, {column: list(values) for column, values in where.items()})
+    found = Table(path).read(None, {column: list(values) for column, values in where.items()})
     rows = [dict(zip(TYPED.names, row)) for file in files for row in file]
     wanted = [row for row in rows if all(row[column] in values for column, values in where.items())]
     assert found is not None
@@ -181,7 +181,7 @@ def test_files_are_chosen_by_partitions_days_and_texts(tmp_path: Path) -> None:
     for number in range(1, 5):
         content = pa.table({"part": [f"p{number % 2}"], "day": [date(2024, 3, number)], "text": [f"t{number}"]})
         write_deltalake(path, content, mode="append", partition_by=["part"])
-    table = table_io.open_table(path)
+    table = Table(path).open()
     assert table is not None
     assert [
         table_io.rows_at_most(table, where)
@@ -196,14 +196,14 @@ def test_files_are_chosen_by_partitions_days_and_texts(tmp_path: Path) -> None:
 
 
 def test_a_table_that_does_not_exist_has_no_pieces(tmp_path: Path) -> None:
-    assert list(table_io.pieces(str(tmp_path / "none"), ["number"])) == []
-    assert table_io.distinct(str(tmp_path / "none"), ["number"]) is None
+    assert list(Table(str(tmp_path / "none")).pieces(["number"])) == []
+    assert Table(str(tmp_path / "none")).distinct(["number"]) is None
 
 
 def test_rows_are_counted_by_partition_from_the_log(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
     for numbers in ((1, 2), (2, 2, 3)):
-        row_writer.append(path, rows(*numbers), partition_by=["number"])
-    table = table_io.open_table(path)
+        row_writer.append(Table(path), rows(*numbers), partition_by=["number"])
+    table = Table(path).open()
     assert table is not None
     assert data_files.rows_by_partition(table) == {1: 1, 2: 3, 3: 1}

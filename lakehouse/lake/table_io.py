@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Mapping
 from datetime import date
-from functools import partial, reduce
+from functools import reduce
 from itertools import accumulate
 from operator import and_, or_
 from pathlib import Path
@@ -19,9 +19,9 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from lakehouse.delta.delta_rs_internals import file_system, listed_files
 from lakehouse.errors import LakehouseError
-from lakehouse.lake.table_cache import Answer, Entry, cache_of
+from lakehouse.lake.delta_rs_internals import file_system, listed_files
+from lakehouse.lake.table_cache import Entry, cache_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -41,21 +41,6 @@ _SPARKS_TIMES = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
 
 class DamagedLogError(LakehouseError):
     """A table whose log cannot be read. The message names the table, and what to do."""
-
-
-def open_table(path: str, options: Mapping[str, str] | None = None) -> DeltaTable | None:
-    """The table at its newest version; None if it does not exist.
-
-    :param options: delta-rs options; if they carry a table cache, the table is kept open in it and shared with later reads.
-    """
-    cache = cache_of(options)
-    return open_snapshot(path, options) if cache is None else cache.table(path, partial(open_snapshot, path, options))
-
-
-def version(path: str, options: Mapping[str, str] | None = None) -> int:
-    """The table's newest version, -1 if it does not exist."""
-    table = open_table(path, options)
-    return -1 if table is None else table.version()
 
 
 def open_snapshot(path: str, options: Mapping[str, str] | None = None) -> DeltaTable | None:
@@ -80,32 +65,10 @@ def open_snapshot(path: str, options: Mapping[str, str] | None = None) -> DeltaT
         raise DamagedLogError(msg) from None
 
 
-def read(
-    path: str, columns: Sequence[str] | None = None, where: Where | None = None, options: Mapping[str, str] | None = None
-) -> pa.Table | None:
-    """The rows that meet ``where``: each named column holds one of the values given for it. None if the table does not exist."""
-    table = open_table(path, options)
-    if table is None:
-        return None
-    return answer(table, question(path, columns, where), partial(read_version, table, columns, where), options)
-
-
 def question(path: str, columns: Sequence[str] | None, where: Where | None, *more: Hashable) -> Hashable:
     """The identity of a result that is computed from ``columns`` of the rows that meet ``where``."""
     values_by_column = ((column, frozenset(values)) for column, values in (where or {}).items())
     return (path, tuple(columns or ()), *values_by_column, *more)
-
-
-def answer(
-    table: DeltaTable, query: Hashable, compute: Callable[[], Answer], options: Mapping[str, str] | None, also: Hashable = None
-) -> Answer:
-    """The result of ``compute`` for an open table; taken from the cache in ``options`` if it holds the table's version.
-
-    :param query: from :func:`question`.
-    :param also: anything else that the result depends on.
-    """
-    cache = cache_of(options)
-    return compute() if cache is None else cache.answer(table, query, compute, also)
 
 
 def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table:
@@ -142,15 +105,6 @@ def parsed(
         return parse(_read(table, files.filter(pc.is_in(files["path"], pa.array(sorted(paths)))), None, {}))
 
     return cache.grown(question(table.table_uri, None, where), frozenset(files["path"].to_pylist()), parse_new)
-
-
-def pieces(
-    path: str, columns: Sequence[str], where: Where | None = None, options: Mapping[str, str] | None = None
-) -> Iterator[pa.Table]:
-    """The rows of :func:`read`, some hundred thousand at a time; none if the table does not exist."""
-    table = open_table(path, options)
-    if table is not None:
-        yield from pieces_of_version(table, columns, where)
 
 
 def pieces_of_version(table: DeltaTable, columns: Sequence[str], where: Where | None = None) -> Iterator[pa.Table]:
@@ -196,14 +150,6 @@ def with_columns(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
         if name not in rows.column_names:
             rows = rows.append_column(name, pa.nulls(len(rows)))
     return rows.select(list(columns))
-
-
-def distinct(
-    path: str, columns: Sequence[str], where: Where | None = None, options: Mapping[str, str] | None = None
-) -> pa.Table | None:
-    """The distinct combinations of values in ``columns``; None if the table does not exist."""
-    table = open_table(path, options)
-    return None if table is None else distinct_of_version(table, columns, where)
 
 
 def distinct_of_version(table: DeltaTable, columns: Sequence[str], where: Where | None = None) -> pa.Table:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from lakehouse.delta.delta_rs_internals import listed_files
+from lakehouse.lake.delta_rs_internals import listed_files
 
 if TYPE_CHECKING:
     from pathlib import Path

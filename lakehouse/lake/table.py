@@ -1,0 +1,101 @@
+"""A Delta table of a lake: where it is, and how it is opened and read.
+
+Only this package knows the options of an object store and the tables that are kept open. Writing is in ``lakehouse.delta``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lakehouse.lake import table_io
+from lakehouse.lake.table_cache import cache_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    from lakehouse.lake.table_cache import Answer, Entry
+    from lakehouse.lake.table_io import Where
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table, whether or not it exists.
+
+    :param address: its folder or URI.
+    :param options: the options of delta-rs; if they carry a table cache, it keeps the opened table for later
+        reads.
+    """
+
+    address: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.address
+
+    @property
+    def name(self) -> str:
+        """Layer and name: ``silver/orders``."""
+        return "/".join(self.address.rstrip("/").split("/")[-2:])
+
+    def open(self) -> DeltaTable | None:
+        """The table at its newest version; None if it does not exist.
+
+        :raises DamagedLogError: if its log cannot be read.
+        """
+        cache = cache_of(self.options)
+        return self.snapshot() if cache is None else cache.table(self.address, self.snapshot)
+
+    def snapshot(self) -> DeltaTable | None:
+        """The table at its newest version, as an object that no cache updates; None if it does not exist.
+
+        It stays at its version: a write through it conflicts with every commit since.
+
+        :raises DamagedLogError: if its log cannot be read.
+        """
+        return table_io.open_snapshot(self.address, self.options)
+
+    def version(self) -> int:
+        """The newest version, -1 if the table does not exist."""
+        table = self.open()
+        return -1 if table is None else table.version()
+
+    def read(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table | None:
+        """The rows that meet ``where``: each named column holds one of the values given for it. None without a table."""
+        table = self.open()
+        if table is None:
+            return None
+        query = table_io.question(self.address, columns, where)
+        return self.answer(table, query, partial(table_io.read_version, table, columns, where))
+
+    def pieces(self, columns: Sequence[str], where: Where | None = None) -> Iterator[pa.Table]:
+        """The rows of :meth:`read`, some hundred thousand at a time; none if the table does not exist."""
+        table = self.open()
+        if table is not None:
+            yield from table_io.pieces_of_version(table, columns, where)
+
+    def distinct(self, columns: Sequence[str], where: Where | None = None) -> pa.Table | None:
+        """The distinct combinations of values in ``columns``; None if the table does not exist."""
+        table = self.open()
+        return None if table is None else table_io.distinct_of_version(table, columns, where)
+
+    def answer(self, table: DeltaTable, query: Hashable, compute: Callable[[], Answer], also: Hashable = None) -> Answer:
+        """The result of ``compute`` for the open table; taken from the cache if it holds the one of the table's version.
+
+        :param query: from :func:`lakehouse.lake.table_io.question`.
+        :param also: anything else that the result depends on.
+        """
+        cache = cache_of(self.options)
+        return compute() if cache is None else cache.answer(table, query, compute, also)
+
+    def parsed(self, table: DeltaTable, where: Where, parse: Callable[[pa.Table], list[Entry]]) -> list[Entry]:
+        """The entries that ``parse`` makes of the rows of whole partitions of the open table; with a cache, only files that it
+        does not cover are parsed.
+
+        :param parse: the entry of a row must not depend on other rows.
+        """
+        return table_io.parsed(table, where, parse, self.options)
