@@ -31,7 +31,7 @@ from lakehouse.models import commands as models
 from lakehouse.models import trial_commands as model_trials
 from lakehouse.operations.alerts import commands as alerts
 from lakehouse.operations.backfills import commands as backfills
-from lakehouse.operations.corrections import commands as corrections
+from lakehouse.operations.changes import commands as changes
 from lakehouse.operations.maintenance import commands as maintenance
 from lakehouse.operations.notices import commands as notices
 from lakehouse.orchestration import commands as orchestration
@@ -80,8 +80,9 @@ app.add_typer(snapshots.app, name="snapshot", rich_help_panel=ROWS)
 app.add_typer(stages.app, name="stage", rich_help_panel=INGEST)
 app.command("trace", rich_help_panel=ROWS)(impact.trace)
 app.command("audit", rich_help_panel=ROWS)(silver.audit)
-app.command("correct", rich_help_panel=ROWS)(corrections.correct)
-app.add_typer(corrections.app, name="corrections", rich_help_panel=ROWS)
+app.command("correct", rich_help_panel=ROWS)(changes.correct)
+app.add_typer(changes.app, name="change", rich_help_panel=ROWS)
+app.add_typer(changes.corrections, name="corrections", hidden=True)
 app.add_typer(stewardship.app, name="quarantine", rich_help_panel=ROWS)
 lateness.app.command("tuning")(tuning.tuning)
 lateness.app.command("tune")(tuning.tune)

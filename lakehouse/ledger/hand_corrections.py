@@ -1,6 +1,6 @@
 """The file names of deliveries by which a person enters a correction (``lakehouse correct``).
 
-Belongs here: the name. Proposing, approving and entering corrections belongs to ``operations.corrections``. Bronze stores the
+Belongs here: the name. Proposing, approving and entering corrections belongs to ``operations.changes``. Bronze stores the
 name with each row, so that everything that depends on it can be computed again from Bronze.
 """
 

@@ -1,4 +1,4 @@
-"""``lakehouse correct`` and ``corrections`` as stewards type them; nothing here is ingested."""
+"""``lakehouse correct`` and ``change`` as stewards type them; nothing here is ingested."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from lakehouse.cli.program import app
 from lakehouse.lake import Lake
-from lakehouse.operations.corrections import correction_record
-from lakehouse.operations.corrections.correction_record import CorrectionEvent, CorrectionEventKind, Operation
+from lakehouse.operations.changes import correction_record
+from lakehouse.operations.changes.correction_record import CorrectionEvent, CorrectionEventKind, Operation
 from lakehouse.settings import Settings
 from lakehouse_tests.support.contract_texts import EVENTS_SOURCE
 
@@ -55,13 +55,29 @@ def output_of(*arguments: str, fails: bool = False) -> str:
 
 @pytest.mark.merge
 def test_waiting_corrections_are_listed_and_rejected(lake: Lake) -> None:
-    text = output_of("corrections", "list", "events")
-    assert "abc123 correct a: amount 10 -> 12" in text
+    line = "2024-01-09 00:00 UTC correction abc123 of events: correct a: amount 10 -> 12 [pending] anna: typo"
+    assert output_of("change", "list", "--pending") == line
+    assert output_of("change", "list", "events", "--kind", "correction", "--by", "anna") == line
+    assert output_of("change", "list", "--kind", "stage") == "No change of this kind."
+    text = output_of("change", "show", "abc")
+    assert text.startswith(line)
     assert "2024-01-09 00:00 proposed by anna: typo waits for 1 more person" in text
+    told = json.loads(output_of("change", "list", "--json"))[0]
+    assert (told["by"], told["state"], told["undo"]) == ("anna", "pending", None)
+    assert "abc123 is rejected by ben." in output_of("change", "reject", "abc", "--by", "ben", "--reason", "no")
+    assert output_of("change", "list", "--pending") == "No change of this kind."
+    assert "rejected by ben: no" in output_of("change", "show", "abc123")
+    assert "abc123 is cancelled: there is nothing to undo" in output_of(
+        "change", "undo", "abc123", "--by", "ben", "--reason", "no", fails=True
+    )
+
+
+@pytest.mark.merge
+def test_the_earlier_names_of_the_commands_still_work(lake: Lake) -> None:
+    assert "abc123 correct a: amount 10 -> 12" in output_of("corrections", "list", "events")
     assert json.loads(output_of("corrections", "list", "events", "--json"))[0]["by"] == "anna"
     assert "abc123 is rejected by ben." in output_of("corrections", "reject", "events", "abc", "--by", "ben", "--reason", "no")
     assert output_of("corrections", "list", "events") == "No correction waits."
-    assert "rejected by ben: no" in output_of("corrections", "list", "events", "--all")
 
 
 def test_mistakes_are_told_in_sentences(lake: Lake) -> None:

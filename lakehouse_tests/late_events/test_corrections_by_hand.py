@@ -13,8 +13,8 @@ from lakehouse.contracts.source_rules import Lateness
 from lakehouse.late_events import counters, follow, left_out
 from lakehouse.lateness import measurement
 from lakehouse.ledger import hand_corrections, ingestions, key_log
-from lakehouse.operations.corrections import correction_flow
-from lakehouse.operations.corrections.correction_record import Operation
+from lakehouse.operations.changes import correction_flow
+from lakehouse.operations.changes.correction_record import Operation
 from lakehouse_tests.support.ingested_files import at, deliver, deliver_files, line, source_with
 from lakehouse_tests.support.late_lake import LateLake, late
 from lakehouse_tests.support.numbers_without_spark import without_spark

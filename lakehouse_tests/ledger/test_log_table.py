@@ -42,7 +42,7 @@ from lakehouse.models import backtest_log, canary_log, retraining_log
 from lakehouse.models import promotion_log as model_promotions
 from lakehouse.operations.alerts import log as alerts
 from lakehouse.operations.backfills import log as backfills
-from lakehouse.operations.corrections import correction_record
+from lakehouse.operations.changes import correction_record
 from lakehouse.operations.notices import late_outputs
 from lakehouse.operations.notices import log as notices
 from lakehouse.serving.http import tokens

@@ -18,8 +18,8 @@ from lakehouse.contracts.series import days_reached
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.ledger import applied_inputs, hand_corrections, ingestions
-from lakehouse.operations.corrections import correction_record
-from lakehouse.operations.corrections.correction_record import (
+from lakehouse.operations.changes import correction_record
+from lakehouse.operations.changes.correction_record import (
     Correction,
     CorrectionError,
     CorrectionEvent,

@@ -17,8 +17,8 @@ from lakehouse.bronze.file_formats import read_records
 from lakehouse.bronze.json_columns import check_names
 from lakehouse.bronze.row_parser import RowParser
 from lakehouse.ledger.ids import DeliveredFile
-from lakehouse.operations.corrections import correction_record
-from lakehouse.operations.corrections.correction_record import CorrectionError, CorrectionEvent, CorrectionEventKind, Operation
+from lakehouse.operations.changes import correction_record
+from lakehouse.operations.changes.correction_record import CorrectionError, CorrectionEvent, CorrectionEventKind, Operation
 from lakehouse_tests.support.dimension_lake import dimension
 from lakehouse_tests.support.lake import contract
 

@@ -16,8 +16,8 @@ from lakehouse.contracts.series import Series
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse.operations.corrections import correction_flow
-from lakehouse.operations.corrections.correction_record import CorrectionError, Operation
+from lakehouse.operations.changes import correction_flow
+from lakehouse.operations.changes.correction_record import CorrectionError, Operation
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake, contract, csv_file
 from lakehouse_tests.support.laws import law

@@ -16,13 +16,13 @@ from lakehouse.gold.numbers import history
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_due, find_pending
-from lakehouse.operations.corrections import correction_flow, correction_record
-from lakehouse.operations.corrections.correction_record import CorrectionError, Operation
+from lakehouse.operations.changes import correction_flow, correction_record
+from lakehouse.operations.changes.correction_record import CorrectionError, Operation
 from lakehouse_tests.support.lake import SampleLake, contract, csv_file
 from lakehouse_tests.support.stopped_commits import Killed
 
 if TYPE_CHECKING:
-    from lakehouse.operations.corrections.correction_record import Correction
+    from lakehouse.operations.changes.correction_record import Correction
 
 pytestmark = pytest.mark.spark
 
