@@ -3,7 +3,7 @@
 python benchmarks/latency.py [--files 7] [--remote sc://127.0.0.1:15002]
 
 Starts ``dagster dev`` on a folder of its own, drops one late file after another, and reads from Dagster's own records when
-each run was asked for, started and ended. With ``--remote`` runs use that Spark Connect server ('lakehouse spark start').
+each run was asked for, started and ended. With ``--remote`` runs use that Spark Connect server ('lakehouse admin spark start').
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 python benchmarks/live.py [--messages 40] [--every 3] [--trigger PT5S]
 
-Starts a broker of its own, ``lakehouse stream run`` and ``lakehouse live start``, and sends one message at a time into the
+Starts a broker of its own, ``lakehouse source stream run`` and ``lakehouse live start``, and sends one message at a time into the
 newest hour of a topic with ten days of messages. The books are brought up to date in this process, by a warm Spark.
 """
 

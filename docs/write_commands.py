@@ -1,5 +1,7 @@
 """Write the reference in ``docs/commands.md`` from the command line itself; the text before the marker is written by hand.
 
+Hidden commands, such as the names of earlier releases, are left out.
+
 python docs/write_commands.py            # writes the file
 python docs/write_commands.py --check    # exits with 1 where the file differs from the command line
 """
@@ -11,6 +13,10 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+
+from typer.main import get_command
+
+from lakehouse.cli.program import app
 
 PAGE = Path(__file__).with_name("commands.md")
 MARKER = (
@@ -27,7 +33,19 @@ def reference() -> str:
     text = re.sub(r"\*\*Commands\*\*:\n\n(\* .*\n)+\n?", "", f"\n## {text}")  # its descriptions are cut at some width
     text = re.sub(r"(\*\*Options\*\*:\n\n)?\* `--help`: Show this message and exit\.\n\n?", "\n", text)
     text = text.replace("&#x27;", "'").replace("&quot;", '"')
+    sections = re.split(r"(?m)^(?=#+ `lakehouse )", text)
+    text = "".join(section for section in sections if not _is_hidden(section))
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def _is_hidden(section: str) -> bool:
+    heading = re.match(r"#+ `lakehouse (.+)`", section)
+    command = get_command(app)
+    for name in heading[1].split() if heading else ():
+        command = command.commands[name]
+        if command.hidden:
+            return True
+    return False
 
 
 def page() -> str:

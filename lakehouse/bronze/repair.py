@@ -64,7 +64,7 @@ def repair(lake: Lake, contract: SourceContract, run_id: str) -> list[date]:
         why = {"run_id": run_id, "method": "repair", "deliveries": [entry.ingestion_id for entry, _, _ in again]}
         spark_commits.append_rows_alone(rows(), stored, f"bronze:{contract.dataset}", table.version(), why)
     if gone:
-        way_out = "put them back into landing as they were, and run 'lakehouse repair' again"
+        way_out = "put them back into landing as they were, and run 'lakehouse admin repair' again"
         raise lost_rows.refused(f"bronze/{contract.dataset}", gone, way_out)
     return sorted({entry.arrival_date for entry, _, _ in again})
 

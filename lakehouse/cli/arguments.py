@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -12,7 +12,6 @@ from lakehouse.cli.console import deployment, errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
     from lakehouse.calendar.periods import Kind, Period
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
@@ -28,6 +27,14 @@ PeriodOrWindow = Annotated[
     str, typer.Argument(metavar="PERIOD", help="A period such as 2024-01-15 or 2024-W03, or a window of a day: 2024-01-15T14.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+FirstEventDay = Annotated[datetime | None, typer.Option("--start-date", "--from", formats=DAY, help="The first event day.")]
+LastEventDay = Annotated[datetime | None, typer.Option("--end-date", "--to", formats=DAY, help="The last event day.")]
+FirstArrivalDay = Annotated[
+    datetime | None, typer.Option("--start-date", "--from", formats=DAY, help="The first arrival day; default: the oldest.")
+]
+LastArrivalDay = Annotated[
+    datetime | None, typer.Option("--end-date", "--to", formats=DAY, help="The last arrival day; default: the newest.")
+]
 DecidedBy = Annotated[str, typer.Option("--by", help="Who decides.")]
 DoneBy = Annotated[str, typer.Option("--by", help="Who does it.")]
 Why = Annotated[str, typer.Option("--reason", help="Why.")]

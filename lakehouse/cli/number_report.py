@@ -74,7 +74,9 @@ def not_admitted_text(source: str, counts: Mapping[tuple[AdmissionStatus, str], 
     parts = [f"{rows:,} {words.get(status, status)} ({cause})" for (status, cause), rows in sorted(counts.items())]
     waits = any(status == "quarantined" for status, _ in counts)
     command = (
-        f"'lakehouse quarantine list {source}' lists those that wait" if waits else f"'lakehouse account {source}' counts them"
+        f"'lakehouse quarantine list {source}' lists those that wait"
+        if waits
+        else f"'lakehouse source account {source}' counts them"
     )
     return f"{', '.join(parts)}; {command}" if parts else ""
 

@@ -122,8 +122,8 @@ def restore(lake: Lake, contract: SourceContract, *, anyway: bool = False) -> bo
     except OSError as problem:
         names = " and ".join(table.name for table, _ in lost)
         msg = (
-            f"{names} has lost commits, and cannot be written ({problem}): run 'lakehouse repair' with the right to write the "
-            "lake, or restore a newer copy of the table"
+            f"{names} has lost commits, and cannot be written ({problem}): run 'lakehouse admin repair' with the right to write "
+            "the lake, or restore a newer copy of the table"
         )
         raise LostAccountError(msg) from None
     return True

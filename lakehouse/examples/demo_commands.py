@@ -47,7 +47,12 @@ _CONTRACTS = "demo_contracts"
 _SHORT = 5
 
 
+app = typer.Typer(invoke_without_command=True)
+
+
+@app.callback()
 def demo(
+    context: typer.Context,
     seed: Annotated[int, typer.Option(help="Another seed generates other sales; use a separate LAKEHOUSE_ROOT for it.")] = 7,
     models: Annotated[  # noqa: FBT002 (typer's form)
         bool,
@@ -63,6 +68,8 @@ def demo(
     With ``--models``, chargebacks change the labels of card payments: a model is trained, compared, promoted, retrained and
     rolled back.
     """
+    if context.invoked_subcommand is not None:
+        return
     from lakehouse.contracts import load_catalog  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.examples import late_tier_results  # noqa: PLC0415
     from lakehouse.lake import Lake  # noqa: PLC0415
@@ -295,14 +302,14 @@ def _say_how_to_go_on(lake: Lake, key: str, restated: Sequence[date], *, every_s
         "Its sensors notify people of what is wrong, such as a till whose sales came a week late:",
         "  lakehouse alerts list",
         "Show the disposition of every row, or trace one sale from its records to the numbers it changed:",
-        "  lakehouse account sales",
+        "  lakehouse source account sales",
         f"  lakehouse trace sales {key}",
         "Ten sales came beyond the contract's cutoff, one fails a rule: they wait for a steward, and numbers wait for them:",
         "  lakehouse quarantine list sales",
         "  lakehouse gold show revenue 2024-11-09",
         "Accept them: an open day is restated, a closed one gets an adjustment in the open period:",
         "  lakehouse quarantine accept sales --all --by you --reason 'a till was offline'",
-        "  lakehouse audit sales --date 2024-11-09",
+        "  lakehouse source audit sales --date 2024-11-09",
         "Show a day's number with all its revisions and their reasons:",
         "  lakehouse gold history revenue 2024-11-07",
         "Open the pages with the numbers and their history, or request the numbers over HTTP:",

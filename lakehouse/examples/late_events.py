@@ -35,7 +35,7 @@ _LAST_HOUR = 23
 
 CONTRACTS = {
     f"{SOURCE}.yaml": f"""\
-# Written by `lakehouse simulate`.
+# Written by `lakehouse demo simulate`.
 dataset: {SOURCE}
 description: Events of a seeded simulation, some of which arrive late.
 owner: simulation
@@ -54,7 +54,7 @@ model:
     - {{name: amount, type: "decimal(12,2)", required: true}}
 """,
     f"{METRIC}.yaml": f"""\
-# Written by `lakehouse simulate`.
+# Written by `lakehouse demo simulate`.
 metric: {METRIC}
 description: Revenue of a simulated day.
 owner: simulation

@@ -1,4 +1,4 @@
-"""``lakehouse simulate``: publish seeded events with late arrivals day by day, and compare provisional with final numbers.
+"""``lakehouse demo simulate``: publish seeded events with late arrivals day by day, and compare provisional with final numbers.
 
 This module has the steps, the folder and the printed text. The events are generated in ``examples.late_events``, the results are
 read in ``examples.simulation_results``, and the report is written in ``reports.simulation_report``.

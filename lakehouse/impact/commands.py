@@ -1,6 +1,6 @@
-"""``lakehouse account``: the dispositions of the rows of Bronze, per arrival day.
+"""``lakehouse source account``: the dispositions of the rows of Bronze, per arrival day.
 
-``lakehouse impact``: the effect of a correction on numbers and models; before ingestion, the predicted effect.
+``lakehouse change impact``: the effect of a correction on numbers and models; before ingestion, the predicted effect.
 
 ``lakehouse trace``: the history of a key, from its raw lines to the published numbers that it changed.
 """

@@ -112,9 +112,11 @@ app = typer.Typer(
 Source = Annotated[str, typer.Argument(help="The dataset of a source contract.")]
 Start = Annotated[
     datetime | None,
-    typer.Option(formats=["%Y-%m-%d"], help="The first arrival day; default: by lateness.proposal.days."),
+    typer.Option(
+        "--start-date", "--from", formats=["%Y-%m-%d"], help="The first arrival day; default: by lateness.proposal.days."
+    ),
 ]
-End = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The last arrival day; default: the newest.")]
+End = arguments.LastArrivalDay
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -42,8 +42,8 @@ def problem_of_source(lake: Lake, contract: SourceContract) -> str | None:
     source = contract.dataset
     return (
         f"{_named(lake, contract, changes)}, and the rows of bronze/{source} have their keys, days and order by the former: "
-        f"restore it; or read them again by the new one: 'lakehouse reparse {source} --by NAME --reason WHY --now', then repeat "
-        "this; or give the source another 'dataset'"
+        f"restore it; or read them again by the new one: 'lakehouse source reparse {source} --by NAME --reason WHY --now', then "
+        "repeat this; or give the source another 'dataset'"
     )
 
 
@@ -58,8 +58,8 @@ def notices_of_source(lake: Lake, contract: SourceContract) -> list[str]:
     today = lake.now().date()
     if reading := [each for each in changes if each.effect is KeyEffect.READING]:
         notices.append(
-            f"{_named(lake, contract, reading)}: rows since {today} are read otherwise than older ones: 'lakehouse reparse "
-            f"{source} --by NAME --reason WHY' reads these again"
+            f"{_named(lake, contract, reading)}: rows since {today} are read otherwise than older ones: 'lakehouse source "
+            f"reparse {source} --by NAME --reason WHY' reads these again"
         )
     if choice := [each for each in changes if each.effect is KeyEffect.CHOICE]:
         notices.append(

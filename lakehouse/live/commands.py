@@ -1,4 +1,4 @@
-"""``lakehouse reconcile``: live and published numbers of a day, and the causes of their differences.
+"""``lakehouse live reconcile``: live and published numbers of a day, and the causes of their differences.
 
 ``lakehouse live``: run, inspect and stop the speed layer of a metric, and recompute its numbers from Bronze.
 """

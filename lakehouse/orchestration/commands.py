@@ -112,7 +112,7 @@ def replay(
     """Ingest every arrival day in order as if it were today. The command can be stopped and repeated."""
     lake, catalog = catalog_with(source, landing)
     if catalog.sources[source].source.kafka:
-        errors.print(f"{source} is a source of Kafka; use 'lakehouse stream ingest {source}'.", style="red")
+        errors.print(f"{source} is a source of Kafka; use 'lakehouse source stream ingest {source}'.", style="red")
         raise typer.Exit(2)
     confirmed(catalog.sources[source], yes=yes)
     from lakehouse.dispositions import claims  # noqa: PLC0415 (Arrow loads in a second)

@@ -1,12 +1,12 @@
-"""``lakehouse reparse``: parse raw records of Bronze again under the current contract."""
+"""``lakehouse source reparse``: parse raw records of Bronze again under the current contract."""
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lakehouse.cli import arguments
 from lakehouse.cli.console import catalog_with, confirmed, counted, out
 from lakehouse.text import join_limited
 
@@ -23,8 +23,8 @@ def reparse(
     source: Annotated[str, typer.Argument(help="The dataset of a source contract.")],
     by: Annotated[str, typer.Option(help="Who decides.")],
     reason: Annotated[str, typer.Option(help="Why, for instance the mistake in the contract that was mended.")],
-    start_date: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="First arrival day; default: all.")] = None,
-    end_date: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Last arrival day; default: all.")] = None,
+    start_date: arguments.FirstArrivalDay = None,
+    end_date: arguments.LastArrivalDay = None,
     stage: Annotated[str, typer.Option(help="The name of the stage; default: reparse-<source>-<date>.")] = "",
     now: Annotated[bool, typer.Option("--now", help="Put the result into force and restate at once, without a stage.")] = False,  # noqa: FBT002
     yes: Annotated[bool, typer.Option("--yes", help="Confirm that the table is replaced (overwrite_all).")] = False,  # noqa: FBT002

@@ -163,7 +163,7 @@ def release_notes(
         lines += [f"{old} stays readable; no date is set for its end.", ""]
     else:
         lines += [f"{old} is deprecated from {deprecated_on}: consumers that read it by name should move to {new} by then.", ""]
-    back = back or f"lakehouse rollback {shlex.quote(formatting.plain(comparison.metric))} --by YOU --reason WHY"
+    back = back or f"lakehouse gold rollback {shlex.quote(formatting.plain(comparison.metric))} --by YOU --reason WHY"
     lines += ["## How to go back", "", f"This makes {old} the latest again, and keeps {new}:", "", f"    {back}"]
     return "\n".join(lines) + "\n"
 

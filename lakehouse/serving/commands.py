@@ -1,4 +1,4 @@
-"""``lakehouse views``: write the statements that create SQL views of the tables; ``view`` prints one of the queries.
+"""``lakehouse gold views``: write the statements that create SQL views of the tables; ``view`` prints one of the queries.
 
 ``lakehouse serve``: the metrics API and the web pages in one process.
 
@@ -74,7 +74,7 @@ def serve(
     if not local:
         errors.print(
             f"Listening on {host}: "
-            + ("everyone who reaches it can read. " if open_reading else "reading needs a token ('lakehouse token add'). ")
+            + ("everyone who reaches it can read. " if open_reading else "reading needs a token ('lakehouse admin token add'). ")
             + "Put TLS in front of it: tokens travel in a header.",
             style="yellow",
             soft_wrap=True,
@@ -195,7 +195,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-_HEAD = "-- Written by 'lakehouse views'; run it again after the contracts change."
+_HEAD = "-- Written by 'lakehouse gold views'; run it again after the contracts change."
 
 
 def views(
@@ -225,9 +225,9 @@ def view(
     source: Annotated[str, typer.Argument(help="The dataset of a source contract.")],
     engine: Annotated[Literal["duckdb", "spark"], typer.Option(help="The SQL dialect.")] = "duckdb",
 ) -> None:
-    """Deprecated: print the query of the view SOURCE_newest that 'lakehouse views' writes."""
+    """Deprecated: print the query of the view SOURCE_newest that 'lakehouse gold views' writes."""
     from lakehouse.serving import sql_views  # noqa: PLC0415
 
-    errors.print("'lakehouse view' is deprecated: 'lakehouse views' writes the view SOURCE_newest.", style="yellow")
+    errors.print("'lakehouse view' is deprecated: 'lakehouse gold views' writes the view SOURCE_newest.", style="yellow")
     lake, catalog = catalog_with(source)
     out.print(sql_views.newest_rows(lake, catalog.sources[source], sql_views.Dialect(engine)), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""``lakehouse token``: the tokens for reading and deciding through the API."""
+"""``lakehouse admin token``: the tokens for reading and deciding through the API."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def revoke(token_id: Annotated[str, typer.Argument(help="As 'token list' shows i
     lake, _ = deployment()
     token = tokens.all_of(lake).get(token_id)
     if token is None:
-        errors.print(f"There is no token {token_id}; see 'lakehouse token list'.", style="red")
+        errors.print(f"There is no token {token_id}; see 'lakehouse admin token list'.", style="red")
         raise typer.Exit(1)
     tokens.revoke(lake, token)
     out.print(f"{token_id} of {token.name} is revoked.", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""``lakehouse audit``: the changes of silver by late and corrected data, row by row.
+"""``lakehouse source audit``: the changes of silver by late and corrected data, row by row.
 
 ``lakehouse rebuild``: rebuild a range of event days from Bronze, under the current code and contract.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lakehouse.cli import arguments
 from lakehouse.cli.console import catalog_with, confirmed, counted, data_table, number_column, out
 from lakehouse.cli.number_report import shown
 
@@ -33,16 +34,12 @@ _SHOWN = 40
 
 def rebuild(
     source: Annotated[str, typer.Argument(help="The dataset of a source contract.")],
-    start_date: Annotated[
-        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="First event day. Only a dry run needs none.")
-    ] = None,
-    end_date: Annotated[
-        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Last event day. Only a dry run needs none.")
-    ] = None,
+    start_date: arguments.FirstEventDay = None,
+    end_date: arguments.LastEventDay = None,
     reason: Annotated[
         str | None, typer.Option(help="Why, for instance the bug that was fixed. Only a dry run needs none.")
     ] = None,
-    runner_id: Annotated[str, typer.Option(help="Who requests it; default: the user's name.")] = "",
+    runner_id: Annotated[str, typer.Option("--runner-id", "--by", help="Who requests it; default: the user's name.")] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Confirm that the table is replaced (overwrite_all).")] = False,  # noqa: FBT002
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the days and numbers that would change.")] = False,  # noqa: FBT002
 ) -> None:
@@ -155,7 +152,9 @@ def _print_preview(contract: SourceContract, previewed: RebuildPreview, metrics:
         out.print(f"And {len(differing) - _SHOWN:,} more, to {last}.")
     if metrics:
         out.print(f"Metrics that follow: {', '.join(sorted(metrics))}.", soft_wrap=True)
-        out.print(f"The published numbers of these days: lakehouse impact {source} --from {first} --to {last}", soft_wrap=True)
+        out.print(
+            f"The published numbers of these days: lakehouse change impact {source} --from {first} --to {last}", soft_wrap=True
+        )
     out.print(f"To do it: lakehouse rebuild {source} --start-date {first} --end-date {last} --reason WHY", soft_wrap=True)
 
 

@@ -72,7 +72,7 @@ def require_none(lake: Lake, source: str) -> None:
     if lost := unknown and unknown & _readings(lake, source):
         msg = (
             f"ops/operations has lost {len(lost):,} readings that silver/{source} contains: restore a newer copy, or "
-            f"run 'lakehouse reparse {source} --by NAME --reason WHY --now' again with the same words"
+            f"run 'lakehouse source reparse {source} --by NAME --reason WHY --now' again with the same words"
         )
         raise LostRecordsError(msg)
 

@@ -1,4 +1,4 @@
-"""``lakehouse snapshot``: name a set of inputs of a source, so its rows can be read at any later time.
+"""``lakehouse source snapshot``: name a set of inputs of a source, so its rows can be read at any later time.
 
 The comparison of two snapshots as a table for people and as JSON for programs.
 

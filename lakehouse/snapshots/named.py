@@ -163,7 +163,7 @@ def of_files(lake: Lake, source: str, files: Sequence[str]) -> set[str]:
     delivered = ingestions.inputs(ingestions.all_of(lake, source))
     missing = sorted(set(files) - {entry.source_file for entry in delivered.values()})
     if missing:
-        msg = f"no file {missing[0]} of {source} was ingested: 'lakehouse account {source}' lists the arrival days"
+        msg = f"no file {missing[0]} of {source} was ingested: 'lakehouse source account {source}' lists the arrival days"
         raise SnapshotError(msg)
     return {one for one, entry in delivered.items() if entry.source_file in set(files)} | _by_people(lake, source)
 

@@ -1,4 +1,4 @@
-"""``lakehouse spark``: a Spark Connect server on this machine that keeps running between commands."""
+"""``lakehouse admin spark``: a Spark Connect server on this machine that keeps running between commands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def start(
     lake = Lake.open(spark_long_lived=True, spark_memory=memory) if memory else Lake.open(spark_long_lived=True)
     found, new = connect.start(connect.state_folder(), local_options(lake), port, wait)
     if not new:
-        errors.print(f"It runs already, since {found.started_at}; other options take effect after 'lakehouse spark stop'.")
+        errors.print(f"It runs already, since {found.started_at}; other options take effect after 'lakehouse admin spark stop'.")
     out.print(f"export LAKEHOUSE_SPARK_REMOTE={found.address}", soft_wrap=True)
 
 
@@ -42,7 +42,7 @@ def status() -> None:
 
     server = connect.recorded_server(connect.state_folder())
     if server is None:
-        out.print("No server was started here: 'lakehouse spark start' starts one.")
+        out.print("No server was started here: 'lakehouse admin spark start' starts one.")
         raise typer.Exit(1)
     if not server.is_running():
         out.print(f"The server started at {server.started_at} is gone; its log is {server.log}.", soft_wrap=True)
@@ -51,7 +51,7 @@ def status() -> None:
     about = f"process {server.pid}, since {server.started_at}, log {server.log}"
     spark = connect.version(server.address)
     if spark is None:
-        out.print(f"{server.address} does not answer ({about}); 'lakehouse spark stop' ends it.", soft_wrap=True)
+        out.print(f"{server.address} does not answer ({about}); 'lakehouse admin spark stop' ends it.", soft_wrap=True)
         raise typer.Exit(1)
     out.print(f"{server.address} answers: Spark {spark} ({about}).", soft_wrap=True)
 

@@ -58,8 +58,8 @@ def check_reachable(address: str) -> None:
         socket.create_connection((parts.hostname, parts.port or _PORT), timeout=_TIMEOUT_SECONDS).close()
     except OSError as error:
         msg = (
-            f"no Spark Connect server can be reached at {address} ({error.strerror or error}): start one with 'lakehouse spark "
-            "start', or unset LAKEHOUSE_SPARK_REMOTE to let each process start its own Spark"
+            f"no Spark Connect server can be reached at {address} ({error.strerror or error}): start one with 'lakehouse admin "
+            "spark start', or unset LAKEHOUSE_SPARK_REMOTE to let each process start its own Spark"
         )
         raise SetupProblem(msg) from None
 
@@ -258,7 +258,7 @@ def _wait_for_answer(server: ConnectServer, seconds: float, process: subprocess.
             break
         time.sleep(0.5)
     ended = process is not None and process.poll() is not None
-    problem = "has ended" if ended else f"does not answer after {seconds:.0f} s; 'lakehouse spark stop' ends it"
+    problem = "has ended" if ended else f"does not answer after {seconds:.0f} s; 'lakehouse admin spark stop' ends it"
     lines = []
     with suppress(OSError):
         lines = Path(server.log).read_text(errors="replace").splitlines()

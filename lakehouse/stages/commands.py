@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,8 +40,8 @@ def create(
     ] = None,
     reparse: Annotated[bool, typer.Option("--reparse", help="Read the records of Bronze again, under today's contract.")] = False,  # noqa: FBT002
     contract: Annotated[Path | None, typer.Option(help="A changed contract of the source, or of one of its metrics.")] = None,
-    start_date: Annotated[datetime | None, typer.Option(formats=arguments.DAY, help="With --reparse: first arrival day.")] = None,
-    end_date: Annotated[datetime | None, typer.Option(formats=arguments.DAY, help="With --reparse: last arrival day.")] = None,
+    start_date: arguments.FirstArrivalDay = None,
+    end_date: arguments.LastArrivalDay = None,
     day_threshold: Annotated[
         float, typer.Option(help="How far, in percent, a measure of a day may move without a sign-off.", min=0)
     ] = 50,

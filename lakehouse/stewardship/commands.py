@@ -1,4 +1,4 @@
-"""``lakehouse redact``: mask fields of a key in silver and everything derived from it (right to erasure).
+"""``lakehouse source redact``: mask fields of a key in silver and everything derived from it (right to erasure).
 
 ``lakehouse quarantine``: list the rows that wait for a steward, and record decisions on them.
 """

@@ -1,4 +1,4 @@
-"""``lakehouse stream``: ingest a source continuously into Bronze, and show its progress."""
+"""``lakehouse source stream``: ingest a source continuously into Bronze, and show its progress."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def status(source: Source, as_json: Annotated[bool, typer.Option("--json", help=
     for remark in known.remarks:
         errors.print(remark, style="yellow", soft_wrap=True)
     for text in sorted({entry.gap for entry in partitions if entry.gap}):
-        errors.print(f"{text}; see 'lakehouse stream accept-gap'", style="red", soft_wrap=True)
+        errors.print(f"{text}; see 'lakehouse source stream accept-gap'", style="red", soft_wrap=True)
 
 
 @app.command("accept-gap")
@@ -146,7 +146,9 @@ def accept_gap(
     for entry in accepted:
         out.print(f"{entry.text}: accepted by {by}.", soft_wrap=True)
     if not accepted:
-        out.print(f"Nothing of {source} is known to be lost; 'lakehouse stream ingest {source}' looks for it.", soft_wrap=True)
+        out.print(
+            f"Nothing of {source} is known to be lost; 'lakehouse source stream ingest {source}' looks for it.", soft_wrap=True
+        )
 
 
 def _session() -> SparkSession:
@@ -158,7 +160,9 @@ def _session() -> SparkSession:
 def _topic(contract: SourceContract) -> KafkaTopic:
     """:raises typer.Exit: if the source reads files."""
     if contract.source.kafka is None:
-        errors.print(f"{contract.dataset} is a source of files; use 'lakehouse stream run' or 'lakehouse replay'.", style="red")
+        errors.print(
+            f"{contract.dataset} is a source of files; use 'lakehouse source stream run' or 'lakehouse replay'.", style="red"
+        )
         raise typer.Exit(2)
     return contract.source.kafka
 
@@ -194,5 +198,5 @@ def _print(source: str, batch: MicroBatch, *, as_json: bool) -> None:
     for entry in batch.taken:
         out.print(f"  {entry.source_file}: {counted(entry.rows)}, {entry.malformed:,} malformed", soft_wrap=True)
     for gap in batch.gaps:
-        advice = f"lakehouse stream accept-gap {source} --by NAME --reason WHY"
+        advice = f"lakehouse source stream accept-gap {source} --by NAME --reason WHY"
         errors.print(f"{gap.text}; to read on behind it: {advice}", style="red", soft_wrap=True)

@@ -1,7 +1,7 @@
 """A file dropped into landing ends as a changed gold number with no click, and a backfill from the UI works per layer.
 
-The first run starts a Spark of its own. The twenty that follow use the server of ``lakehouse spark start``, as a deployment with
-``LAKEHOUSE_SPARK_REMOTE=auto`` does: starting Spark twenty times takes minutes and proves nothing more.
+The first run starts a Spark of its own. The twenty that follow use the server of ``lakehouse admin spark start``, as a deployment
+with ``LAKEHOUSE_SPARK_REMOTE=auto`` does: starting Spark twenty times takes minutes and proves nothing more.
 """
 
 from __future__ import annotations

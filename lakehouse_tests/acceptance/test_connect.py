@@ -1,4 +1,4 @@
-"""A deployment that uses a server started by ``lakehouse spark`` gives the same tables as one with a session of its own."""
+"""A deployment that uses a server started by ``lakehouse admin spark`` gives the same tables as one with a session of its own."""
 
 from __future__ import annotations
 

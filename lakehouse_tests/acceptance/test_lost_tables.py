@@ -1,7 +1,7 @@
 """Any table loses its newest commits, is emptied, cut off, gone or an older copy: the next commands make up for it, or say so.
 
-Where a command names ``lakehouse repair``, the repair and the same command again end as without the damage; several changes that
-came in between are one revision.
+Where a command names ``lakehouse admin repair``, the repair and the same command again end as without the damage; several changes
+that came in between are one revision.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def test_whatever_any_table_loses_the_numbers_end_the_same_or_a_command_says_so(
             for key, value in sample.readable_numbers().items():
                 expected = [whole and whole[:-1] for whole in (before.get(key), numbers.get(key))]
                 assert value[:-1] in expected, f"{table} {cuts}: {key} is wrong\n{text}"
-            if "'lakehouse repair'" not in text:
+            if "'lakehouse admin repair'" not in text:
                 return
             last = NEXT[steps[-1]]
             text += "".join(sample.give(step).text for step in (replace(last, command=("repair",), lines=()), last))

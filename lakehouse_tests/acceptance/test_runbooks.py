@@ -1,6 +1,6 @@
 """The runbooks of the documentation, executed as they are written: their own commands, one after another, in one shell.
 
-They share the server of ``lakehouse spark start``, as somebody has it who runs many commands.
+They share the server of ``lakehouse admin spark start``, as somebody has it who runs many commands.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``lakehouse simulate`` on the real command line, compared with the events themselves."""
+"""``lakehouse demo simulate`` on the real command line, compared with the events themselves."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_values_that_were_too_large_fit_after_the_change_and_older_numbers_stay(
     text = run(shop, "orders", "second.csv", HEADER + large, hour=12)
     assert "orders.yaml" in text
     assert "model.fields.amount.type: was decimal(6,2) and is decimal(20,2)" in text
-    assert "lakehouse reparse orders" in text
+    assert "lakehouse source reparse orders" in text
     after = before | {
         ("2024-11-04", 1, 1): (Decimal("11.50"), 3),
         ("2024-11-04", LARGE, None): (Decimal("9876543210123.00"), LARGE),

@@ -1,4 +1,4 @@
-"""``lakehouse audit`` as people type it, on a lake that delta-rs wrote."""
+"""``lakehouse source audit`` as people type it, on a lake that delta-rs wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakehouse impact`` as people type it, on files that are not ingested yet. None of these starts Spark."""
+"""``lakehouse change impact`` as people type it, on files that are not ingested yet. None of these starts Spark."""
 
 from __future__ import annotations
 

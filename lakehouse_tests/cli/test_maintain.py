@@ -1,4 +1,4 @@
-"""``lakehouse maintain`` as people type it: what it prints, and what it refuses. None starts Spark."""
+"""``lakehouse admin maintain`` as people type it: what it prints, and what it refuses. None starts Spark."""
 
 from __future__ import annotations
 

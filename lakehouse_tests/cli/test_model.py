@@ -1,4 +1,4 @@
-"""``lakehouse model`` and ``lakehouse promotions`` as people type them. None of these starts Spark.
+"""``lakehouse model`` and ``lakehouse gold promotions`` as people type them. None of these starts Spark.
 
 Where many commands follow each other they run in this process, which imports MLflow once.
 """

@@ -1,4 +1,4 @@
-"""``lakehouse notices`` as people type it: who was notified of what, and sending without a daemon. None of these starts Spark."""
+"""``lakehouse alerts notices`` as people type it: who was notified of what, and sending without a daemon. No Spark is started."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_a_dry_run_changes_nothing_and_reports_whether_promotion_is_possible(dep
     assert command(deployment, "promotions", "total").stdout == "gold/total shows v1.\n"
     deprecated = command(deployment, "moves", "total")
     assert deprecated.stdout == "gold/total shows v1.\n"
-    assert deprecated.stderr == "'lakehouse moves' is deprecated: the next release has 'lakehouse promotions' only.\n"
+    assert deprecated.stderr == "'lakehouse moves' is deprecated: the next release has 'lakehouse gold promotions' only.\n"
     strict = command(deployment, "promote", "total", "v2", *WHO, "--dry-run", "--threshold", "total=5")
     assert strict.returncode == 1
     assert "is beyond the threshold (--accept-differences)" in strict.stderr

@@ -1,4 +1,4 @@
-"""``lakehouse reparse`` as people type it: as a stage that is looked at and promoted, and at once."""
+"""``lakehouse source reparse`` as people type it: as a stage that is looked at and promoted, and at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakehouse reproduce``: what it prints, and the exit codes for equal, different and impossible."""
+"""``lakehouse gold reproduce``: what it prints, and the exit codes for equal, different and impossible."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         (["revenue", "novembre", "--revision", "1"], "'novembre' is no period"),
         (
             ["revenue", "2024-11-07"],
-            "specify the number: 'lakehouse reproduce revenue 2024-11-07 --revision r2', or a version name.",
+            "specify the number: 'lakehouse gold reproduce revenue 2024-11-07 --revision r2', or a version name.",
         ),
         (["revenue_v2024-11-07.r1", "2024-11-07"], "contains period and revision"),
         (["revenue_v2024-11-07.r1"], "revenue has no revision 1 of 2024-11-07; published: nothing."),

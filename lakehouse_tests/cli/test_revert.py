@@ -1,4 +1,4 @@
-"""``lakehouse gold revert``, ``held`` and ``release``, as people use them."""
+"""``lakehouse revert``, ``held`` and ``release``, as people use them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakehouse serve`` and ``lakehouse token`` as people type them: a real server, on loopback, that needs no Java."""
+"""``lakehouse serve`` and ``lakehouse admin token`` as people type them: a real server, on loopback, that needs no Java."""
 
 from __future__ import annotations
 

@@ -21,6 +21,6 @@ def test_a_server_that_cannot_be_reached_is_one_line_with_the_way_out(tmp_path: 
 def test_where_no_server_was_started_its_commands_say_so(tmp_path: Path) -> None:
     state = {"XDG_STATE_HOME": str(tmp_path)}
     status = lakehouse_command(tmp_path, "spark", "status", **state)
-    assert (status.returncode, status.stdout) == (1, "No server was started here: 'lakehouse spark start' starts one.\n")
+    assert (status.returncode, status.stdout) == (1, "No server was started here: 'lakehouse admin spark start' starts one.\n")
     stop = lakehouse_command(tmp_path, "spark", "stop", **state)
     assert (stop.returncode, stop.stdout) == (0, "No server that was started here is running.\n")

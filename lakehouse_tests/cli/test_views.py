@@ -1,4 +1,4 @@
-"""``lakehouse views`` writes SQL files beside the tables."""
+"""``lakehouse gold views`` writes SQL files beside the tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events of ``lakehouse simulate``: the same for the same options, as late as these ask for, and valid by the contract."""
+"""The events of ``lakehouse demo simulate``: the same for the same options, as late as these request, valid by the contract."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_a_file_is_held_while_rows_would_be_other_events(lake: Lake, sections: d
     for _ in range(2):  # nothing is forgotten
         (message,) = arrive(lake, changed(**sections), 3)
         assert f"{key}" in message
-        assert "'lakehouse reparse events --by NAME --reason WHY --now', then repeat" in message
+        assert "'lakehouse source reparse events --by NAME --reason WHY --now', then repeat" in message
     assert arrive(lake, contract(), 3) == []
 
 
@@ -77,8 +77,14 @@ def test_the_first_contract_and_one_with_the_same_meaning_are_taken(lake: Lake) 
 @pytest.mark.parametrize(
     ("sections", "parts"),
     [
-        ({"clocks": {"timezone": "Asia/Tokyo"}}, ("clocks.timezone: was UTC and is Asia/Tokyo", "lakehouse reparse events")),
-        ({"source": {"null_values": ["", "N/A"]}}, ("source.null_values: was '' and is '', N/A", "lakehouse reparse events")),
+        (
+            {"clocks": {"timezone": "Asia/Tokyo"}},
+            ("clocks.timezone: was UTC and is Asia/Tokyo", "lakehouse source reparse events"),
+        ),
+        (
+            {"source": {"null_values": ["", "N/A"]}},
+            ("source.null_values: was '' and is '', N/A", "lakehouse source reparse events"),
+        ),
         ({"source": {"start_date": "2024-01-02"}}, ("source.start_date", "an earlier day has no partition")),
     ],
 )

@@ -47,7 +47,7 @@ def test_a_closed_day_is_reconciled_once_for_each_revision(lake: Lake, spark: An
     assert alert.text == (
         "2 live numbers of hourly 2024-10-25 differ more from the published ones than the contract tolerates. "
         "The largest difference is 3, of total at 22:00 UTC: late_dropped 3. "
-        "'lakehouse reconcile hourly --date 2024-10-25' shows all."
+        "'lakehouse live reconcile hourly --date 2024-10-25' shows all."
     )
 
     # The windows before the last one are closed, and have been kept for long enough.

@@ -94,7 +94,7 @@ def test_a_repair_makes_the_rows_again(sample: ReproducibleLake, expected: dict[
     text_of_table = f"{damaged}"
     assert text_of_table.startswith(f"{table}: the data file ")
     assert ("is missing" if how == "deleted" else "is cut off") in text_of_table
-    assert "'lakehouse repair'" in text_of_table
+    assert "'lakehouse admin repair'" in text_of_table
     done = repaired(sample)
     assert done
     assert all(is_done for _, is_done in done), done
@@ -113,11 +113,14 @@ def test_published_numbers_that_are_gone_are_named_and_made_again(
     """A new table would begin with first revisions, and with states that follow from today: readers would lose what they saw."""
     before = everything(sample)[table]
     shutil.rmtree(Path(sample.lake.root, table))
-    with pytest.raises(LostNumbersError, match=rf"^{table} is gone, and its numbers were published: 'lakehouse repair' makes"):
+    with pytest.raises(
+        LostNumbersError, match=rf"^{table} is gone, and its numbers were published: 'lakehouse admin repair' makes"
+    ):
         publish(sample)
     [damaged] = find(sample.lake, sample.catalog)
     assert (
-        f"{damaged}" == f"{table}: the table is gone. 'lakehouse repair' makes its numbers again from the inputs that they name."
+        f"{damaged}"
+        == f"{table}: the table is gone. 'lakehouse admin repair' makes its numbers again from the inputs that they name."
     )
     assert all(is_done for _, is_done in repaired(sample))
     assert find(sample.lake, sample.catalog) == []
@@ -146,7 +149,7 @@ def test_versions_that_an_older_copy_does_not_have_are_named_and_made_again(
     assert f"{damaged}".startswith(f"{table} has lost published numbers: {table[5:]}_v2024-")
     if table == "gold/total":
         with pytest.raises(
-            LostNumbersError, match=rf"^{table} has lost published numbers .*: 'lakehouse repair' makes them again"
+            LostNumbersError, match=rf"^{table} has lost published numbers .*: 'lakehouse admin repair' makes them again"
         ):
             revert.put_back(
                 sample.lake, sample.sample.contract, Series(METRIC), {date(2024, 2, 2): "r1"}, Run("x", by="anna"), "a test"
@@ -174,7 +177,7 @@ def test_what_cannot_be_made_again_is_named(sample: ReproducibleLake) -> None:
     damage(sample.lake, "bronze/events", "deleted")
     damage(sample.lake, "ops/ingestions", "deleted")
     texts = [f"{entry}" for entry in find(sample.lake, sample.catalog)]
-    assert texts[0].endswith("'lakehouse repair' reads its rows again from landing.")
+    assert texts[0].endswith("'lakehouse admin repair' reads its rows again from landing.")
     assert texts[1].startswith("ops/ingestions: the data file ")
     assert texts[1].endswith("It cannot be derived from other tables: restore this table from a copy.")
 
@@ -186,7 +189,7 @@ def test_rows_that_landing_does_not_have_any_more_are_named(sample: Reproducible
     text_of_table = dict(repaired(sample))
     (lost,) = [text for text, is_done in text_of_table.items() if not is_done]
     assert lost.startswith("bronze/events: bronze/events has lost the 2 rows of 1 ingested files (arrival_date=2024-02-02")
-    assert lost.endswith("put them back into landing as they were, and run 'lakehouse repair' again")
+    assert lost.endswith("put them back into landing as they were, and run 'lakehouse admin repair' again")
     days = set(sample.lake.table("bronze", "events").read(["arrival_date"])["arrival_date"].to_pylist())
     assert days == {date(2024, 2, 1), date(2024, 2, 3)}, "the others are there again"
 

@@ -253,7 +253,7 @@ def test_release_notes_name_what_changed_why_and_how_to_roll_back():
         "22 of 31 days differ",
         "2024-01-01 to 2024-01-02, 2024-01-04 to 2024-01-05",
         "v1 is deprecated from 2024-05-01",
-        "lakehouse rollback sales --by",
+        "lakehouse gold rollback sales --by",
     ):
         assert line in text
     assert "16 smaller changes not shown" in text
@@ -263,7 +263,7 @@ def test_release_notes_name_what_changed_why_and_how_to_roll_back():
 def test_the_way_back_is_a_command_that_can_be_pasted():
     told = {"by": "x", "reason": "y", "moved_from": "v1", "moved_to": "v2", "moved_at": NOW}
     text = release_notes(replace(MONTH, metric="a; rm -rf /\n"), **told, deprecated_on=None, description_changes=())
-    assert "    lakehouse rollback 'a; rm -rf /\\n' --by YOU" in text
+    assert "    lakehouse gold rollback 'a; rm -rf /\\n' --by YOU" in text
 
 
 @pytest.mark.parametrize("report", [simulation_html, simulation_markdown])

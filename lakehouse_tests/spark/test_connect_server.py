@@ -85,7 +85,7 @@ def test_a_process_that_has_ended_and_was_not_buried_lives_no_more(folder: Path,
 def test_an_invalid_state_file_names_no_server(folder: Path, text: str) -> None:
     (folder / "spark.json").write_text(text)
     assert connect.recorded_server(folder) is None
-    assert spark_command("status") == (1, "No server was started here: 'lakehouse spark start' starts one.")
+    assert spark_command("status") == (1, "No server was started here: 'lakehouse admin spark start' starts one.")
 
 
 def test_stop_ends_the_process_and_forgets_it(folder: Path, process) -> None:
@@ -122,10 +122,8 @@ def test_a_process_that_does_not_answer_is_not_used_and_is_reported(folder: Path
     assert f"sc://127.0.0.1:{PORT} does not answer (process {process.pid}, since 2026-01-01 00:00:00" in words
     code, words = spark_command("start", "--wait", "1")
     assert code == 1
-    assert (
-        f"the Spark Connect server (process {process.pid}) does not answer after 1 s; 'lakehouse spark stop' ends it; its log"
-        in words
-    )
+    ends = "'lakehouse admin spark stop' ends it; its log"
+    assert f"the Spark Connect server (process {process.pid}) does not answer after 1 s; {ends}" in words
     assert process.poll() is None
 
 
@@ -150,7 +148,7 @@ def test_a_server_that_cannot_be_reached_is_reported_with_the_way_out() -> None:
     with pytest.raises(SetupProblem) as caught:
         spark_options(Lake(Settings(spark_remote=f"sc://127.0.0.1:{PORT}")))
     assert str(caught.value).startswith(f"no Spark Connect server can be reached at sc://127.0.0.1:{PORT} (Connection refused): ")
-    assert "'lakehouse spark start', or unset LAKEHOUSE_SPARK_REMOTE" in str(caught.value)
+    assert "'lakehouse admin spark start', or unset LAKEHOUSE_SPARK_REMOTE" in str(caught.value)
 
 
 def test_without_the_extra_each_way_in_says_what_to_install(folder: Path, monkeypatch) -> None:

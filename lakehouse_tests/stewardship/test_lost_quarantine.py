@@ -152,7 +152,7 @@ def test_a_repair_derives_both_tables_again(lake: Lake, table: str, how: str) ->
         Path(max(files)).unlink()
     [damaged] = damaged_tables.find(lake, catalog)
     assert f"{damaged}".startswith(table)
-    assert f"{damaged}".endswith("'lakehouse repair' derives the table again.")
+    assert f"{damaged}".endswith("'lakehouse admin repair' derives the table again.")
     done = list(repair.repair(lake, catalog, lambda: sample.spark, "mend"))
     assert done == [("silver/events_quarantine: made again: all rows, and those of ops/events_dispositions", True)]
     assert damaged_tables.find(lake, catalog) == []

@@ -1,4 +1,4 @@
-"""``lakehouse stream`` as people run it, against a real broker."""
+"""``lakehouse source stream`` as people run it, against a real broker."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_way_of_a_gap(tmp_path: Path, broker: KafkaBroker, topic: str) -> No
     status = lakehouse_command(tmp_path, "stream", "status", "events")
     shown = [line.split()[:4] for line in status.stdout.splitlines() if line.strip()[:1] in {"0", "1"}]
     assert shown == [list("0473"), list("1770")]
-    assert f"{gap}; see 'lakehouse stream accept-gap'" in status.stderr
+    assert f"{gap}; see 'lakehouse source stream accept-gap'" in status.stderr
     done = lakehouse_command(tmp_path, "stream", "accept-gap", "events", "--by", "ann", "--reason", "sent again as files")
     assert done.stdout == f"{gap}: accepted by ann.\n"
     done = lakehouse_command(tmp_path, "stream", "ingest", "events")

@@ -65,7 +65,7 @@ def test_messages_that_retention_deletes_are_a_gap_until_somebody_accepts_it(
     assert (missing.kind, missing.text) == ("stream_gap", text)
     alerts = {alert.kind: alert for alert in input_signals.of_source(sample.lake, sample.contract)}
     assert text in alerts[AlertKind.STREAM_GAP].text
-    assert "lakehouse stream accept-gap events" in alerts[AlertKind.STREAM_GAP].text
+    assert "lakehouse source stream accept-gap events" in alerts[AlertKind.STREAM_GAP].text
     assert [entry.text for entry in closing.read_source(sample.lake, sample.contract).missing] == [text]
     [entry] = accept(sample)
     assert (entry.by, entry.reason) == ("ann", "the sender cannot send them again")

@@ -1,4 +1,4 @@
-"""The server of ``lakehouse spark start``, with a state folder and a port of its own.
+"""The server of ``lakehouse admin spark start``, with a state folder and a port of its own.
 
 A run that starts its own Spark needs ten seconds of two cores for that. Tests of many processes use a server instead.
 """
@@ -30,7 +30,7 @@ class Machine:
         self.auto = {"XDG_STATE_HOME": str(folder / "state"), "LAKEHOUSE_SPARK_REMOTE": "auto"}
 
     def spark(self, command: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run ``lakehouse spark``."""
+        """Run ``lakehouse admin spark``."""
         own = {"XDG_STATE_HOME": str(self.folder / "state"), "COLUMNS": "500", **environment}
         return lakehouse_command(self.folder, "spark", command, *options, **own)
 

@@ -234,7 +234,7 @@ def _say_how_to_go_on(demo: DemoLake, seed: int) -> None:
         "Show all that a version has learned from, and what became of it:",
         f"  lakehouse model show {deliveries.MODEL} {steps.CHALLENGER}",
         "List what a file concerns, of numbers, training sets and models:",
-        f"  lakehouse impact {deliveries.CHARGEBACKS} --file {next(iter(deliveries.correction(seed)))}",
+        f"  lakehouse change impact {deliveries.CHARGEBACKS} --file {next(iter(deliveries.correction(seed)))}",
         "Show the manifest of the training set, and make the set again from its recorded inputs:",
         f"  lakehouse dataset show {deliveries.TRAINING_SET} {steps.TRAINING_SET}",
         f"  lakehouse dataset reproduce {deliveries.TRAINING_SET} {steps.TRAINING_SET}",

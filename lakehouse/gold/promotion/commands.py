@@ -101,7 +101,7 @@ def rollback(
     from lakehouse.gold.promotion import promotion  # noqa: PLC0415 (Arrow loads in a second)
 
     lake, catalog, contract = first_version_of(metric)
-    run = _run(by or getpass.getuser(), "lakehouse rollback")
+    run = _run(by or getpass.getuser(), "lakehouse gold rollback")
     if to is not None and (when := _time_in(to)) is not None:
         _revert_all(lake, catalog, contract, when, run, reason)
         _afterwards(lake, catalog, contract, restate=restate)

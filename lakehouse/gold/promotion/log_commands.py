@@ -1,4 +1,4 @@
-"""``lakehouse promotions``: the promotions and rollbacks of metrics' data and of models."""
+"""``lakehouse gold promotions``: the promotions and rollbacks of metrics' data and of models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def moves(metric: Annotated[str, typer.Argument(help="The metric that readers know, such as revenue.")]) -> None:
     """Deprecated: the earlier name of ``promotions``."""
-    errors.print("'lakehouse moves' is deprecated: the next release has 'lakehouse promotions' only.", style="yellow")
+    errors.print("'lakehouse moves' is deprecated: the next release has 'lakehouse gold promotions' only.", style="yellow")
     promotions(metric)
 
 

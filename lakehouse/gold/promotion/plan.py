@@ -182,7 +182,8 @@ def plan_promotion(
     number = shown_version(lake, metric)
     later = served_version.version(catalog, metric, to_version).metric
     if later.name == metric.metric:
-        msg = f"v{to_version} is in gold/{later.name} itself: 'lakehouse rollback {later.name} --to v{to_version}' shows it again"
+        command = f"lakehouse gold rollback {later.name} --to v{to_version}"
+        msg = f"v{to_version} is in gold/{later.name} itself: '{command}' shows it again"
         raise PromotionRefusedError(msg)
     pending = find_pending(lake, Series(later))  # read first, so that later changes stay pending
     both = _both(lake, catalog, metric, to_version)

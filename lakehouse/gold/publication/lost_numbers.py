@@ -61,14 +61,14 @@ def make_up_for_lost_commits(lake: Lake, series: Series) -> None:
     table = numbers.open()
     if table is None:
         msg = (
-            f"{numbers.name} is gone, and its numbers were published: 'lakehouse repair' makes them again from the inputs that "
-            "they name, or restore the table from a copy"
+            f"{numbers.name} is gone, and its numbers were published: 'lakehouse admin repair' makes them again from the inputs "
+            "that they name, or restore the table from a copy"
         )
         raise LostNumbersError(msg)
     if versions := sorted(each for of_period in of(lake, series).values() for each in of_period):
         msg = (
-            f"{numbers.name} has lost published numbers ({join_limited(versions, _SHOWN, ' versions')}): 'lakehouse repair' "
-            "makes them again from the inputs that they name, or restore a newer copy of the table"
+            f"{numbers.name} has lost published numbers ({join_limited(versions, _SHOWN, ' versions')}): 'lakehouse admin "
+            "repair' makes them again from the inputs that they name, or restore a newer copy of the table"
         )
         raise LostNumbersError(msg)
     followed, kept = lost

@@ -1,4 +1,4 @@
-"""``lakehouse reproduce``: recompute a published number from the inputs of its revision, and compare the two."""
+"""``lakehouse gold reproduce``: recompute a published number from the inputs of its revision, and compare the two."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def reproduce(
     if name is not None:
         period, revision, adjustment = name.period, name.revision, name.adjustment
     if period is None or revision is None:
-        _stop(f"specify the number: 'lakehouse reproduce {metric} 2024-11-07 --revision r2', or a version name.")
+        _stop(f"specify the number: 'lakehouse gold reproduce {metric} 2024-11-07 --revision r2', or a version name.")
     from lakehouse.gold.reproduction import reproduce as tables  # noqa: PLC0415
     from lakehouse.gold.reproduction.contract_history import ForgottenContractError  # noqa: PLC0415
     from lakehouse.gold.reproduction.recompute import ReproduceError  # noqa: PLC0415

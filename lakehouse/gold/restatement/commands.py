@@ -1,4 +1,4 @@
-"""``lakehouse gold revert`` and ``release``: restore an earlier revision of a number, and let it follow silver again.
+"""``lakehouse revert`` and ``release``: restore an earlier revision of a number, and let it follow silver again.
 
 ``lakehouse gold held``, ``publish`` and ``drop``: numbers that failed a check, and the decisions on them.
 """
@@ -180,7 +180,7 @@ def revert(
     from lakehouse.orchestration import commands  # noqa: PLC0415 (Arrow loads in a second)
 
     of = arguments.about(metric, period)
-    run = Run(f"cli:{by}", "lakehouse gold revert", by=by)
+    run = Run(f"cli:{by}", "lakehouse revert", by=by)
     source = of.catalog.sources[of.series.metric.source]
     done = restatement_revert.revert(of.lake, source, of.series, of.period, arguments.asked_for(to), run, reason)
     for revision in done.published:

@@ -174,7 +174,7 @@ def _earlier(before: SeriesSnapshot, targets: Mapping[date, str]) -> dict[date, 
             theirs, shown = version.dataset_version, daily.metric.dataset_version
             msg = (
                 f"{label} of {daily.name} {version.period} belongs to v{theirs}, and readers see v{shown}: "
-                f"'lakehouse rollback {daily.name} --to v{theirs}' goes back to it"
+                f"'lakehouse gold rollback {daily.name} --to v{theirs}' goes back to it"
             )
             raise RevertError(msg)
         earlier[start] = history.in_whole(daily, version, known[start])
@@ -242,7 +242,7 @@ def undo(lake: Lake, contract: SourceContract, dailies: Sequence[Series], name: 
     later = [sentence for _, before in earlier for sentence in before.later]
     if later:
         listed = join_limited(later, _SHOWN, " numbers")
-        msg = f"{name} cannot be undone, numbers have changed since: {listed}; revert days with 'lakehouse gold revert'"
+        msg = f"{name} cannot be undone, numbers have changed since: {listed}; revert days with 'lakehouse revert'"
         raise UndoError(msg)
     if not any(before.targets for _, before in earlier):
         msg = f"{name} has restated no number: there is nothing to undo"

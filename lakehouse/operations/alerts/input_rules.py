@@ -51,7 +51,8 @@ def malformed_rows(about: AlertSubject, arrival_day: date, since: datetime, rows
     text = (
         f"{rows:,} {'row' if rows == 1 else 'rows'} of {name} that arrived on {arrival_day} could not be read{why}. The numbers "
         f"of their days do not become final. 'lakehouse rows {name} --malformed' lists them. Have them sent again, or correct "
-        f"the contract and run 'lakehouse reparse {name}'. Its key 'quality.malformed.tolerated' says how many are no matter."
+        f"the contract and run 'lakehouse source reparse {name}'. Its key 'quality.malformed.tolerated' says how many are no "
+        "matter."
     )
     return about.alert(AlertKind.MALFORMED_ROWS, since, text, {"rows": rows, "example": example}, period=f"{arrival_day}")
 
@@ -76,7 +77,7 @@ def stream_gap(about: AlertSubject, seen_on: date, since: datetime, missing: str
     """
     text = (
         f"{about.subject}: {missing}. The partition is not read on. Have the messages sent again if they can be, then run "
-        f"'lakehouse stream accept-gap {about.subject}' with your name and the reason; reading goes on behind the gap."
+        f"'lakehouse source stream accept-gap {about.subject}' with your name and the reason; reading goes on behind the gap."
     )
     return about.alert(AlertKind.STREAM_GAP, since, text, {"missing": missing}, period=f"{seen_on}")
 

@@ -185,7 +185,7 @@ def late_share(about: AlertSubject, arrivals: Iterable[ArrivalCount], terms: Lat
     text = (
         f"{share:.2%} of the {rows:,} rows of {about.subject} that arrived from {format_moment(since)} through "
         f"{format_moment(through)} came beyond the cutoff; the contract tolerates {float(bound):.2%}. "
-        f"'lakehouse account {about.subject}' lists what became of them."
+        f"'lakehouse source account {about.subject}' lists what became of them."
     )
     numbers = {"rows": rows, "late": late, "share": round(share, 6), "bound": float(bound), "through": through}
     return about.alert(AlertKind.LATE_SHARE, since, text, numbers)
@@ -450,7 +450,7 @@ def live_difference(about: AlertSubject, day: date, reconciled: Sequence[Reconci
     text = (
         f"{len(beyond)} live numbers of {about.subject} {day} differ more from the published ones than the contract tolerates. "
         f"The largest difference is {worst.difference}, of {worst.measure}{window}: {why}. "
-        f"'lakehouse reconcile {about.contract} --date {day}' shows all."
+        f"'lakehouse live reconcile {about.contract} --date {day}' shows all."
     )
     numbers = {"beyond": len(beyond), "measure": worst.measure, "live": worst.live, "books": worst.books}
     numbers |= {"difference": worst.difference, "causes": dict(worst.causes)}

@@ -96,8 +96,8 @@ def stream_lag(about: AlertSubject, lag: TopicLag, bounds: StreamLag, now: datet
     if not beyond:
         return None
     text = (
-        f"{about.subject}: {', and '.join(beyond)}. 'lakehouse stream status {about.subject}' shows each partition. Does "
-        "'lakehouse stream run' or the sensor run, and does it keep up?"
+        f"{about.subject}: {', and '.join(beyond)}. 'lakehouse source stream status {about.subject}' shows each partition. Does "
+        "'lakehouse source stream run' or the sensor run, and does it keep up?"
     )
     numbers = {"messages": lag.messages, "age_seconds": None if age is None else age.total_seconds()}
     return about.alert(AlertKind.STREAM_LAG, now, text, numbers)

@@ -97,7 +97,7 @@ INSTEAD = {
     ChangeKind.REBUILD: "Restore single numbers: lakehouse revert METRIC PERIOD --to VERSION.",
     ChangeKind.REDACTION: "A redaction lasts; the delivered files are unchanged.",
     ChangeKind.REJECTION: "The number is published when its inputs change, or a person publishes it.",
-    ChangeKind.REPARSE: "Read the records again under another contract: lakehouse reparse SOURCE.",
+    ChangeKind.REPARSE: "Read the records again under another contract: lakehouse source reparse SOURCE.",
     ChangeKind.REVERT: "Revert to another version: lakehouse revert METRIC PERIOD --to VERSION.",
     ChangeKind.SIGN_OFF: "Restore an earlier number: lakehouse revert METRIC PERIOD --to VERSION.",
     ChangeKind.STAGE: "Restore single numbers: lakehouse revert METRIC PERIOD --to VERSION.",

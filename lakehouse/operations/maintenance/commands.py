@@ -1,6 +1,6 @@
-"""``lakehouse repair``: find missing or truncated data files, and restore their rows from the layer below.
+"""``lakehouse admin repair``: find missing or truncated data files, and restore their rows from the layer below.
 
-``lakehouse maintain``: compact small files, and delete files and log entries that are no longer needed.
+``lakehouse admin maintain``: compact small files, and delete files and log entries that are no longer needed.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
     from lakehouse.lake_tables import LakeTable
 
-COMMAND = "lakehouse repair"
+COMMAND = "lakehouse admin repair"
 #: Tables of ``ops`` that are derived from other tables and their logs.
 DERIVED = frozenset({"publications", "restatements", "applications"})
 KEYS = "_keys"

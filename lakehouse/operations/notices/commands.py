@@ -1,4 +1,4 @@
-"""``lakehouse notices``: list the notices to consumers, and send those that are pending."""
+"""``lakehouse alerts notices``: list the notices to consumers, and send those that are pending."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """One run of notifying consumers: creates notices, sends waiting ones, and records the audit rows of silver that they cover.
 
 ``pending`` selects publications and audit rows, ``rejections`` selects stewards' decisions; ``log`` has the record of notices.
-``late_outputs`` sends the side output of metrics with a topic. The sensor ``notices`` and ``lakehouse notices --send`` start a
-run.
+``late_outputs`` sends the side output of metrics with a topic. The sensor ``notices`` and ``lakehouse alerts notices --send``
+start a run.
 """
 
 from __future__ import annotations

@@ -42,5 +42,5 @@ def taken(
         for remark in batch.remarks:
             context.log.warning(remark)
     for text in gaps:
-        context.log.error("%s: to read on behind it: lakehouse stream accept-gap %s", text, contract.dataset)
+        context.log.error("%s: to read on behind it: lakehouse source stream accept-gap %s", text, contract.dataset)
     return reports

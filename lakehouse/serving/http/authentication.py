@@ -19,7 +19,7 @@ from lakehouse.serving.http.tokens import Role, Token
 if TYPE_CHECKING:
     from lakehouse.serving.http.published_cache import PublishedCache
 
-_BEARER = HTTPBearer(auto_error=False, scheme_name="token", description="From `lakehouse token add`.")
+_BEARER = HTTPBearer(auto_error=False, scheme_name="token", description="From `lakehouse admin token add`.")
 #: Wrong tokens accepted from one address: per second in the long run, and at once.
 _WRONG = (0.2, 10)
 Given = Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
@@ -65,7 +65,7 @@ class Authenticator:
 
     async def _holder(self, request: Request, given: HTTPAuthorizationCredentials | None) -> Token:
         if given is None:
-            raise _needed("send 'Authorization: Bearer <token>'; 'lakehouse token add' creates one")
+            raise _needed("send 'Authorization: Bearer <token>'; 'lakehouse admin token add' creates one")
         return await self.holder_of(request, given.credentials)
 
 

@@ -381,7 +381,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, table_io.DamagedLogError):
         return "its log is damaged; the server's log names the file, and the page on operations what to do"
     if isinstance(error, FileNotFoundError) or _IS_FILE.search(f"{error}"):
-        return "a data file is missing or cut off; 'lakehouse repair' makes it again"
+        return "a data file is missing or cut off; 'lakehouse admin repair' makes it again"
     return "try again; if it stays so, the server's log has the reason"
 
 

@@ -227,7 +227,7 @@ def test_versions_that_nobody_can_move_to(filled: Lake) -> None:
         promote(filled, known, 3)
     assert "has not been promoted yet" in refusal(lambda: rollback(filled, known))
     promote(filled, known)
-    assert "'lakehouse rollback total --to v1' shows it again" in refusal(lambda: promote(filled, known, 1))
+    assert "'lakehouse gold rollback total --to v1' shows it again" in refusal(lambda: promote(filled, known, 1))
     with pytest.raises(UnservedVersionError, match="dataset_version: 2"):
         served_version.daily(filled, catalog(metric(1)), metric(1))
     with pytest.raises(UnservedVersionError, match="dataset_version: 1"):

@@ -173,7 +173,9 @@ def test_what_cannot_be_put_back_changes_nothing(lake: Lake) -> None:
     assert reverted_periods.log(lake).read() == []
     assert len(numbers.history(1)) == 2
     numbers.metric = metric(publication={"rollups": ["week"]}, dataset_version=2)
-    with pytest.raises(RevertError, match="r1 of total 2024-01-01 belongs to v1, and readers see v2: 'lakehouse rollback total"):
+    with pytest.raises(
+        RevertError, match="r1 of total 2024-01-01 belongs to v1, and readers see v2: 'lakehouse gold rollback total"
+    ):
         revert.revert(
             *(lake, numbers.source, Series(numbers.metric, called="total"), numbers.series.period(day(1)), parse("first")),
             *(Run("back", by="anna"), "withdrawn"),

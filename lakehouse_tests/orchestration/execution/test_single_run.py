@@ -95,7 +95,7 @@ def test_rows_that_the_contract_does_not_admit_are_counted_with_the_cause(capsys
     number_report.print_run(SingleRun(rows=6, malformed=1, known=0, not_admitted=waiting, unread_reason="not CSV"), "flow")
     first, _, second, *_ = capsys.readouterr().out.splitlines()
     assert first == (
-        "6 rows ingested, 1 dropped (beyond the cutoff), 2 rejected (rule positive); 'lakehouse account flow' counts them."
+        "6 rows ingested, 1 dropped (beyond the cutoff), 2 rejected (rule positive); 'lakehouse source account flow' counts them."
     )
     assert second == (
         "6 rows ingested, 1 malformed: not CSV; 'lakehouse rows flow --malformed' lists them; 1 waiting for a steward "

@@ -13,7 +13,7 @@ from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, metric, without_spark
 
-MISSING = "the table gold/total cannot be read: a data file is missing or cut off; 'lakehouse repair' makes it again"
+MISSING = "the table gold/total cannot be read: a data file is missing or cut off; 'lakehouse admin repair' makes it again"
 
 
 def break_table(folder: Path, how: str) -> None:

@@ -122,7 +122,7 @@ def _moment_in(cells: str) -> str:
 
 
 def duckdb_macro(number: Number) -> Said:
-    """``NAME_asof(TIME)`` in DuckDB, from the file that ``lakehouse views`` writes."""
+    """``NAME_asof(TIME)`` in DuckDB, from the file that ``lakehouse gold views`` writes."""
     query = f"SELECT * FROM {number.table}_asof(TIMESTAMPTZ '{_as_of(number)}') WHERE period = '{number.period}'"
     rows = readers.duckdb_rows(number, query)
     head = rows[0]

@@ -532,7 +532,7 @@ def duckdb_rows(number: Number, query: str) -> list[dict[str, Any]]:
 
 @_of_whole_periods
 def duckdb_view(number: Number) -> Said:
-    """``NAME_latest`` in DuckDB, from the file that ``lakehouse views`` writes."""
+    """``NAME_latest`` in DuckDB, from the file that ``lakehouse gold views`` writes."""
     rows = duckdb_rows(number, f"SELECT * FROM {number.table}_latest WHERE period = '{number.period}'")
     head = rows[0]
     return Said(
@@ -663,7 +663,7 @@ def dagster_metadata(number: Number) -> Said | None:
 
 @_of_whole_periods
 def notices(number: Number) -> Said | None:
-    """The notices about the number, as ``lakehouse notices --json`` lists them: one for each publication that restated it."""
+    """The notices about the number, as ``lakehouse alerts notices --json`` lists them: one for each restatement."""
     if not number.sample.catalog.metrics[number.metric].consumers:
         return None
     entries = [json.loads(line) for line in number.sample.typed("notices", "--json").splitlines()]
@@ -686,7 +686,7 @@ def notices(number: Number) -> Said | None:
 
 
 def spark_view(spark: Any) -> Reader:
-    """``NAME_latest`` in Spark, from the file that ``lakehouse views`` writes."""
+    """``NAME_latest`` in Spark, from the file that ``lakehouse gold views`` writes."""
 
     @_of_whole_periods
     def read(number: Number) -> Said:
