@@ -63,6 +63,37 @@ def test_the_internals_of_a_library_are_imported_in_one_module(private: str, pla
     assert importing <= {place}
 
 
+SURFACES = ("commands.py", "routes.py", "pages.py", "charts.py")
+#: The modules that know where tables are, and that open, read and write them.
+TABLES = (
+    "lakehouse.locations",
+    "lakehouse.lake_tables",
+    "lakehouse.lake.table",
+    "deltalake",
+)
+
+
+def test_surfaces_open_no_table() -> None:
+    """A surface formats an answer: the function that owns it reads the table."""
+    root = Path(lakehouse.__file__).parent
+    surfaces = [path for path in root.rglob("*.py") if path.name.endswith(SURFACES)]
+    assert len(surfaces) > 40
+    opening = {
+        f"{path.relative_to(root)}: {name}"
+        for path in surfaces
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name in _names_of_import(node)
+        if f"{name}.".startswith(tuple(f"{module}." for module in TABLES)) or name.startswith("lakehouse.lake.table")
+    }
+    assert opening == set()
+
+
+def _names_of_import(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [f"{node.module}.{alias.name}" for alias in node.names] if isinstance(node, ast.ImportFrom) else []
+
+
 def test_what_delta_rs_keeps_private_of_a_table_is_used_in_one_module() -> None:
     root = Path(lakehouse.__file__).parent
     using = {

@@ -94,6 +94,16 @@ def both(lake: Lake, source: str) -> list[Table]:
     return [locations.dispositions(lake, source), locations.quarantine(lake, source)]
 
 
+def version(lake: Lake, source: str) -> int:
+    """The version of the account: an answer that was computed from it holds until the version changes."""
+    return locations.dispositions(lake, source).version()
+
+
+def quarantine_version(lake: Lake, source: str) -> int:
+    """The same of the quarantine."""
+    return locations.quarantine(lake, source).version()
+
+
 def quarantined(lake: Lake, contract: SourceContract, columns: Sequence[str] | None, where: Where | None) -> pa.Table | None:
     """Rows of the quarantine, see :func:`lakehouse.lake.table_io.read`, after :func:`restore`."""
     restore(lake, contract)

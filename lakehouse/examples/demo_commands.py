@@ -141,14 +141,12 @@ def write_files(folder: Path, files: Mapping[str, str]) -> int:
 
 def _report(lake: Lake, *, every_day: bool) -> None:
     """Print the results, all read from the tables, so that a repeated demo prints the same."""
-    from lakehouse import locations  # noqa: PLC0415 (`--help` need not wait for contracts)
-    from lakehouse.contracts import load_catalog  # noqa: PLC0415
+    from lakehouse.contracts import load_catalog  # noqa: PLC0415 (`--help` need not wait for contracts)
     from lakehouse.contracts.series import Series  # noqa: PLC0415
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
-    from lakehouse.gold.numbers import published_table  # noqa: PLC0415
 
     one = Series(load_catalog(None).metrics["revenue"])
-    known = numbers_history.history(lake, one, published_table.partitions(locations.gold(lake, one), one.by))
+    known = numbers_history.history(lake, one)
     days = {day: numbers_history.standing(one, versions) for day, versions in sorted(known.items())}
     out.print()
     out.print(long_table(days) if every_day else short_table(days))

@@ -10,11 +10,9 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from lakehouse import locations
 from lakehouse.contracts.series import Series
 from lakehouse.examples.late_tier import BY_TIER, SHARE
 from lakehouse.gold.numbers import history as numbers_history
-from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.gold.publication import attribute_changes
 from lakehouse.ledger import publications
@@ -74,8 +72,7 @@ def late_tier(lake: Lake, catalog: Catalog) -> LateTier:
 
 
 def _history(lake: Lake, series: Series) -> dict[date, list[PublishedVersion]]:
-    starts = published_table.partitions(locations.gold(lake, series), series.by)
-    return dict(sorted(numbers_history.history(lake, series, starts).items()))
+    return dict(sorted(numbers_history.history(lake, series).items()))
 
 
 def _tiers(before: PublishedVersion, after: PublishedVersion) -> dict[str, Sides]:

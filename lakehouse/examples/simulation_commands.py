@@ -46,7 +46,7 @@ def simulate(
 
     The simulation uses its own root and changes no other table. Repeating it with the same options changes nothing.
     """
-    from lakehouse.examples import late_events  # noqa: PLC0415 (`--help` need not wait for it)
+    from lakehouse.examples import late_events, simulation_results  # noqa: PLC0415 (Spark and Dagster load in seconds)
     from lakehouse.spark.jars import require_java  # noqa: PLC0415
 
     options = late_events.Options(days, events, late_share, _hours(late_hours), seed)
@@ -59,14 +59,14 @@ def simulate(
     texts = {folder / "contracts" / name: text for name, text in late_events.CONTRACTS.items()}
     texts |= {Path(lake.landing_of(late_events.SOURCE)) / name: text for name, text in late_events.files(made).items()}
     new = _write(texts)
-    before = _versions(lake)
+    before = simulation_results.table_versions(lake)
     one = _publish(lake, late_events.clock_days(made))
 
     found = _found(lake, one, options, made_at)
     reports = (output or folder / "reports").absolute()
     new += _write({reports / name: text for name, text in _reports(found).items()})
     _say(found, options, lake, reports)
-    if not new and _versions(lake) == before:
+    if not new and simulation_results.table_versions(lake) == before:
         out.print("Nothing changed: every event, number and report exists already.")
 
 
@@ -154,14 +154,6 @@ def _catalog(lake: Lake) -> Catalog:
     from lakehouse.contracts import load_catalog  # noqa: PLC0415
 
     return load_catalog(lake.settings.contracts, bundled=False)
-
-
-def _versions(lake: Lake) -> list[int]:
-    """The versions of the tables that users read."""
-    from lakehouse.examples.late_events import METRIC, SOURCE  # noqa: PLC0415
-
-    names = (("silver", SOURCE), ("gold", METRIC), ("gold", f"{METRIC}_weekly"), ("ops", "publications"))
-    return [lake.table(layer, name).version() for layer, name in names]
 
 
 def _found(lake: Lake, daily: Series, options: Options, made_at: datetime) -> Simulation:

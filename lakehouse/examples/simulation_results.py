@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 from lakehouse import locations
 from lakehouse.calendar.days import end_of_day
+from lakehouse.examples.late_events import METRIC, SOURCE
 from lakehouse.examples.simulation_report import (
     RowAfterWatermark,
     SimulatedClose,
@@ -19,7 +20,6 @@ from lakehouse.examples.simulation_report import (
     Simulation,
 )
 from lakehouse.gold.numbers import history as numbers_history
-from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.lateness import event_watermark
 from lakehouse.ledger import ingestions, publications
@@ -74,9 +74,14 @@ def lived_through(lake: Lake, daily: Series) -> date | None:
     return max(moments).date() if moments else None
 
 
+def table_versions(lake: Lake) -> list[int]:
+    """The versions of the tables that users read."""
+    names = (("silver", SOURCE), ("gold", METRIC), ("gold", f"{METRIC}_weekly"), ("ops", "publications"))
+    return [lake.table(layer, name).version() for layer, name in names]
+
+
 def _history(lake: Lake, one: Series) -> dict[date, list[PublishedVersion]]:
-    starts = published_table.partitions(locations.gold(lake, one), one.by)
-    return dict(sorted(numbers_history.history(lake, one, starts).items()))
+    return dict(sorted(numbers_history.history(lake, one).items()))
 
 
 def _rows(lake: Lake, contract: SourceContract) -> dict[date, list[dict[str, Any]]]:

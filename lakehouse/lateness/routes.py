@@ -16,8 +16,8 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from lakehouse import locations
 from lakehouse.calendar.periods import Kind
+from lakehouse.dispositions import account_tables
 from lakehouse.gold.numbers.routes import window
 from lakehouse.lateness import event_watermark, measurement, recommendation, tuning_advice
 from lakehouse.lateness import rules as judging
@@ -302,7 +302,7 @@ def watermark_routes(cache: PublishedCache) -> APIRouter:
         moved, tuning = watermark.moved_by, None
         if recommendation.tunable(contract):
             state = recommendation.state_of(lake, contract)
-            version = locations.dispositions(lake, source).version()
+            version = account_tables.version(lake, source)
             advice = measured(source, state.in_force.max_lateness, version, lake.now().astimezone(timezone.utc).date())
             tuning = state_as_json(state) | {"recommendation": advice}
         return {

@@ -12,7 +12,6 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse.contracts.series import days_reached
 from lakehouse.gold.numbers import page_views
-from lakehouse.lake.table_cache import TableCache
 from lakehouse.ledger import decisions
 from lakehouse.ledger.ids import format_row_id, parse_row_id, row_id_of
 from lakehouse.serving.http import parameters, pending_changes
@@ -108,7 +107,7 @@ async def _row_page(
 async def _follows(cache: PublishedCache, contract: SourceContract, row: RowId, decision: Decision) -> dict[str, Any]:
     """The progress of a decision: event days pending in silver, metrics not restated yet, and the affected numbers."""
     source, days = contract.dataset, set(decision.touched_days)
-    pending = await run_in_threadpool(pending_changes.read, cache.lake, cache.catalog, source, TableCache(), None)
+    pending = await run_in_threadpool(pending_changes.read, cache.lake, cache.catalog, source)
     metrics = cache.catalog.metrics_from(source)
     numbers, stale = [], []
     for metric in metrics:

@@ -11,7 +11,6 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from lakehouse import locations
 from lakehouse.dispositions import account_tables
 from lakehouse.ledger.ids import format_row_id, parse_row_id, row_id_of
 from lakehouse.serving.api import quality_models
@@ -89,7 +88,7 @@ def reading(cache: PublishedCache) -> APIRouter:
 def listed(cache: PublishedCache, source: str, status: StatusFilter) -> list[dict[str, Any]]:
     """The rows of a source's quarantine with a given status, for the API and the pages."""
     account_tables.restore(cache.lake, cache.source(source))  # else its version may be one that was listed with other rows
-    version = locations.quarantine(cache.lake, source).version()
+    version = account_tables.quarantine_version(cache.lake, source)
     return _listed(cache, source, status.status, version)
 
 

@@ -17,7 +17,6 @@ from lakehouse.calendar.days import span
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import history as numbers_history
-from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.version_selector import parse
 from lakehouse.gold.reproduction import reproduce
 from lakehouse.gold.restatement.pending import find_pending
@@ -157,7 +156,7 @@ def numbers(version: PublishedVersion) -> Numbers:
 
 
 def check_what_was_seen(lake: Lake, published: Published, last: date) -> None:
-    known = numbers_history.history(lake, DAILY, published_table.partitions(locations.gold(lake, DAILY), DAILY.by))
+    known = numbers_history.history(lake, DAILY)
     assert set(known) == set(published.seen)
     for day, versions in known.items():
         assert [(numbers(one), one.state.value) for one in versions] == published.seen[day], day
@@ -189,7 +188,7 @@ def check_numbers_as_of_arrivals(lake: Lake, spark: SparkSession, as_of_dates: l
 
 def check_reproduced(lake: Lake, spark: SparkSession) -> None:
     """Every revision of the day that was restated most often is reproduced."""
-    known = numbers_history.history(lake, DAILY, published_table.partitions(locations.gold(lake, DAILY), DAILY.by))
+    known = numbers_history.history(lake, DAILY)
     restless = max(known, key=lambda day: len(known[day]))
     for version in known[restless]:
         assert reproduce.reproduce(lake, CATALOG, DAILY, restless, version.revision, lambda: spark).equal, version.name

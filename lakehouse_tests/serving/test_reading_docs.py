@@ -13,10 +13,8 @@ import duckdb_extension_delta
 import pyarrow as pa
 import pytest
 
-from lakehouse import locations
 from lakehouse.contracts import load_catalog
 from lakehouse.gold.numbers import history as numbers_history
-from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.version_selector import parse
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
@@ -68,7 +66,7 @@ def _revenue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Revenue]:
 def _truth(revenue: Revenue) -> dict[str, list[Row]]:
     """The product's own answers."""
     one = revenue.series
-    known = numbers_history.history(revenue.lake, one, published_table.partitions(locations.gold(revenue.lake, one), one.by))
+    known = numbers_history.history(revenue.lake, one)
     versions_by_name = {
         "latest": numbers_history.versions(known, parse("latest")),
         "as_of": numbers_history.versions(known, parse("2024-11-10T08:00:00Z")),

@@ -297,10 +297,8 @@ def diff(
 
     For a day, or a window of it, also the numbers of the stream: --from live.
     """
-    from lakehouse import locations  # noqa: PLC0415 (`--help` need not wait for contracts)
     from lakehouse.calendar.periods import Kind  # noqa: PLC0415
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
-    from lakehouse.gold.numbers import published_table  # noqa: PLC0415
     from lakehouse.reports import comparison_report  # noqa: PLC0415
 
     files = ((markdown, comparison_report.as_markdown), (html, comparison_report.as_html))
@@ -316,14 +314,12 @@ def diff(
         raise typer.BadParameter(msg)
     series = arguments.series_of(lake, catalog, contract, Kind(by))
     arguments.warn_if_deprecated(series.metric)
-    known = published_table.partitions(locations.gold(lake, series), series.by)
-    if not known:
+    wanted = [arguments.asked_for(text) for text in (from_version, to_version)]
+    first, last = (None if day is None else day.date() for day in (start_date, end_date))
+    history_ = numbers_history.history_between(lake, series, first, last)
+    if history_ is None:
         errors.print(f"Nothing of {series.name} has been published.", style="yellow")
         raise typer.Exit(1)
-    first = start_date.date() if start_date else min(known)
-    last = end_date.date() if end_date else series.period(max(known)).last
-    wanted = [arguments.asked_for(text) for text in (from_version, to_version)]
-    history_ = numbers_history.history_between(lake, series, first, last)
     before, after = (numbers_history.versions(history_, one_side) for one_side in wanted)
     comparison = numbers_history.comparison(series, before, after, (from_version, to_version), lake.now(), known=history_)
     _report(comparison, files, as_json=as_json)

@@ -147,9 +147,9 @@ class SelectedVersion:
     update_count: int = 0
 
 
-def history(lake: Lake, series: Series, starts: Collection[date]) -> dict[date, list[PublishedVersion]]:
-    """Every revision and adjustment of the periods ``starts``, in the order of publication."""
-    return versions_in(series, locations.gold(lake, series).read(None, {series.by: starts}))
+def history(lake: Lake, series: Series, starts: Collection[date] | None = None) -> dict[date, list[PublishedVersion]]:
+    """Every revision and adjustment of the periods ``starts``, by default of all, in the order of publication."""
+    return versions_in(series, locations.gold(lake, series).read(None, None if starts is None else {series.by: starts}))
 
 
 def newest(lake: Lake, series: Series) -> dict[date, PublishedVersion]:
@@ -184,7 +184,7 @@ def why_nothing(lake: Lake, series: Series, text: str, start: date) -> str:
     if inputs := published_table.lacking_inputs(lake, series).get(start):
         why = published_table.why_lacking(series, start, inputs)
         return f"nothing of {series.name} has been published for {text}: {why}"
-    return nothing_published(series, text, start, published_table.partitions(locations.gold(lake, series), series.by))
+    return nothing_published(series, text, start, published_table.starts(lake, series))
 
 
 def selected(
@@ -213,8 +213,17 @@ def selected(
     return SelectedVersion(shown, note, adjustments, adjusted, updates)
 
 
-def history_between(lake: Lake, series: Series, first: date, last: date) -> dict[date, list[PublishedVersion]]:
-    """Every revision and adjustment of the periods from ``first`` through ``last``."""
+def history_between(
+    lake: Lake, series: Series, first: date | None, last: date | None
+) -> dict[date, list[PublishedVersion]] | None:
+    """Every revision and adjustment of the periods from ``first`` through ``last``; None where nothing was ever published.
+
+    :param first: by default the first day that was published; ``last`` accordingly.
+    """
+    known = published_table.starts(lake, series)
+    if not known:
+        return None
+    first, last = first or min(known), last or series.period(max(known)).last
     days = [first.fromordinal(number) for number in range(first.toordinal(), last.toordinal() + 1)]
     starts = [period.start for period in series.periods(days)]
     return history(lake, series, starts)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from fastapi import Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import source_days, source_read
 from lakehouse.contracts.windows import WINDOW_START
@@ -334,9 +333,7 @@ def _exhausted(cache: PublishedCache, published: PublishedSeries, period: Period
     series = published.series
     if series.metric.late_events is None or period.kind is not Kind.DAY:
         return False
-    stored = locations.gold(cache.lake, series)
-    existing = stored.read(None, {series.by: [period.start]})
-    return late_updates.is_exhausted(cache.lake, series, existing, period.start)
+    return late_updates.waits_for_close(cache.lake, series, period.start)
 
 
 def _about(name: str, period: Period, published: PublishedSeries, start: datetime | None = None) -> dict[str, Any]:

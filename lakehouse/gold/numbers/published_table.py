@@ -186,14 +186,19 @@ def partitions(table: Table, by: str) -> set[date]:
     return set() if files is None else set(files[f"partition.{by}"].to_pylist())
 
 
+def starts(lake: Lake, series: Series) -> set[date]:
+    """The first days of the periods for which a series has numbers, from the log of its table alone."""
+    return partitions(locations.gold(lake, series), series.by)
+
+
 def known_days(lake: Lake, daily: Series) -> set[date]:
     """The days of a metric: those whose window covers rows of Silver, and those that were published.
 
     For a derived metric: those for which all inputs have a number, and those that were published.
     """
     if daily.metric.is_derived:
-        return published_by_all(lake, daily) | partitions(locations.gold(lake, daily), daily.by)
-    return days_in_silver(lake, daily) | partitions(locations.gold(lake, daily), daily.by)
+        return published_by_all(lake, daily) | starts(lake, daily)
+    return days_in_silver(lake, daily) | starts(lake, daily)
 
 
 def days_in_silver(lake: Lake, daily: Series) -> set[date]:
@@ -217,7 +222,7 @@ def lacking_inputs(lake: Lake, derived: Series) -> dict[date, list[str]]:
     known = {
         one.metric: partitions(locations.gold_of(lake, one.metric, derived.kind), derived.by) for one in derived.metric.inputs
     }
-    missing = set().union(*known.values()) - partitions(locations.gold(lake, derived), derived.by) if known else set()
+    missing = set().union(*known.values()) - starts(lake, derived) if known else set()
     lacking = {start: [name for name, starts in known.items() if start not in starts] for start in sorted(missing)}
     return {start: names for start, names in lacking.items() if names}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,10 +11,6 @@ from lakehouse.cli import arguments
 from lakehouse.cli.console import deployment, errors, out
 from lakehouse.gold.promotion.commands import counted_periods, first_version_of
 from lakehouse.text import format_moment
-
-if TYPE_CHECKING:
-    from lakehouse.contracts import MetricContract
-    from lakehouse.lake import Lake
 
 
 def moves(metric: Annotated[str, typer.Argument(help="The metric that readers know, such as revenue.")]) -> None:
@@ -41,7 +37,8 @@ def promotions(
 
 def _print_as_json(name: str | None) -> None:
     """Print the promotions of data and models, one line of JSON each."""
-    from lakehouse.models import promotion, promotion_export  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.promotion import promotion_log  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.models import promotion, promotion_export  # noqa: PLC0415
 
     lake, catalog = deployment()
     if name is not None and name not in {*(metric.metric for metric in catalog.metrics.values()), *catalog.models}:
@@ -49,7 +46,7 @@ def _print_as_json(name: str | None) -> None:
         raise typer.Exit(2)
     for metric in {metric.metric: metric for metric in catalog.metrics.values()}.values():
         if name in {None, metric.metric}:
-            _follow(lake, metric)
+            promotion_log.complete(lake, metric)
     for model in catalog.models.values():
         if name in {None, model.name}:
             promotion.settle(lake, model)
@@ -72,21 +69,12 @@ def _print_of_model(name: str) -> None:
     out.print(f"{name} uses {promotion_log.in_use(lake, name) or 'no version'}.")
 
 
-def _follow(lake: Lake, metric: MetricContract) -> None:
-    """Complete the log of a metric from the commits of its table."""
-    from lakehouse import locations  # noqa: PLC0415 (`--help` need not wait for contracts)
-    from lakehouse.contracts.series import Series  # noqa: PLC0415
-    from lakehouse.gold.promotion import promotion_log  # noqa: PLC0415
-
-    promotion_log.follow(lake, metric.metric, locations.gold(lake, Series(metric, called=metric.metric)))
-
-
 def _print_of_metric(metric: str) -> None:
     from lakehouse.gold.promotion import promotion_log  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.promotion.plan import shown_version  # noqa: PLC0415
 
     lake, _, contract = first_version_of(metric)
-    _follow(lake, contract)
+    promotion_log.complete(lake, contract)
     for move in promotion_log.of(lake, contract.metric):
         out.print(
             f"{format_moment(move.moved_at)}  {move.kind.value}: v{move.from_version} -> v{move.to_version} by {move.by}",

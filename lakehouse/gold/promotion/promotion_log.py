@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
+from lakehouse.contracts.series import Series
 from lakehouse.delta import commit_log
 from lakehouse.gold.numbers import served_version
 from lakehouse.ledger.log_table import LogTable
@@ -19,6 +20,7 @@ from lakehouse.ledger.log_table import LogTable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lakehouse.contracts import MetricContract
     from lakehouse.lake import Lake, Table
     from lakehouse.ledger.log_table import Int32
 
@@ -68,7 +70,7 @@ def log(lake: Lake) -> LogTable[PromotionEntry]:
 def follow(lake: Lake, metric: str, gold: Table) -> int:
     """Write a row for each commit of a gold table that changed the served version and has no row yet.
 
-    :param gold: the table's address.
+    :param gold: the table.
     :returns: the number of rows written.
     """
     table = log(lake)
@@ -77,6 +79,11 @@ def follow(lake: Lake, metric: str, gold: Table) -> int:
         return table.to_row(_promotion(metric, commit["version"], why)) if COMMIT_KEY in why else None
 
     return commit_log.copy_from_log(gold, table.table, f"moves:{metric}", table.schema, row_of)
+
+
+def complete(lake: Lake, metric: MetricContract) -> None:
+    """Bring the log of a metric up to date with the commits of the table that readers see."""
+    follow(lake, metric.metric, locations.gold(lake, Series(metric, called=metric.metric)))
 
 
 def of(lake: Lake, metric: str) -> list[PromotionEntry]:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from lakehouse import locations
 from lakehouse.contracts.windows import WINDOW_START
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.late_events import classification, left_out
@@ -64,6 +65,11 @@ def is_exhausted(lake: Lake, series: Series, existing: pa.Table | None, day: dat
     if len(revisions) <= terms.max_updates_per_window or revisions[-1][0]["state"] == State.FINAL.value:
         return False
     return max(_counted(lake, series, day, revisions).values(), default=0) >= terms.max_updates_per_window
+
+
+def waits_for_close(lake: Lake, series: Series, day: date) -> bool:
+    """The same, with what is published of the day."""
+    return is_exhausted(lake, series, locations.gold(lake, series).read(None, {series.by: [day]}), day)
 
 
 def updates_of(lake: Lake, series: Series, existing: pa.Table, day: date) -> Counter[datetime | None]:

@@ -267,7 +267,7 @@ def _delayed(lake: Lake, series: Series, today: date) -> set[date]:
     if (series.kind is not Kind.DAY and not is_derived) or not terms.start_delay:
         return set()
     days = published_table.published_by_all(lake, series) if is_derived else published_table.days_in_silver(lake, series)
-    days -= published_table.partitions(locations.gold(lake, series), series.by)
+    days -= published_table.starts(lake, series)
     days -= {entry.period_start for entry in rejected_candidates.of(lake, series.name)}
     return {day for day in days if lifecycle.may_be_published(day, today, terms)}
 
@@ -328,7 +328,7 @@ def _published_since(lake: Lake, series: Series, table: DeltaTable, since: int) 
     version, daily = table.version(), series.daily
     history = commit_log.history(table, since - 1)
     if len(history) <= version - since:
-        days = published_table.partitions(locations.gold(lake, daily), daily.by)
+        days = published_table.starts(lake, daily)
     else:
         metadata = [commit_log.commit_metadata(commit) for commit in history]
         named = (text for entry in metadata for text in (*entry.get("published", ()), *entry.get("booked_on", ())))

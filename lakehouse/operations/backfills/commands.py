@@ -446,13 +446,10 @@ def _run(lake: Lake, catalog: Catalog, plan: BackfillPlan, layers: Layers) -> An
 
 def _webserver(lake: Lake, plan: BackfillPlan) -> Any:
     """The webserver that serves this deployment; None without one."""
-    from lakehouse import locations  # noqa: PLC0415 (`--help` need not wait for contracts)
-    from lakehouse.orchestration.assets.source_assets import keys  # noqa: PLC0415
-    from lakehouse.orchestration.execution.webserver import Webserver  # noqa: PLC0415
+    from lakehouse.orchestration.execution.webserver import Webserver  # noqa: PLC0415 (`--help` need not wait for Dagster)
 
     webserver = Webserver(lake.settings.webserver)
-    key, _, _ = keys(plan.source)
-    if not webserver.is_ours(key, locations.bronze(lake, plan.source).address):
+    if not webserver.serves(lake, plan.source):
         return None
     errors.print(f"running as Dagster backfills at {webserver.url}", style="dim")
     return webserver

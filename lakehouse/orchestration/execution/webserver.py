@@ -18,6 +18,7 @@ import dagster as dg
 import requests
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
+from lakehouse import locations
 from lakehouse.calendar.days import span
 from lakehouse.errors import LakehouseError
 from lakehouse.operations.backfills.plan import Layer
@@ -29,6 +30,7 @@ from lakehouse.orchestration.execution.in_process import TABLE_TAG, RunFailedErr
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from lakehouse.lake import Lake
     from lakehouse.operations.backfills.plan import Wave
 
 
@@ -130,11 +132,12 @@ class Webserver:
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
 
-    def is_ours(self, key: dg.AssetKey, address: str) -> bool:
-        """Whether the webserver serves this deployment, with a healthy daemon: its asset has the same table.
+    def serves(self, lake: Lake, source: str) -> bool:
+        """Whether the webserver serves this deployment, with a healthy daemon: its asset of Bronze has the same table."""
+        return self.is_ours(dg.AssetKey(["bronze", source]), locations.bronze(lake, source).address)
 
-        :param address: the address of the table of asset ``key``.
-        """
+    def is_ours(self, key: dg.AssetKey, address: str) -> bool:
+        """Whether the webserver has this asset, with a table at this address, and a healthy daemon."""
         try:
             answer = self._ask(_ABOUT, key={"path": list(key.path)})
             entries = answer["assetNodeOrError"].get("metadataEntries", [])

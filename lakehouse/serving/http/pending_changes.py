@@ -51,10 +51,12 @@ class PendingChanges:
         return series in self.periods and not self.periods[series].starts.isdisjoint(starts)
 
 
-def read(lake: Lake, catalog: Catalog, source: str, tables: TableCache, before: PendingChanges | None) -> PendingChanges:
+def read(
+    lake: Lake, catalog: Catalog, source: str, tables: TableCache | None = None, before: PendingChanges | None = None
+) -> PendingChanges:
     """The pending changes of a source.
 
-    :param tables: keeps the tables open between calls.
+    :param tables: keeps the tables open between calls; without it, during this call.
     :param before: the previous result, which is returned while no table has changed.
     """
     lake = lake.cached(tables)

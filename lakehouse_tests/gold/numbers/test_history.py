@@ -150,7 +150,7 @@ def test_many_periods_as_of_a_time(lake) -> None:
     numbers = numbers_with_history(lake)
 
     def labels(text: str, first: date = FIRST) -> dict[int, str]:
-        found = numbers_history.versions(numbers_history.history_between(lake, numbers.series, first, day(5)), parse(text))
+        found = numbers_history.versions(numbers_history.history_between(lake, numbers.series, first, day(5)) or {}, parse(text))
         return {one.day: version.label for one, version in found.items()}
 
     assert labels("latest") == {1: "r3", 2: "r2"}

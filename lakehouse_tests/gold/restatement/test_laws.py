@@ -161,7 +161,7 @@ class World:
     def _check_as_of(self, series: Series, model: Model) -> None:
         for moment in {at for period in model.days.values() for _, _, at in period.revisions}:
             answers = numbers_history.versions(
-                numbers_history.history_between(self.sample.lake, series, span()[0], span()[-1]), parse(moment.isoformat())
+                numbers_history.history_between(self.sample.lake, series, span()[0], span()[-1]) or {}, parse(moment.isoformat())
             )
             seen = {
                 day: [value for value, _, at in period.revisions if at <= moment][-1]

@@ -23,12 +23,10 @@ import duckdb_extension_delta
 from deltalake import DeltaTable
 from rich.console import Console
 
-from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
 from lakehouse.examples import demo_commands, simulation_results
 from lakehouse.gold.numbers import history as numbers_history
-from lakehouse.gold.numbers import published_table
 from lakehouse.reports.simulation_report import simulation_markdown
 from lakehouse_tests.support.parsed_page import words
 from lakehouse_tests.support.surfaces.said import Said
@@ -551,8 +549,7 @@ def demo_table(number: Number) -> Said | None:
     if number.by is not Kind.DAY or number.measures[0] != "revenue":
         return None
     lake, series = number.sample.lake, Series(number.sample.catalog.metrics[number.metric])
-    starts = published_table.partitions(locations.gold(lake, series), series.by)
-    known = numbers_history.history(lake, series, starts)
+    known = numbers_history.history(lake, series)
     printed = StringIO()
     days = {day: numbers_history.standing(series, versions) for day, versions in sorted(known.items())}
     table = demo_commands.long_table(days)
@@ -582,8 +579,7 @@ def demo_short_table(number: Number) -> Said | None:
     if number.by is not Kind.DAY or number.measures[0] != "revenue":
         return None
     lake, series = number.sample.lake, Series(number.sample.catalog.metrics[number.metric])
-    starts = published_table.partitions(locations.gold(lake, series), series.by)
-    known = numbers_history.history(lake, series, starts)
+    known = numbers_history.history(lake, series)
     table = demo_commands.short_table({day: numbers_history.standing(series, versions) for day, versions in known.items()})
     table.padding = (0, 2)
     printed = StringIO()
