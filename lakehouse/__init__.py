@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def run(contract: str | Path, files: Iterable[str | Path]) -> SingleRun:
-    """Ingest files that arrive today and update all numbers, as ``lakehouse run`` does; starts Spark.
+    """Ingest files that arrive today and update all numbers, as ``lakehouse run`` does; many rows and some measures start Spark.
 
     The files are one delivery. Settings are read from the environment, see ``docs/settings.md``.
 

@@ -123,7 +123,7 @@ class Settings(BaseSettings):
     local_rows: int = Field(
         100_000,
         ge=0,
-        description="Up to this many rows are merged in this process, and computed by Spark without a scan by Delta.",
+        description="Up to this many rows are merged and measured in this process, if measures are exact; 0: always by Spark.",
     )
     spark_long_lived: bool = Field(
         False, description="The session executes many runs: optimise its code for throughput, not for start-up."

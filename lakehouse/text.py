@@ -38,7 +38,7 @@ def join_limited(names: Sequence[str], limit: int, noun: str = "") -> str:
     :param limit: the number of names listed.
     :param noun: the noun for the names, with a leading space.
     """
-    more = f" and {len(names) - limit} more{noun}" if len(names) > limit else ""
+    more = f" and {len(names) - limit:,} more{noun}" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
 
 

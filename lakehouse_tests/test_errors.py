@@ -23,6 +23,7 @@ INTERNAL = {
     "NotWrittenSoError": "becomes the malformed_reason of a row",
     "ForgottenFeedError": "makes the reader fall back to all rows",
     "ManyChangesError": "makes all days of a joined metric pending",
+    "_LeftToSparkError": "makes Spark compute the number",
     "UnbookableError": "gold.publication holds the period, with the sentence of gold.failures",
 }
 

@@ -103,7 +103,10 @@ def newest(lake: Lake, source: str, ids: Collection[str] | None = None) -> dict[
 
 def touched(lake: Lake, source: str) -> dict[str, set[date]]:
     """The event days that each decision may change, by decision id."""
-    days: dict[str, set[date]] = {}
-    for row in log(lake, source).select(["decision_id", "touched_days"]).to_pylist():
-        days.setdefault(row["decision_id"], set()).update(row["touched_days"])
+    rows = log(lake, source).select(["decision_id", "touched_days"]).combine_chunks()
+    days: dict[str, set[date]] = {name: set() for name in pc.unique(rows["decision_id"]).to_pylist()}
+    of_rows = rows["touched_days"].combine_chunks()
+    each = {"id": rows["decision_id"].take(pc.list_parent_indices(of_rows)), "day": pc.list_flatten(of_rows)}
+    for pair in pa.table(each).group_by(["id", "day"]).aggregate([]).to_pylist():  # a decision may be about 100,000 rows
+        days[pair["id"]].add(pair["day"])
     return days

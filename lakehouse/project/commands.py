@@ -126,7 +126,7 @@ def run(
     contract: Annotated[Path, typer.Argument(help="The source's contract file, or the name of its dataset.")],
     files: Annotated[list[Path], typer.Argument(help="Files that arrive today.")],
 ) -> None:
-    """Ingest files, update all numbers, and print the changes; starts Spark."""
+    """Ingest files, update all numbers, and print the changes; many rows and some measures start Spark."""
     from lakehouse.ledger import contracts_in_use  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.orchestration.execution import single_run  # noqa: PLC0415
     from lakehouse.project import deployed_source  # noqa: PLC0415

@@ -1,7 +1,7 @@
-"""The merge of pending ingestions with few rows, in this process: Arrow chooses the rows, delta-rs merges them.
+"""Silver of few rows, in this process: Arrow chooses the rows, delta-rs merges pending ingestions, or replaces rebuilt days.
 
-The resulting rows and the rules are those of the merge by Spark (``merge``): how a claim wins its key is in
-``dispositions.winners``, which row replaces another one in ``merge.clauses``.
+The resulting rows and the rules are those of Spark (``merge``): how a claim wins its key is in ``dispositions.winners``, which
+row replaces another one in ``merge.clauses``, and what a day holds in ``dispositions.living_rows``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import partition_writer
-from lakehouse.delta.columns import silver_columns
+from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions import claims, deliveries, living_rows, winners
 from lakehouse.dispositions.readings import ROW_ID
 from lakehouse.dispositions.reprocess_policy import policy_of
@@ -67,6 +67,39 @@ def merge(
         if stored.version() <= before + 1:
             return
         # Another writer has committed since the key log was read: its rows may outrank a row written here.
+
+
+def rebuild(lake: Lake, contract: SourceContract, days: Collection[date], why: Mapping[str, Any]) -> bool:
+    """Compute days from Bronze and replace those whose content differs, in one commit.
+
+    :returns: whether it is done; not if more rows are concerned than this process computes.
+    :raises CommitFailedError: when another writer has changed one of the days meanwhile.
+    """
+    stored, schema = locations.silver_of(lake, contract), arrow_schema(silver_columns(contract))
+    while True:
+        table = stored.snapshot()
+        if table is None or table_io.rows_at_most(table, {"event_date": days}) > _HELD_ROWS:
+            return False
+        before = table.version()
+        wanted = living_rows.computed(lake, contract, days, lake.settings.local_rows)
+        if wanted is None:
+            return False
+        held = table_io.with_columns(table_io.read_version(table, None, {"event_date": days}), schema.names)
+        different = changed_days(held.select(schema.names).cast(schema), wanted)
+        if different:
+            rows = wanted.filter(pc.is_in(wanted["event_date"], value_set=pa.array(sorted(different), pa.date32())))
+            with spark_commits.held(stored):
+                partition_writer.replace(table, rows, different, why=why)
+        if stored.version() <= before + bool(different):
+            return True
+        # Another writer has committed since Bronze was read.
+
+
+def changed_days(before: pa.Table, after: pa.Table) -> set[date]:
+    """The event days on which two sets of rows with the same columns differ, as multisets."""
+    signed = [rows.append_column("_sign", pa.repeat(sign, len(rows))) for rows, sign in ((before, -1), (after, 1))]
+    counted = pa.concat_tables(signed).group_by(before.column_names).aggregate([("_sign", "sum")])
+    return set(counted.filter(pc.not_equal(counted["_sign_sum"], 0))["event_date"].to_pylist())
 
 
 def _merge_rows(

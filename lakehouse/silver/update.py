@@ -229,6 +229,8 @@ def _rebuild(
     if asked:
         why |= {"operation": asked[-1].operation, "reason": asked[-1].reason, "by": asked[-1].runner_id}
     row_count = sum(rows for entry in known.values() for day, rows in entry.rows_by_day.items() if day in days)
+    if row_count <= lake.settings.local_rows and local_merge.rebuild(lake, contract, days, why):
+        return
     with sized_for(session(), lake, many=sum(entry.rows for entry in known.values()) > lake.settings.local_rows):
         silver_merge.rebuild(session(), lake, contract, days, why, row_count=row_count)
 

@@ -157,7 +157,7 @@ def undo(
     name: _Name,
     by: arguments.DoneBy,
     reason: arguments.WhyForReaders,
-    restate: Annotated[bool, typer.Option("--restate", help="Update roll-ups now (starts Spark).")] = False,  # noqa: FBT002
+    restate: Annotated[bool, typer.Option("--restate", help="Update roll-ups now (may start Spark).")] = False,  # noqa: FBT002
 ) -> None:
     """Restore the numbers from before a stage, as new revisions; silver keeps its rows."""
     from lakehouse.cli.undo_report import print_undone  # noqa: PLC0415 (Arrow loads in a second)

@@ -74,7 +74,7 @@ def changes(
         metric = metric or daily.metric
         numbers = _computed(spark, lake, metric, silver, staged_rows, changed_days, part)
         emptied = before.published_states.keys() & set(part) - numbers.keys()
-        return numbers | (dict.fromkeys(emptied, metric_query.nothing(spark, lake, metric)) if emptied else {})
+        return numbers | (dict.fromkeys(emptied, metric_query.nothing(lambda: spark, lake, metric)) if emptied else {})
 
     computed = isolation.numbers_of(lake, daily, days, compute, lambda day: day)
     differing = {

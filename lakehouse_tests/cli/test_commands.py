@@ -74,7 +74,7 @@ def test_the_help_groups_commands_by_task_and_hides_what_is_deprecated(tmp_path:
     places = [text.index(f"─ {panel}") for panel in panels]
     assert places == sorted(places)
     assert text.index(" replay ") > text.index("─ Ingest and rebuild")
-    assert " promotions " in text
+    assert " promote " in text
     assert " moves " not in text
 
 

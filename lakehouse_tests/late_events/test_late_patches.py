@@ -31,7 +31,7 @@ def patched(sample: LateLake) -> set[date]:
     """The days that the first metric would patch now."""
     series = Series(sample.metrics[0])
     starts = sorted(find_pending(sample.lake, series).starts)
-    return set(patched_days.numbers(sample.spark, sample.lake, write_audit_publish.read(sample.lake, series, starts), starts))
+    return set(patched_days.numbers(sample.session, sample.lake, write_audit_publish.read(sample.lake, series, starts), starts))
 
 
 @pytest.mark.merge

@@ -19,7 +19,7 @@ from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
-from lakehouse.gold.restatement import metric_query, rollups
+from lakehouse.gold.restatement import local_measures, metric_query, rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.operations.channels import DeliveryError
 from lakehouse.operations.delivery import Directory
@@ -71,6 +71,7 @@ def numbers_from_silver() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(metric_query, "numbers", numbers)
         patched.setattr(metric_query, "nothing", nothing)
+        patched.setattr(local_measures, "few_rows", lambda *_: None)
         yield
 
 

@@ -26,7 +26,7 @@ from lakehouse.gold.publication import candidates
 from lakehouse.gold.publication import held_numbers as publication_sign_off
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run
 from lakehouse.gold.restatement import days as restatement_days
-from lakehouse.gold.restatement import metric_query, rollups
+from lakehouse.gold.restatement import local_measures, metric_query, rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.lake import table_io
 from lakehouse.live import table as live_table
@@ -65,20 +65,22 @@ def without_spark() -> Iterator[None]:
     """Numbers come from the :class:`ScriptedNumbers` that is passed in the place of the session."""
 
     def numbers(
-        scripted: Any, _settings: Lake, _metric: MetricContract, days: Collection[date], _made_from: Any = None
+        session: Any, _lake: Lake, _metric: MetricContract, days: Collection[date], _made_from: Any = None
     ) -> dict[date, pa.Table]:
+        scripted = session()
         scripted.jobs += 1
         if poisoned := scripted.poisoned.intersection(days):
             msg = f"[ARITHMETIC_OVERFLOW] the sum of {min(poisoned)} does not fit. SQLSTATE: 22003"
             raise ArithmeticException(msg)
         return {start: scripted.by_day[start] for start in days if start in scripted.by_day}
 
-    def nothing(scripted: Any, _settings: Lake, _metric: MetricContract) -> pa.Table:
-        return scripted.table(None)
+    def nothing(session: Any, _lake: Lake, _metric: MetricContract) -> pa.Table:
+        return session().table(None)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(metric_query, "numbers", numbers)
         patched.setattr(metric_query, "nothing", nothing)
+        patched.setattr(local_measures, "few_rows", lambda *_: None)
         yield
 
 

@@ -70,7 +70,7 @@ def computed(
         named = _named_inputs(lake, contract, revision, source_days(metric, [start]))
         silver_rows, hidden = rows_read.rows_of_inputs(spark, lake, metric, contract, named, revision.get("dimension_inputs"))
         numbers = metric_query.of_days(silver_rows, metric, [start])
-    return Recomputed(numbers[start] if start in numbers else metric_query.nothing(spark, lake, metric), hidden)
+    return Recomputed(numbers[start] if start in numbers else metric_query.nothing(session, lake, metric), hidden)
 
 
 def _derived(

@@ -163,7 +163,7 @@ def _print(series: Series, waiting: HeldCandidate, *, as_json: bool) -> None:
 
 _SHOWN = 8
 _Earlier = Annotated[str, typer.Option("--to", help="The version to go back to: r1, r3.a1, first, or a time.")]
-_Restate = Annotated[bool, typer.Option("--restate", help="Update numbers and roll-ups now (starts Spark).")]
+_Restate = Annotated[bool, typer.Option("--restate", help="Update numbers and roll-ups now (may start Spark).")]
 
 
 def revert(

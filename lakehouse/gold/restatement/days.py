@@ -199,18 +199,18 @@ def _numbers(
         return Isolated({day: rows for each in done for day, rows in each.numbers.items()}, failed)
 
     def compute(metric: MetricContract | None, part: Sequence[date]) -> dict[date, pa.Table]:
-        numbers: dict[date, pa.Table] = {}
-        if metric is None:
-            metric = before.series.metric
-            numbers = patched_days.numbers(session(), lake, before, part, made_from)
+        measured = before.series.metric if metric is None else metric
+        numbers = metric_query.of_few_rows(lake, measured, part)
+        if numbers is None:
+            numbers = patched_days.numbers(session, lake, before, part, made_from) if metric is None else {}
             rest = [day for day in part if day not in numbers]
-            numbers |= touched_windows.numbers(session(), lake, before, rest, follows)
-        rest = [day for day in part if day not in numbers]
-        numbers = {day: rows for day, rows in numbers.items() if len(rows)}
-        numbers |= metric_query.numbers(session(), lake, metric, rest, made_from) if rest else {}
+            numbers |= touched_windows.numbers(session, lake, before, rest, follows) if metric is None else {}
+            rest = [day for day in part if day not in numbers]
+            numbers = {day: rows for day, rows in numbers.items() if len(rows)}
+            numbers |= metric_query.numbers(session, lake, measured, rest, made_from) if rest else {}
         emptied = before.published_states.keys() & set(part) - set(numbers)
         if emptied:
-            numbers |= dict.fromkeys(emptied, metric_query.nothing(session(), lake, metric))
+            numbers |= dict.fromkeys(emptied, metric_query.nothing(session, lake, measured))
         return numbers
 
     return isolation.numbers_of(lake, before.series, days, compute, lambda day: day) if days else Isolated({})

@@ -116,8 +116,8 @@ def _with_late_rows(
         every = input_sets.ids_of(lake, metric.source, named) | {late_decisions.EVERY_ROW}
         inputs = input_sets.record(lake, metric.source, every, lake.now())
         return replace(draft, lineage=replace(draft.lineage, inputs=inputs))
-    numbers = metric_query.numbers(session(), lake, metric, [start], made_from, [start])
-    rows = numbers[start] if start in numbers else metric_query.nothing(session(), lake, metric)
+    numbers = metric_query.numbers(session, lake, metric, [start], made_from, [start])
+    rows = numbers[start] if start in numbers else metric_query.nothing(session, lake, metric)
     of_now = lineages(lake, before, made_from, [start], (), late.with_every_row)[start]
     if content_of(rows, {draft.content}) == draft.content:
         return replace(draft, lineage=of_now)

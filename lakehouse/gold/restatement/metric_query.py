@@ -1,4 +1,4 @@
-"""The query of a metric: its number per event day and grain, computed from Silver with Spark.
+"""The query of a metric: its number per event day and grain, computed from Silver with Spark, or here if ``local_measures`` can.
 
 The rows are read in ``rows_read``. Which of the numbers are published is decided in ``days`` and ``rollups``.
 """
@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.calendar import day_conditions
 from lakehouse.contracts.series import source_days
-from lakehouse.gold.restatement import exact_sums, lineage
+from lakehouse.gold.restatement import exact_sums, lineage, local_measures
 from lakehouse.gold.rows_read import rows as rows_read
 from lakehouse.gold.rows_read import tables, windows
 from lakehouse.lake import table_io
@@ -20,7 +20,7 @@ from lakehouse.spark import dataframes, stages
 from lakehouse.spark.session import in_zone, sized_for
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Sequence
     from datetime import date, datetime
 
     from pyspark.sql import DataFrame, SparkSession
@@ -63,7 +63,7 @@ def _sql_of(metric: MetricContract) -> dict[str, str]:
 
 
 def numbers(
-    spark: SparkSession,
+    session: Callable[[], SparkSession],
     lake: Lake,
     metric: MetricContract,
     days: Collection[date],
@@ -74,6 +74,7 @@ def numbers(
 
     The rows are collected in this process, because a day of gold is small.
 
+    :param session: starts Spark, if it is needed.
     :param made_from: the inputs of Silver by which late rows are told, if they are known already.
     :param with_every_row: the days whose number counts every row, however late it came.
     """
@@ -81,12 +82,22 @@ def numbers(
         rest = [day for day in days if day not in with_every_row]
         own = (made_from or lineage.of_late_source(lake, metric.late_source)) if metric.late_source else None
         parts = [(rest, own), (every, own.with_every_row() if own else None)]
-        done = [numbers(spark, lake, metric, part, inputs) for part, inputs in parts if part]
+        done = [numbers(session, lake, metric, part, inputs) for part, inputs in parts if part]
         return {day: rows for each in done for day, rows in each.items()}
+    if (found := of_few_rows(lake, metric, days)) is not None:
+        return found
+    spark = session()
     many = tables.rows_at_most(lake, metric, {"event_date": source_days(metric, days)}) > dataframes.FEW_ROWS
     with sized_for(spark, lake, many=many), stages.watched(spark, f"{metric.name} on {len(days):,} days"):
         named = lineage.named_now(lake, metric, days, made_from)
         return of_days(rows_read.silver_rows(spark, lake, metric, days, named=named), metric, days)
+
+
+def of_few_rows(lake: Lake, metric: MetricContract, days: Collection[date]) -> dict[date, pa.Table] | None:
+    """The same without Spark; None if there are many rows, or a measure that only Spark computes."""
+    rows = local_measures.few_rows(lake, metric, {"event_date": list(days)}, ["event_date"])
+    found = None if rows is None else local_measures.of_days(rows, metric)
+    return None if found is None else _by_day(found)
 
 
 def of_days(
@@ -100,6 +111,10 @@ def of_days(
         numbers = dataframes.in_utc(compute(rows, metric, days, starts).toArrow())
     numbers = exact_sums.rounded(numbers, _sql_of(metric))
     numbers = numbers.sort_by([(name, "ascending") for name in ["event_date", *metric.grain]])
+    return _by_day(numbers)
+
+
+def _by_day(numbers: pa.Table) -> dict[date, pa.Table]:
     return {day: own.drop_columns(["event_date"]) for day, own in table_io.split(numbers, "event_date").items()}
 
 
@@ -112,8 +127,21 @@ def of_periods(rows: DataFrame, metric: MetricContract, periods: Collection[Peri
         return of_days(starts, metric, [one.start for one in periods])
 
 
-def nothing(spark: SparkSession, lake: Lake, metric: MetricContract) -> pa.Table:
+def of_few_periods(
+    lake: Lake, metric: MetricContract, periods: Sequence[Period], days: Collection[date]
+) -> dict[date, pa.Table] | None:
+    """The numbers of whole periods from the rows of ``days``, without Spark; None if there are many rows, see above."""
+    rows = local_measures.few_rows(lake, metric, {"event_date": list(days)}, ["event_date"])
+    found = None if rows is None else local_measures.of_periods(rows, metric, periods)
+    return None if found is None else _by_day(found)
+
+
+def nothing(session: Callable[[], SparkSession], lake: Lake, metric: MetricContract) -> pa.Table:
     """The number of a day without rows: one row without a grain, which distinguishes an emptied day from a missing one."""
+    none = local_measures.few_rows(lake, metric, {"event_date": []}, ["event_date"])
+    if none is not None and (found := local_measures.nothing(none, metric)) is not None:
+        return found
+    spark = session()
     rows = rows_read.silver_rows(spark, lake, metric, []).where("false")
     rows = windows.with_windows(rows, metric.event_window) if metric.event_window else rows
     with in_zone(spark, metric.zone):

@@ -26,7 +26,7 @@ from lakehouse.ledger import redactions
 from lakehouse.spark import dataframes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -50,7 +50,7 @@ def may_be_patched(metric: MetricContract) -> bool:
 
 
 def numbers(
-    spark: SparkSession,
+    session: Callable[[], SparkSession],
     lake: Lake,
     before: SeriesSnapshot,
     days: Collection[date],
@@ -77,11 +77,11 @@ def numbers(
     newer = {day: rows.filter(pc.greater(rows["_commit_version"], since[day])) for day, rows in changes_by_day.items()}
     at_most = lake.settings.local_rows if metric.late_events else metric.publication.patch_up_to
     small = {day: rows for day, rows in newer.items() if len(rows) <= at_most}
-    nothing = metric_query.nothing(spark, lake, metric) if small else None
+    nothing = metric_query.nothing(session, lake, metric) if small else None
     if nothing is None or any(nothing[measure.name][0].as_py() != 0 for measure in metric.measures):
         return {}
     try:
-        values_by_day = _patches(spark, before, small)
+        values_by_day = _patches(session(), before, small)
         return {
             day: _as_table(metric, values, before.latest[day].schema) if values else nothing
             for day, values in values_by_day.items()

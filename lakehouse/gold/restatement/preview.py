@@ -57,7 +57,7 @@ def differing_numbers(
     every: set[date] = set()
 
     def compute(metric: MetricContract | None, part: Sequence[date]) -> dict[date, pa.Table]:
-        return metric_query.numbers(session(), lake, metric or series.metric, part, with_every_row=every)
+        return metric_query.numbers(session, lake, metric or series.metric, part, with_every_row=every)
 
     differing = list[DifferingNumber]()
     for start in range(0, len(days), _DAYS):

@@ -69,7 +69,7 @@ def check_gold(lake: Lake, series: Series, session: Callable[[], SparkSession], 
     with_rows = [day for day in sorted(days) if counted.get(day) or not is_counted]
 
     def compute(metric: MetricContract | None, part: Sequence[date]) -> dict[date, pa.Table]:
-        return metric_query.numbers(session(), lake, metric or series.metric, part, with_every_row=every)
+        return metric_query.numbers(session, lake, metric or series.metric, part, with_every_row=every)
 
     computed = isolation.numbers_of(lake, series, with_rows, compute, lambda day: day)
     return _check_candidates(lake, series, computed, counted)

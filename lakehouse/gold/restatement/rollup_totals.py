@@ -115,7 +115,7 @@ def _from_silver(
     rows: pa.Table,
 ) -> dict[date, pa.Table]:
     """The numbers of whole periods, computed from the Silver rows of the published days, by first day."""
-    spark, metric = session(), daily.metric
+    metric = daily.metric
     tables.require_rows(lake, metric)
     version = tables.versions_read(lake, metric)
     published = set(rows.filter(rows["is_latest"])[daily.by].to_pylist())
@@ -125,18 +125,34 @@ def _from_silver(
     # The published number of these days stays different: the new one was refused, or became an adjustment.
     unpublished |= find_refused(lake, daily, rows, published).keys() & published
     unpublished |= set(rows.filter(pc.is_valid(rows["adjustment"]))[daily.by].to_pylist())
-    limited = published - unpublished - late_at_close.counting_every_row(lake, daily, rows)
-    named = lineage.named_now(lake, metric, limited) if limited else None
-    frames = [rows_read.silver_rows(spark, lake, metric, published - unpublished, named=named)]
-    frames += _as_published(lake, contract, spark, daily, rows, unpublished)
-    silver_rows: DataFrame = frames[0]
-    for frame in frames[1:]:
-        silver_rows = silver_rows.unionByName(frame.select(silver_rows.columns))
-    numbers = metric_query.of_periods(silver_rows, metric, periods)
+    numbers = None if unpublished else metric_query.of_few_periods(lake, metric, periods, published)
+    if numbers is None:
+        numbers = _by_spark(lake, contract, daily, session(), periods, rows, unpublished)
     if (changed := tables.changed_since(lake, metric, version)) is not None:
         msg = f"silver/{changed} kept changing while periods were computed from it; run it again later"
         raise CommitFailedError(msg)
     return numbers
+
+
+def _by_spark(
+    lake: Lake,
+    contract: SourceContract,
+    daily: Series,
+    spark: SparkSession,
+    periods: Sequence[Period],
+    rows: pa.Table,
+    unpublished: Collection[date],
+) -> dict[date, pa.Table]:
+    metric = daily.metric
+    published = set(rows.filter(rows["is_latest"])[daily.by].to_pylist()) - set(unpublished)
+    limited = published - late_at_close.counting_every_row(lake, daily, rows)
+    named = lineage.named_now(lake, metric, limited) if limited else None
+    frames = [rows_read.silver_rows(spark, lake, metric, published, named=named)]
+    frames += _as_published(lake, contract, spark, daily, rows, unpublished)
+    silver_rows: DataFrame = frames[0]
+    for frame in frames[1:]:
+        silver_rows = silver_rows.unionByName(frame.select(silver_rows.columns))
+    return metric_query.of_periods(silver_rows, metric, periods)
 
 
 def _as_published(

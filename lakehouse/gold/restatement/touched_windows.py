@@ -27,7 +27,7 @@ from lakehouse.ledger import failed_numbers, redactions
 from lakehouse.spark import dataframes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
     from datetime import date, datetime
 
     from pyspark.sql import DataFrame, SparkSession
@@ -87,7 +87,11 @@ def may_be_spliced(metric: MetricContract) -> bool:
 
 
 def numbers(
-    spark: SparkSession, lake: Lake, before: SeriesSnapshot, days: Collection[date], follows: PendingRestatement | None
+    session: Callable[[], SparkSession],
+    lake: Lake,
+    before: SeriesSnapshot,
+    days: Collection[date],
+    follows: PendingRestatement | None,
 ) -> dict[date, pa.Table]:
     """The numbers of the days that can be computed in this way, equal to those of ``metric_query.numbers``; other days are left
     out.
@@ -100,7 +104,10 @@ def numbers(
     if follows is None or not may_be_spliced(metric):
         return {}
     settled = _settled(lake, before, [day for day in days if day in follows.starts])
-    touched = find_touched(spark, lake, metric, settled, follows) if settled else None
+    if not settled:
+        return {}
+    spark = session()
+    touched = find_touched(spark, lake, metric, settled, follows)
     if touched is None:
         return {}
     rows = touched.rows(rows_read.silver_rows(spark, lake, metric, settled))

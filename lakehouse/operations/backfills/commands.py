@@ -410,7 +410,7 @@ def undo(
     plan: PlanId,
     by: Annotated[str, typer.Option(help="Who decides.")],
     reason: Annotated[str, typer.Option(help="Why, in words for the readers.")],
-    restate: Annotated[bool, typer.Option("--restate", help="Update roll-ups now (starts Spark).")] = False,  # noqa: FBT002
+    restate: Annotated[bool, typer.Option("--restate", help="Update roll-ups now (may start Spark).")] = False,  # noqa: FBT002
 ) -> None:
     """Restore the numbers from before a backfill, as new revisions; silver keeps its rows."""
     from lakehouse.cli.undo_report import print_undone  # noqa: PLC0415 (Arrow loads in a second)

@@ -56,7 +56,7 @@ class ChangeState(str, Enum):
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangeEntry:
     """A change that a person made or proposed.
 
     ``target`` is the source, series or model; ``described`` says what was done in one line; ``days`` are the first and the last
@@ -109,7 +109,7 @@ class UndoRefusedError(LakehouseError):
     """A change cannot be taken back. The message says what can be done instead."""
 
 
-def require_undoable(change: Change) -> None:
+def require_undoable(change: ChangeEntry) -> None:
     """Check that a change can be taken back.
 
     :raises UndoRefusedError: if it cannot.

@@ -22,7 +22,7 @@ from lakehouse.models import promotion_log as model_promotions
 from lakehouse.operations.backfills import log as backfills
 from lakehouse.operations.backfills.plan import BackfillStatus
 from lakehouse.operations.changes import correction_record
-from lakehouse.operations.changes.change import Change, ChangeKind, ChangeState
+from lakehouse.operations.changes.change import ChangeEntry, ChangeKind, ChangeState
 from lakehouse.operations.changes.correction_record import CorrectionEventKind
 from lakehouse.stages import stage_log
 from lakehouse.stages.stage_log import StageEventKind
@@ -45,7 +45,7 @@ class UnknownChangeError(LakehouseError):
     """No change, or more than one, has an id. The message lists the nearest ones."""
 
 
-def changes(lake: Lake, catalog: Catalog, kinds: Collection[ChangeKind] = ()) -> list[Change]:
+def changes(lake: Lake, catalog: Catalog, kinds: Collection[ChangeKind] = ()) -> list[ChangeEntry]:
     """All changes, the newest first.
 
     :param kinds: only these; all without any.
@@ -68,17 +68,17 @@ def changes(lake: Lake, catalog: Catalog, kinds: Collection[ChangeKind] = ()) ->
         _tuned: {ChangeKind.WATERMARK},
         _accepted_gaps: {ChangeKind.GAP},
     }
-    found = [
+    listed = [
         change
         for read, of_reader in readers.items()
         if not kinds or of_reader & set(kinds)
         for change in read(lake, catalog)
         if not kinds or change.kind in kinds
     ]
-    return sorted(found, key=lambda change: (change.recorded_at, change.change_id), reverse=True)
+    return sorted(listed, key=lambda change: (change.recorded_at, change.change_id), reverse=True)
 
 
-def find(lake: Lake, catalog: Catalog, change_id: str) -> Change:
+def find(lake: Lake, catalog: Catalog, change_id: str) -> ChangeEntry:
     """The change with an id, or with the only id that begins like this.
 
     :raises UnknownChangeError: without exactly one such change.
@@ -94,7 +94,7 @@ def find(lake: Lake, catalog: Catalog, change_id: str) -> Change:
     return matches[0]
 
 
-def _decided(lake: Lake, catalog: Catalog) -> Iterator[Change]:
+def _decided(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
     for source in catalog.sources:
         by_id: dict[str, list[Decision]] = defaultdict(list)
         for decision in decisions.all_of(lake, source):
@@ -104,10 +104,10 @@ def _decided(lake: Lake, catalog: Catalog) -> Iterator[Change]:
             keys = join_limited(sorted({row.record_key for row in rows if row.record_key is not None}), _SHOWN)
             described = f"{first.verdict.value} {_rows(len(rows))}{': ' if keys else ''}{keys}"
             days = _span(day for row in rows for day in row.touched_days)
-            yield Change(name, ChangeKind.DECISION, source, described, first.by, first.reason, first.decided_at, days=days)
+            yield ChangeEntry(name, ChangeKind.DECISION, source, described, first.by, first.reason, first.decided_at, days=days)
 
 
-def _decided_late(lake: Lake, catalog: Catalog) -> Iterator[Change]:
+def _decided_late(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
     for source in catalog.sources:
         by_id: dict[str, list[LateDecision]] = defaultdict(list)
         for decision in late_decisions.log(lake, source).read():
@@ -117,10 +117,10 @@ def _decided_late(lake: Lake, catalog: Catalog) -> Iterator[Change]:
             described = f"{'admit' if first.counts else 'withdraw'} {_rows(len(rows))} that came too late"
             days = _span(day for row in rows for day in row.touched_days)
             kind = ChangeKind.LATE_DECISION
-            yield Change(name, kind, first.metric, described, first.by, first.reason, first.decided_at, days=days)
+            yield ChangeEntry(name, kind, first.metric, described, first.by, first.reason, first.decided_at, days=days)
 
 
-def _corrected(lake: Lake, catalog: Catalog) -> Iterator[Change]:
+def _corrected(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
     states = {CorrectionEventKind.ENTERED: ChangeState.APPLIED, CorrectionEventKind.REJECTED: ChangeState.CANCELLED}
     for source in catalog.sources:
         for correction in correction_record.of_source(lake, source):
@@ -129,18 +129,18 @@ def _corrected(lake: Lake, catalog: Catalog) -> Iterator[Change]:
             described = f"{proposal.operation.value} {proposal.record_key}{': ' if values else ''}{values}"
             name, state = correction.correction_id, ChangeState.PENDING if end is None else states[end.kind]
             kind, at = ChangeKind.CORRECTION, proposal.recorded_at
-            yield Change(name, kind, source, described, proposal.by, proposal.reason, at, state)
+            yield ChangeEntry(name, kind, source, described, proposal.by, proposal.reason, at, state)
 
 
-def _redacted(lake: Lake, catalog: Catalog) -> Iterator[Change]:
+def _redacted(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
     for source in catalog.sources:
         for entry in redactions.all_of(lake, source):
             described = f"mask {', '.join(entry.fields)} of {entry.record_key}"
             days, at = _span(entry.touched_days), entry.redacted_at
-            yield Change(entry.redaction_id, ChangeKind.REDACTION, source, described, entry.by, entry.reason, at, days=days)
+            yield ChangeEntry(entry.redaction_id, ChangeKind.REDACTION, source, described, entry.by, entry.reason, at, days=days)
 
 
-def _rebuilt(lake: Lake, catalog: Catalog) -> Iterator[Change]:
+def _rebuilt(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
     """Rebuilds and readings; those of a backfill or a stage belong to it."""
     for source in catalog.sources:
         for entry in rebuild_requests.all_of(lake, source):
@@ -151,10 +151,10 @@ def _rebuilt(lake: Lake, catalog: Catalog) -> Iterator[Change]:
             count = f"{_rows(entry.rows_judged_otherwise)} {'read' if is_reading else 'judged'} differently"
             days = (entry.first_day, entry.last_day)
             at = entry.recorded_at
-            yield Change(entry.operation_id, kind, source, count, entry.runner_id, entry.reason, at, days=days)
+            yield ChangeEntry(entry.operation_id, kind, source, count, entry.runner_id, entry.reason, at, days=days)
 
 
-def _backfilled(lake: Lake, catalog: Catalog) -> Iterator[Change]:
+def _backfilled(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
     assert catalog  # noqa: S101 (every reader takes the same arguments)
     states = {
         BackfillStatus.PLANNED: ChangeState.PENDING,
@@ -173,10 +173,10 @@ def _backfilled(lake: Lake, catalog: Catalog) -> Iterator[Change]:
         undo = f"lakehouse backfill undo {stored.plan_id} --by YOU --reason WHY" if state is ChangeState.APPLIED else None
         days, kind = (plan.first_day, plan.last_day), ChangeKind.BACKFILL
         by, at = stored.runner_id, stored.created_at
-        yield Change(stored.plan_id, kind, stored.target, described, by, stored.reason, at, state, days, undo=undo)
+        yield ChangeEntry(stored.plan_id, kind, stored.target, described, by, stored.reason, at, state, days, undo=undo)
 
 
-def _staged(lake: Lake, catalog: Catalog) -> Iterator[Change]:
+def _staged(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
     assert catalog  # noqa: S101
     states = {
         StageEventKind.CREATED: ChangeState.PENDING,
@@ -189,29 +189,31 @@ def _staged(lake: Lake, catalog: Catalog) -> Iterator[Change]:
         state = states[stage.state]
         undo = f"lakehouse stage undo {stage.name} --by YOU --reason WHY" if state is ChangeState.APPLIED else None
         made, kind = stage.created, ChangeKind.STAGE
-        yield Change(stage.name, kind, stage.source, made.described, made.by, made.reason, made.recorded_at, state, undo=undo)
+        yield ChangeEntry(
+            stage.name, kind, stage.source, made.described, made.by, made.reason, made.recorded_at, state, undo=undo
+        )
 
 
-def _signed_off(lake: Lake, catalog: Catalog) -> Iterator[Change]:
+def _signed_off(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
     for series in _every_series(catalog):
         for entry in publications.of(lake, series.name):
             if entry.signed_off_by is None:
                 continue
             described = f"publish {join_limited(sorted(entry.published), _SHOWN)}"
             name, kind, why = entry.publication_id, ChangeKind.SIGN_OFF, entry.sign_off_reason or ""
-            yield Change(name, kind, series.name, described, entry.signed_off_by, why, entry.recorded_at)
+            yield ChangeEntry(name, kind, series.name, described, entry.signed_off_by, why, entry.recorded_at)
 
 
-def _rejected(lake: Lake, catalog: Catalog) -> Iterator[Change]:
+def _rejected(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
     for series in _every_series(catalog):
         for entry in rejected_candidates.of(lake, series.name):
             start = entry.period_start
             name, kind = f"{series.name}:{start}:r{entry.revision}", ChangeKind.REJECTION
             described = f"reject revision {entry.revision} of {start}"
-            yield Change(name, kind, series.name, described, entry.by, entry.reason, entry.dropped_at, days=(start, start))
+            yield ChangeEntry(name, kind, series.name, described, entry.by, entry.reason, entry.dropped_at, days=(start, start))
 
 
-def _reverted(lake: Lake, catalog: Catalog) -> Iterator[Change]:
+def _reverted(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
     """One change for all periods that one command has reverted or released."""
     for series in _every_series(catalog):
         kept = reverted_periods.kept(lake, series.name)
@@ -228,10 +230,12 @@ def _reverted(lake: Lake, catalog: Catalog) -> Iterator[Change]:
             undo = f"lakehouse gold release {series.metric.name} {starts[0]} --by YOU --reason WHY" if standing else None
             state = ChangeState.UNDONE if is_revert and not standing else ChangeState.APPLIED
             name, kind = f"{series.name}:{entries[0].number}", ChangeKind.REVERT
-            yield Change(name, kind, series.name, described, by, reason, at, state, _span(starts), undo=undo, periods=standing)
+            yield ChangeEntry(
+                name, kind, series.name, described, by, reason, at, state, _span(starts), undo=undo, periods=standing
+            )
 
 
-def _promoted(lake: Lake, catalog: Catalog) -> Iterator[Change]:
+def _promoted(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
     for metric in sorted({metric.metric for metric in catalog.metrics.values()}):
         moves = promotion_log.of(lake, metric)
         for number, entry in enumerate(moves):
@@ -241,23 +245,23 @@ def _promoted(lake: Lake, catalog: Catalog) -> Iterator[Change]:
             followed = moves[number + 1 :][:1]
             state = ChangeState.UNDONE if is_forward and _goes_back(entry, followed) else ChangeState.APPLIED
             kind, at = ChangeKind.PROMOTION, entry.moved_at
-            yield Change(entry.move_id, kind, metric, described, entry.by, entry.reason, at, state, undo=undo)
+            yield ChangeEntry(entry.move_id, kind, metric, described, entry.by, entry.reason, at, state, undo=undo)
 
 
 def _goes_back(entry: promotion_log.PromotionEntry, followed: list[promotion_log.PromotionEntry]) -> bool:
     return any(one.kind is PromotionKind.ROLLBACK and one.to_version == entry.from_version for one in followed)
 
 
-def _promoted_models(lake: Lake, catalog: Catalog) -> Iterator[Change]:
+def _promoted_models(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
     for model in catalog.models:
         entries = model_promotions.completed(lake, model)
         for entry in entries:
             undo = f"lakehouse model rollback {model} --notes WHY" if entry is entries[-1] and entry.from_version else None
             name, kind = f"{model}:{entry.number}", ChangeKind.MODEL
-            yield Change(name, kind, model, entry.title, entry.by, entry.notes, entry.recorded_at, undo=undo)
+            yield ChangeEntry(name, kind, model, entry.title, entry.by, entry.notes, entry.recorded_at, undo=undo)
 
 
-def _cut_off(lake: Lake, catalog: Catalog) -> Iterator[Change]:
+def _cut_off(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
     for source in catalog.sources:
         for number, entry in enumerate(cutoff.of(lake, source), 1):
             before = "none" if entry.seconds_before is None else format_duration(timedelta(seconds=entry.seconds_before))
@@ -265,10 +269,10 @@ def _cut_off(lake: Lake, catalog: Catalog) -> Iterator[Change]:
             now = format_duration(timedelta(seconds=entry.seconds))
             described = f"cutoff{of_type} {before} -> {now} for arrivals from {entry.since}"
             name, kind = f"{source}:cutoff:{number}", ChangeKind.CUTOFF
-            yield Change(name, kind, source, described, entry.by, entry.reason, entry.decided_at)
+            yield ChangeEntry(name, kind, source, described, entry.by, entry.reason, entry.decided_at)
 
 
-def _tuned(lake: Lake, catalog: Catalog) -> Iterator[Change]:
+def _tuned(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
     for source in catalog.sources:
         entries = tuning_decisions.of(lake, source)
         for entry in entries:
@@ -277,15 +281,15 @@ def _tuned(lake: Lake, catalog: Catalog) -> Iterator[Change]:
             can_go_back = entry is entries[-1] and entry.kind == "applied"
             undo = f"lakehouse lateness undo {source} --by YOU --reason WHY" if can_go_back else None
             name, kind = f"{source}:watermark:{entry.number}", ChangeKind.WATERMARK
-            yield Change(name, kind, source, described, entry.by, entry.reason, entry.decided_at, undo=undo)
+            yield ChangeEntry(name, kind, source, described, entry.by, entry.reason, entry.decided_at, undo=undo)
 
 
-def _accepted_gaps(lake: Lake, catalog: Catalog) -> Iterator[Change]:
+def _accepted_gaps(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
     for source in catalog.sources:
         accepted = [entry for entry in gap_log.entries(lake, source) if entry.by is not None]
         for number, entry in enumerate(accepted, 1):
             name, kind = f"{source}:gap:{number}", ChangeKind.GAP
-            yield Change(name, kind, source, entry.text, entry.by or "", entry.reason or "", entry.recorded_at)
+            yield ChangeEntry(name, kind, source, entry.text, entry.by or "", entry.reason or "", entry.recorded_at)
 
 
 def _every_series(catalog: Catalog) -> Iterator[Series]:

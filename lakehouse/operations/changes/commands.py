@@ -15,7 +15,7 @@ from lakehouse.text import format_moment
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.lake import Lake
-    from lakehouse.operations.changes.change import Change
+    from lakehouse.operations.changes.change import ChangeEntry
     from lakehouse.operations.changes.correction_record import Correction
 
 
@@ -25,7 +25,7 @@ corrections = typer.Typer(help="Deprecated: see 'lakehouse change'.", no_args_is
 
 _Source = Annotated[str, typer.Argument(help="The dataset of a source contract.")]
 _Id = Annotated[str, typer.Argument(metavar="CORRECTION", help="The correction's id, or the beginning of it.")]
-_Restate = Annotated[bool, typer.Option("--restate", help="Ingest it and update the numbers now (starts Spark).")]
+_Restate = Annotated[bool, typer.Option("--restate", help="Ingest it and update the numbers now (may start Spark).")]
 
 
 def correct(
@@ -97,7 +97,7 @@ def reject_correction(source: _Source, correction: _Id, by: arguments.DecidedBy,
     out.print(f"{done.correction_id} is rejected by {by}.", soft_wrap=True, highlight=False)
 
 
-_Change = Annotated[str, typer.Argument(metavar="CHANGE", help="The id of a change, or the beginning of it.")]
+_ChangeId = Annotated[str, typer.Argument(metavar="CHANGE", help="The id of a change, or the beginning of it.")]
 
 
 @app.command("list")
@@ -131,40 +131,40 @@ def list_(
 
 
 @app.command()
-def show(change: _Change, as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
+def show(change: _ChangeId, as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
     """Show a change: who made it, when and why, whether it counts, and how to take it back."""
     from lakehouse.operations.changes import change_list, correction_record  # noqa: PLC0415
 
     lake, catalog = deployment()
-    found = change_list.find(lake, catalog, change)
+    wanted = change_list.find(lake, catalog, change)
     if as_json:
-        out.print(json.dumps(found.as_json(), ensure_ascii=False, indent=2), soft_wrap=True)
+        out.print(json.dumps(wanted.as_json(), ensure_ascii=False, indent=2), soft_wrap=True)
         return
-    _print_line(found)
-    if found.kind is ChangeKind.CORRECTION:
-        _print(correction_record.find(lake, found.target, found.change_id))
-    if found.undo is not None:
-        out.print(f"    Take it back: lakehouse change undo {found.change_id} --by YOU --reason WHY", soft_wrap=True)
-    elif found.state is ChangeState.APPLIED:
-        out.print(f"    {INSTEAD[found.kind]}", soft_wrap=True)
+    _print_line(wanted)
+    if wanted.kind is ChangeKind.CORRECTION:
+        _print(correction_record.find(lake, wanted.target, wanted.change_id))
+    if wanted.undo is not None:
+        out.print(f"    Take it back: lakehouse change undo {wanted.change_id} --by YOU --reason WHY", soft_wrap=True)
+    elif wanted.state is ChangeState.APPLIED:
+        out.print(f"    {INSTEAD[wanted.kind]}", soft_wrap=True)
 
 
 @app.command()
-def approve(change: _Change, by: arguments.DecidedBy, reason: arguments.Why, restate: _Restate = False) -> None:  # noqa: FBT002
+def approve(change: _ChangeId, by: arguments.DecidedBy, reason: arguments.Why, restate: _Restate = False) -> None:  # noqa: FBT002
     """Approve another person's correction; it is entered as soon as it has enough approvals."""
-    found = _correction(change, "approve")
-    approve_correction(found.target, found.change_id, by, reason, restate)
+    wanted = _correction(change, "approve")
+    approve_correction(wanted.target, wanted.change_id, by, reason, restate)
 
 
 @app.command()
-def reject(change: _Change, by: arguments.DecidedBy, reason: arguments.Why) -> None:
+def reject(change: _ChangeId, by: arguments.DecidedBy, reason: arguments.Why) -> None:
     """Reject a correction that waits: nothing is entered."""
-    found = _correction(change, "reject")
-    reject_correction(found.target, found.change_id, by, reason)
+    wanted = _correction(change, "reject")
+    reject_correction(wanted.target, wanted.change_id, by, reason)
 
 
 @app.command()
-def undo(change: _Change, by: arguments.DecidedBy, reason: arguments.WhyForReaders, restate: _Restate = False) -> None:  # noqa: FBT002
+def undo(change: _ChangeId, by: arguments.DecidedBy, reason: arguments.WhyForReaders, restate: _Restate = False) -> None:  # noqa: FBT002
     """Take a stage, a backfill, a revert, a promotion or a watermark back; earlier numbers become new revisions."""
     from lakehouse.gold.promotion import commands as promotions  # noqa: PLC0415
     from lakehouse.gold.restatement import commands as restatements  # noqa: PLC0415
@@ -174,42 +174,42 @@ def undo(change: _Change, by: arguments.DecidedBy, reason: arguments.WhyForReade
     from lakehouse.operations.changes import change_list  # noqa: PLC0415
     from lakehouse.stages import commands as stages  # noqa: PLC0415
 
-    found = change_list.find(*deployment(), change)
-    require_undoable(found)
-    if found.kind is ChangeKind.STAGE:
-        stages.undo(found.change_id, by, reason, restate)
-    elif found.kind is ChangeKind.BACKFILL:
-        backfills.undo(found.change_id, by, reason, restate)
-    elif found.kind is ChangeKind.REVERT:
-        for period in found.periods:
-            restatements.release(found.target, f"{period}", by, reason, restate)
-    elif found.kind is ChangeKind.PROMOTION:
-        promotions.rollback(found.target, reason, by, None, restate)
-    elif found.kind is ChangeKind.MODEL:
-        models.rollback(found.target, reason, by, None)
+    wanted = change_list.find(*deployment(), change)
+    require_undoable(wanted)
+    if wanted.kind is ChangeKind.STAGE:
+        stages.undo(wanted.change_id, by, reason, restate)
+    elif wanted.kind is ChangeKind.BACKFILL:
+        backfills.undo(wanted.change_id, by, reason, restate)
+    elif wanted.kind is ChangeKind.REVERT:
+        for period in wanted.periods:
+            restatements.release(wanted.target, f"{period}", by, reason, restate)
+    elif wanted.kind is ChangeKind.PROMOTION:
+        promotions.rollback(wanted.target, reason, by, None, restate)
+    elif wanted.kind is ChangeKind.MODEL:
+        models.rollback(wanted.target, reason, by, None)
     else:
-        tuning_commands.undo(found.target, by=by, reason=reason)
+        tuning_commands.undo(wanted.target, by=by, reason=reason)
 
 
-def _correction(change: str, verb: str) -> Change:
+def _correction(change: str, verb: str) -> ChangeEntry:
     """The correction with an id.
 
     :raises typer.Exit: for a change of another kind, which names the command that decides about it.
     """
     from lakehouse.operations.changes import change_list  # noqa: PLC0415
 
-    found = change_list.find(*deployment(), change)
-    if found.kind is ChangeKind.CORRECTION:
-        return found
-    decides = {ChangeKind.STAGE: "lakehouse stage promote", ChangeKind.BACKFILL: "lakehouse backfill run"}.get(found.kind)
-    text = f"{found.change_id} is a {found.kind.value.replace('_', ' ')}: there is nothing to {verb}"
+    wanted = change_list.find(*deployment(), change)
+    if wanted.kind is ChangeKind.CORRECTION:
+        return wanted
+    decides = {ChangeKind.STAGE: "lakehouse stage promote", ChangeKind.BACKFILL: "lakehouse backfill run"}.get(wanted.kind)
+    text = f"{wanted.change_id} is a {wanted.kind.value.replace('_', ' ')}: there is nothing to {verb}"
     errors.print(f"{text}{f'; see {decides!r}' if decides else ''}.", style="red", soft_wrap=True, highlight=False)
     raise typer.Exit(1)
 
 
-def _print_line(change: Change) -> None:
-    kind = change.kind.value.replace("_", " ")
-    title = f"{format_moment(change.recorded_at)}  {kind} {change.change_id} of {change.target}: {change.described}"
+def _print_line(change: ChangeEntry) -> None:
+    kind = "" if change.change_id.startswith(f"{change.kind.value}:") else f"{change.kind.value.replace('_', ' ')} "
+    title = f"{format_moment(change.recorded_at)}  {kind}{change.change_id} of {change.target}: {change.described}"
     state = "" if change.state.value == "applied" else f"  [{change.state.value}]"
     out.print(f"{title}{state}", style="bold", soft_wrap=True, highlight=False, markup=False)
     out.print(f"    {change.by}: {change.reason}", soft_wrap=True, highlight=False, markup=False)

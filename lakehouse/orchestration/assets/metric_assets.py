@@ -30,7 +30,7 @@ from lakehouse.ledger import contracts_in_use
 from lakehouse.live import closing as live_closing
 from lakehouse.orchestration.common import plan_runs, run_events
 from lakehouse.orchestration.common.dagster_internals import BACKFILL_ID_TAG, USER_TAG
-from lakehouse.orchestration.common.resources import LakeSpark
+from lakehouse.orchestration.common.resources import Engine, LakeSpark
 from lakehouse.orchestration.common.run_events import days_of_run, event_days, periods
 
 #: Set on runs that follow changes of the layer below: the version of that layer that the numbers will include.
@@ -64,10 +64,10 @@ def gold_asset(deployment: Lake, catalog: Catalog, metric: MetricContract) -> dg
         metadata={"dagster/uri": locations.gold(deployment, Series(metric)).address},
     )
     def gold_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
-        lake = deployment.cached()
+        lake, engine = deployment.cached(), Engine(spark.session)
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
-        gold_repair.restore(lake, catalog, Series(metric), spark.session, context.run.run_id)
+        gold_repair.restore(lake, catalog, Series(metric), engine.session, context.run.run_id)
         daily = served_version.daily(lake, catalog, metric)
         follows = find_pending(lake, daily)  # a close or a backfill may also be the first run after a change below
         if FOLLOWS_TAG in context.run.tags:
@@ -75,15 +75,15 @@ def gold_asset(deployment: Lake, catalog: Catalog, metric: MetricContract) -> dg
         _remember(context, lake, daily.metric, contract)
         with run_events.progress(context):
             if metric.is_derived:
-                done = derived.restate(lake, daily, spark.session, days, _run(context), follows)
+                done = derived.restate(lake, daily, engine.session, days, _run(context), follows)
             else:
-                done = restatement_days.restate(lake, contract, daily, spark.session, days, _run(context), follows)
+                done = restatement_days.restate(lake, contract, daily, engine.session, days, _run(context), follows)
             outcomes = [*done.outcomes, *restatement_checks.check_published(lake, daily, days)]
             waits_for = _waits_for(lake, contract, daily, done)
-            outcomes += live_closing.reconcile_due(spark.session, lake, metric, contract, days)
+            outcomes += live_closing.reconcile_due(engine.session, lake, metric, contract, days)
             late = late_metadata(lake, daily, days)
             of_windows = window_metadata(lake, contract, daily, done.days & {*days})
-        about = {day: _metadata(done, day, waits_for) | late.get(day, {}) | of_windows.get(day, {}) for day in days}
+        about = {day: _metadata(done, day, waits_for, engine) | late.get(day, {}) | of_windows.get(day, {}) for day in days}
         yield from run_events.report(context, key, about, outcomes)
 
     return gold_of_metric
@@ -108,9 +108,9 @@ def rollup_asset(deployment: Lake, catalog: Catalog, metric: MetricContract, rol
         metadata={"dagster/uri": locations.gold(deployment, rollup).address},
     )
     def rollup_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
-        lake = deployment.cached()
+        lake, engine = deployment.cached(), Engine(spark.session)
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
-        gold_repair.restore(lake, catalog, rollup, spark.session, context.run.run_id)
+        gold_repair.restore(lake, catalog, rollup, engine.session, context.run.run_id)
         daily = served_version.daily(lake, catalog, metric)
         series = Series(daily.metric, rollup.kind, daily.called)
         wanted = {series.period(day).start for day in days_of_run(context)}
@@ -120,11 +120,12 @@ def rollup_asset(deployment: Lake, catalog: Catalog, metric: MetricContract, rol
         _remember(context, lake, series.metric, contract)
         with run_events.progress(context):
             if metric.is_derived:
-                done = derived.restate(lake, series, spark.session, wanted, _run(context), follows)
+                done = derived.restate(lake, series, engine.session, wanted, _run(context), follows)
             else:
-                done = rollups.restate(lake, contract, daily, series, spark.session, wanted, _run(context), follows)
+                done = rollups.restate(lake, contract, daily, series, engine.session, wanted, _run(context), follows)
             waits_for = _waits_for(lake, contract, series, done)
-        yield from run_events.report(context, key, {start: _metadata(done, start, waits_for) for start in wanted}, done.outcomes)
+        about = {start: _metadata(done, start, waits_for, engine) for start in wanted}
+        yield from run_events.report(context, key, about, done.outcomes)
 
     return rollup_of_metric
 
@@ -233,12 +234,12 @@ def _window(standing: WindowStanding, metric: MetricContract, end: End) -> dict[
     }
 
 
-def _metadata(done: PublishResult, start: date, waits_for: Mapping[date, list[str]]) -> dict[str, object]:
-    """The metadata that Dagster shows for one period: its revision, what it waits for, and its lineage.
+def _metadata(done: PublishResult, start: date, waits_for: Mapping[date, list[str]], engine: Engine) -> dict[str, object]:
+    """The metadata that Dagster shows for one period: its revision, what it waits for, its lineage, and what computed it.
 
     ``content_changed`` is set for any new number, ``restated`` only if it replaces one that readers had.
     """
-    metadata: dict[str, object] = {"content_changed": False, "restated": False, "held": start in done.held}
+    metadata: dict[str, object] = {"content_changed": False, "restated": False, "held": start in done.held, "engine": engine.name}
     if held_by := [one.explanation for one in done.outcomes if one.day == start and not one.passed and not one.warns]:
         metadata["held_because"] = "; ".join(text for text in held_by if text)
     if start in waits_for:

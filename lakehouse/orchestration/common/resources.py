@@ -6,6 +6,7 @@ Assets write with Spark through :class:`LakeSpark`. Checks and sensors read with
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from lakehouse.spark.jvm_output import without_usual_lines
 from lakehouse.spark.session import spark_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from deltalake import DeltaTable
 
@@ -71,6 +72,22 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
     def session(self) -> SparkSession:
         """Return the session; as a function, for code that may not need it."""
         return self.spark_session
+
+
+@dataclass
+class Engine:
+    """What computes the numbers of a run: this process, and Spark as soon as a number needs it.
+
+    :param start: starts Spark.
+    """
+
+    start: Callable[[], SparkSession]
+    name: str = "this process"
+
+    def session(self) -> SparkSession:
+        """The session of Spark, from now on the engine of the run."""
+        self.name = "Spark"
+        return self.start()
 
 
 class LakeTables(dg.ConfigurableResource["LakeTables"]):

@@ -79,9 +79,9 @@ def test_both_ways_give_the_same_number(spark, tmp_path_factory, files, grain: b
         if not days:
             continue
         before = write_audit_publish.read(sample.lake, series, days)
-        patched = patched_days.numbers(spark, sample.lake, before, days)
-        recomputed = metric_query.numbers(spark, sample.lake, series.metric, days)
-        nothing = metric_query.nothing(spark, sample.lake, series.metric)
+        patched = patched_days.numbers(lambda: spark, sample.lake, before, days)
+        recomputed = metric_query.numbers(lambda: spark, sample.lake, series.metric, days)
+        nothing = metric_query.nothing(lambda: spark, sample.lake, series.metric)
         assert {day: rows.to_pylist() for day, rows in patched.items()} == {
             day: recomputed.get(day, nothing).to_pylist() for day in patched
         }
@@ -111,7 +111,7 @@ def test_changes_that_are_inexact_or_large_are_recomputed(lake, spark, changes) 
         deliver(sample, number, records)
         pending = find_pending(lake, series)
         before = write_audit_publish.read(lake, series, sorted(pending.starts))
-        assert patched_days.numbers(spark, lake, before, sorted(pending.starts)) == {}
+        assert patched_days.numbers(lambda: spark, lake, before, sorted(pending.starts)) == {}
         restatement_days.restate(lake, sample.contract, series, lambda: spark, sorted(pending.starts), Run("run"), pending)
 
 

@@ -34,8 +34,8 @@ def spliced(sample: WindowedLake, series: Series) -> tuple[dict[date, pa.Table],
     """The numbers of the pending days that are made of published windows, and the same days computed from all of their rows."""
     follows = find_pending(sample.lake, series)
     before = write_audit_publish.read(sample.lake, series, sorted(follows.starts), to_publish=False)
-    found = touched_windows.numbers(sample.spark, sample.lake, before, sorted(follows.starts), follows)
-    return found, metric_query.numbers(sample.spark, sample.lake, series.metric, sorted(found)) if found else {}
+    found = touched_windows.numbers(sample.session, sample.lake, before, sorted(follows.starts), follows)
+    return found, metric_query.numbers(sample.session, sample.lake, series.metric, sorted(found)) if found else {}
 
 
 @pytest.mark.merge
@@ -87,11 +87,11 @@ def test_days_that_are_not_as_silver_said_are_computed_from_all_rows(lake: Lake,
     other = Series(metric({**TUMBLING, "measures": [*TUMBLING["measures"], {"name": "n", "sql": "count(*)", "type": "bigint"}]}))
     before = write_audit_publish.read(lake, other, [FIRST], to_publish=False)
     pending = find_pending(lake, series)
-    assert touched_windows.numbers(spark, lake, before, [FIRST], pending) == {}, "it was published under another contract"
-    assert touched_windows.numbers(spark, lake, before, [FIRST], None) == {}, "what changed is not known"
+    assert touched_windows.numbers(lambda: spark, lake, before, [FIRST], pending) == {}, "it was published under another contract"
+    assert touched_windows.numbers(lambda: spark, lake, before, [FIRST], None) == {}, "what changed is not known"
     of_series = write_audit_publish.read(lake, series, [FIRST], to_publish=False)
-    assert set(touched_windows.numbers(spark, lake, of_series, [FIRST], pending)) == {FIRST}
+    assert set(touched_windows.numbers(lambda: spark, lake, of_series, [FIRST], pending)) == {FIRST}
     unchanged = replace(pending, starts=frozenset())
-    assert touched_windows.numbers(spark, lake, of_series, [FIRST], unchanged) == {}, "it is materialized anew"
+    assert touched_windows.numbers(lambda: spark, lake, of_series, [FIRST], unchanged) == {}, "it is materialized anew"
     monkeypatch.setattr(touched_windows.provenance, "code", lambda: "other")
-    assert touched_windows.numbers(spark, lake, of_series, [FIRST], pending) == {}, "it was computed by other code"
+    assert touched_windows.numbers(lambda: spark, lake, of_series, [FIRST], pending) == {}, "it was computed by other code"

@@ -25,7 +25,7 @@ from lakehouse.ledger.rebuild_requests import RebuildRequest
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.ledger.row_states import StewardVerdict
 from lakehouse.operations.changes import change_list, correction_record
-from lakehouse.operations.changes.change import Change, ChangeKind, ChangeState, UndoRefusedError, require_undoable
+from lakehouse.operations.changes.change import ChangeEntry, ChangeKind, ChangeState, UndoRefusedError, require_undoable
 from lakehouse.operations.changes.change_list import UnknownChangeError
 from lakehouse.operations.changes.correction_record import CorrectionEvent, CorrectionEventKind, Operation
 from lakehouse.stages import stage_log
@@ -54,7 +54,7 @@ def _catalog() -> Catalog:
     return Catalog({"events": contract()}, {"total": metric()})
 
 
-def only(lake: Lake, catalog: Catalog, kind: ChangeKind) -> Change:
+def only(lake: Lake, catalog: Catalog, kind: ChangeKind) -> ChangeEntry:
     [change] = change_list.changes(lake, catalog, [kind])
     assert change in change_list.changes(lake, catalog), "also among all kinds"
     return change

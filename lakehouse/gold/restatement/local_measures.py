@@ -1,0 +1,280 @@
+"""The numbers of few rows, computed in this process: exact measures, with the results of Spark and without starting it.
+
+Belongs here: which measures have the same result in Arrow as in Spark, and their aggregates. Counts, and sums and extremes of
+single columns, are such measures; joins, windows, several sources, late events and other expressions belong to Spark. So does
+every value whose result depends on rules of Spark, such as an overflow or a rounding: the functions return None then, and
+``metric_query`` asks Spark. ``LAKEHOUSE_LOCAL_ROWS`` limits the rows; 0 leaves all numbers to Spark.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, Inexact, localcontext
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlglot
+from sqlglot import expressions as sql
+from sqlglot.errors import SqlglotError
+
+from lakehouse import locations
+from lakehouse.delta.columns import arrow_type
+from lakehouse.gold.numbers.history import EXACT
+from lakehouse.gold.restatement import exact_sums
+from lakehouse.lake import table_io
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from lakehouse.calendar.periods import Period
+    from lakehouse.contracts.metric import Measure, MetricContract
+    from lakehouse.lake import Lake
+
+#: The digits of Spark's widest decimal, in which sums are added.
+_DIGITS = 38
+
+
+class _Aggregate(NamedTuple):
+    """One aggregate of a column; ``column`` is empty for the number of rows."""
+
+    function: str
+    column: str
+    #: What the aggregate of no values is replaced by.
+    instead: int | None = None
+
+
+class _LeftToSparkError(Exception):
+    """A value whose result in Spark follows from rules that are not repeated here."""
+
+
+def few_rows(lake: Lake, metric: MetricContract, where: table_io.Where, columns: Collection[str]) -> pa.Table | None:
+    """The silver rows of a metric that meet ``where``; None if there are many, or its numbers are left to Spark.
+
+    :param columns: the columns that are needed besides the metric's own.
+    """
+    if not is_local(metric) or not lake.settings.local_rows:
+        return None
+    [entry] = metric.read
+    table = locations.silver_read_of(lake, entry).open()
+    if table is None or table_io.rows_at_most(table, where) > lake.settings.local_rows:
+        return None
+    known = {field.name for field in table.schema().fields}
+    wanted = list(dict.fromkeys([*columns, *metric.grain, *_columns(metric)]))
+    return table_io.read_version(table, wanted, where) if known.issuperset(wanted) else None
+
+
+def of_days(rows: pa.Table, metric: MetricContract) -> pa.Table | None:
+    """The numbers that :func:`lakehouse.gold.restatement.metric_query.compute` gives for each day of ``rows``.
+
+    :param rows: ``event_date`` and the metric's columns.
+    :returns: event_date, the grain, the measures and row_count, in the order of day and grain; None if Spark must compute them.
+    """
+    return measured(rows, metric, ["event_date", *metric.grain])
+
+
+def of_periods(rows: pa.Table, metric: MetricContract, periods: Sequence[Period]) -> pa.Table | None:
+    """The same for whole periods, by their first days."""
+    starts = {day: period.start for period in periods for day in period.days}
+    days = pa.array([starts.get(day) for day in rows["event_date"].to_pylist()], pa.date32())
+    place = rows.column_names.index("event_date")
+    return of_days(rows.set_column(place, "event_date", days).filter(pc.is_valid(days)), metric.whole)
+
+
+def nothing(rows: pa.Table, metric: MetricContract) -> pa.Table | None:
+    """The number of a day without rows; see :func:`lakehouse.gold.restatement.metric_query.nothing`.
+
+    :param rows: no rows, with the metric's columns.
+    """
+    empty = measured(rows.slice(0, 0), metric, [])
+    if empty is None:
+        return None
+    grain = {name: pa.nulls(1, _plain(rows.schema.field(name).type)) for name in metric.grain}
+    return pa.table(grain | {name: empty[name] for name in empty.column_names})
+
+
+def is_local(metric: MetricContract) -> bool:
+    """Whether the numbers of a metric may be computed here: they depend only on the rows of the day in one silver table."""
+    plain = metric.counts_rows_of_its_day and not (
+        metric.is_derived or metric.joins or metric.sources or metric.event_window or metric.late_events
+    )
+    return plain and all(_aggregate(measure.sql) is not None for measure in metric.measures)
+
+
+def measured(rows: pa.Table, metric: MetricContract, by: Sequence[str]) -> pa.Table | None:
+    """The measures and row_count of groups of rows, in the order of the groups; None if Spark must compute them."""
+    kinds = {name: _plain(rows.schema.field(name).type) for name in rows.column_names}
+    if any(not _may_group(kinds[name]) for name in by):
+        return None
+    rows = rows.cast(pa.schema([(name, kinds[name]) for name in rows.column_names]))
+    groups = rows if by else rows.append_column("_all", pa.repeat(0, len(rows)))
+    keys = list(by) or ["_all"]
+    wanted = [(measure, _aggregate(measure.sql)) for measure in metric.measures]
+    try:
+        columns, calls = groups.select(keys), list[tuple[Any, ...]]()
+        for number, (_, aggregate) in enumerate(wanted):
+            if aggregate is None:
+                return None
+            if aggregate.column:
+                columns = columns.append_column(f"m{number}", _argument(rows[aggregate.column], aggregate.function))
+                calls.append(_call(columns, number, aggregate))
+        grouped = columns.group_by(keys, use_threads=False).aggregate([*calls, ([], "count_all")])
+        grouped = grouped if by or len(grouped) else _of_no_rows(grouped)
+        made = {name: grouped[name] for name in by}
+        for number, (measure, aggregate) in enumerate(wanted):
+            made[measure.name] = _column(measure, grouped, number, aggregate)
+    except _LeftToSparkError:
+        return None
+    table = pa.table(made | {"row_count": grouped["count_all"].cast(pa.int64())})
+    return table.sort_by([(name, "ascending") for name in by]) if by else table
+
+
+def _columns(metric: MetricContract) -> list[str]:
+    aggregates = [_aggregate(measure.sql) for measure in metric.measures]
+    return [aggregate.column for aggregate in aggregates if aggregate is not None and aggregate.column]
+
+
+@lru_cache(1024)
+def _aggregate(text: str) -> _Aggregate | None:
+    """The aggregate of a measure; None for any other expression."""
+    try:
+        tree = sqlglot.parse_one(text, dialect="spark")
+    except SqlglotError:
+        return None
+    instead = None
+    tree = tree.unnest()
+    if isinstance(tree, sql.Coalesce) and len(tree.expressions) == 1:
+        [literal] = tree.expressions
+        if not (isinstance(literal, sql.Literal) and not literal.is_string and f"{literal.this}".isdigit()):
+            return None
+        tree, instead = tree.this.unnest(), int(literal.this)
+    aggregate = _of_call(tree)
+    return None if aggregate is None else aggregate._replace(instead=instead)
+
+
+def _of_call(tree: sql.Expr) -> _Aggregate | None:
+    inner = tree.this
+    if isinstance(tree, sql.Count) and not tree.expressions:
+        if isinstance(inner, sql.Star) and not inner.args.get("except_") and not inner.args.get("except"):
+            return _Aggregate("count_all", "")
+        if isinstance(inner, sql.Literal):
+            return _Aggregate("count_all", "")
+        if isinstance(inner, sql.Distinct) and len(inner.expressions) == 1 and _is_column(inner.expressions[0]):
+            return _Aggregate("count_distinct", inner.expressions[0].name)
+        return _Aggregate("count", inner.name) if _is_column(inner) else None
+    for kind, function in ((sql.Sum, "sum"), (sql.Min, "min"), (sql.Max, "max")):
+        if type(tree) is kind and not tree.args.get("expressions"):
+            return _Aggregate(function, inner.name) if _is_column(inner) else None
+    return None
+
+
+def _is_column(tree: Any) -> bool:
+    return isinstance(tree, sql.Column) and len(tree.parts) == 1 and tree.name == tree.name.lower()
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type as Spark returns it."""
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    return kind
+
+
+def _may_group(kind: pa.DataType) -> bool:
+    """Whether equal values of a type are equal in Spark, too, and come in the same order; not so for doubles."""
+    return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_boolean(kind))
+
+
+def _argument(column: pa.ChunkedArray, function: str) -> pa.ChunkedArray:
+    kind = column.type
+    is_number = pa.types.is_integer(kind) or pa.types.is_decimal128(kind)
+    if function == "sum" and is_number:
+        scale = kind.scale if pa.types.is_decimal128(kind) else 0
+        wide = column.cast(pa.decimal128(19, 0)) if pa.types.is_integer(kind) else column
+        wide = wide.cast(pa.decimal128(_DIGITS, scale))
+        greatest = pc.max(pc.abs(wide)).as_py()
+        most = 2**63 if pa.types.is_integer(kind) else Decimal(10) ** (_DIGITS - scale)
+        if greatest is not None and greatest * len(column) >= most:  # the sum may overflow
+            raise _LeftToSparkError
+        return wide
+    may_be = {
+        "sum": pa.types.is_float64(kind),
+        "count": True,
+        "count_distinct": _may_group(kind) or pa.types.is_decimal128(kind),
+        "min": is_number or pa.types.is_date32(kind),
+        "max": is_number or pa.types.is_date32(kind),
+    }
+    if not may_be[function]:
+        raise _LeftToSparkError
+    return column
+
+
+def _call(columns: pa.Table, number: int, aggregate: _Aggregate) -> tuple[Any, ...]:
+    name = f"m{number}"
+    if aggregate.function in {"count", "count_distinct"}:
+        return (name, aggregate.function, pc.CountOptions(mode="only_valid"))
+    is_double = pa.types.is_floating(columns.schema.field(name).type)
+    return (name, "list" if is_double else aggregate.function)
+
+
+def _of_no_rows(grouped: pa.Table) -> pa.Table:
+    """One row: nothing was counted, and there is no sum."""
+    counts = {name for name in grouped.column_names if name.endswith(("_count", "_count_distinct")) or name == "count_all"}
+    return pa.table(
+        {name: pa.array([0 if name in counts else None], grouped.schema.field(name).type) for name in grouped.column_names}
+    )
+
+
+def _column(measure: Measure, grouped: pa.Table, number: int, aggregate: _Aggregate | None) -> pa.Array:
+    """The values of a measure with its type."""
+    name = next((name for name in grouped.column_names if name.startswith(f"m{number}_")), "count_all")
+    before, values = grouped[name].type, grouped[name].to_pylist()
+    if pa.types.is_list(before):
+        before = pa.float64()
+        values = [exact_sums.added(pa.array(each or [], before)) for each in values]
+    if aggregate is not None and aggregate.instead is not None:
+        values = [aggregate.instead if value is None else value for value in values]
+    kind = arrow_type(measure.type)
+    convert = _conversion(before, kind)
+    with localcontext(EXACT):
+        return pa.array([None if value is None else convert(value) for value in values], kind)
+
+
+def _conversion(before: pa.DataType, kind: pa.DataType) -> Callable[[Any], Any]:
+    """How a result is cast to the type of its measure, without a rounding."""
+    is_exact = pa.types.is_integer(before) or pa.types.is_decimal128(before)
+    if is_exact and pa.types.is_integer(kind):
+        return lambda value: _whole(value, kind.bit_width)
+    if is_exact and pa.types.is_decimal128(kind):
+        return lambda value: _decimal(value, kind)
+    if is_exact and pa.types.is_float64(kind):
+        return float  # the nearest double, in Java as in Python
+    if pa.types.is_floating(before) and pa.types.is_float64(kind):
+        return _finite
+    if before == kind and pa.types.is_date32(kind):
+        return lambda value: value
+    raise _LeftToSparkError
+
+
+def _whole(value: int | Decimal, bits: int) -> int:
+    whole = int(value)
+    if whole != value or not -(2 ** (bits - 1)) <= whole < 2 ** (bits - 1):
+        raise _LeftToSparkError
+    return whole
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise _LeftToSparkError
+    return float(value)
+
+
+def _decimal(value: int | Decimal, kind: pa.Decimal128Type) -> Decimal:
+    exact = Decimal(value)
+    try:
+        short = exact.quantize(Decimal(1).scaleb(-kind.scale))
+    except Inexact:  # Spark rounds it
+        raise _LeftToSparkError from None
+    if abs(short) >= Decimal(10) ** (kind.precision - kind.scale):
+        raise _LeftToSparkError
+    return short

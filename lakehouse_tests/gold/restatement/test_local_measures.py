@@ -1,0 +1,192 @@
+"""Numbers that are computed in this process are those of Spark, in value and type; what Spark alone decides is left to it."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from lakehouse.contracts.metric import MetricContract
+from lakehouse.gold.restatement import local_measures, metric_query
+from lakehouse.spark import dataframes
+from lakehouse_tests.support.laws import law
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY = date(2024, 2, 1)
+#: By type of the measure, expressions over the columns of ``ROWS``.
+MEASURES = {
+    "long": [
+        "count(*)",
+        "count(1)",
+        "count(amount)",
+        "count(distinct name)",
+        "count(distinct amount)",
+        "sum(whole)",
+        "max(whole)",
+    ],
+    "int": ["count(*)", "min(small)", "coalesce(sum(small), 0)"],
+    "decimal(18,2)": ["sum(amount)", "coalesce(sum(amount), 0)", "min(amount)", "sum(whole)", "count(*)"],
+    "decimal(38,2)": ["sum(amount)", "sum(large)"],
+    "double": ["sum(amount)", "max(large)", "sum(real)", "coalesce(sum(real), 0)", "count(*)", "sum(whole)"],
+    "date": ["max(due)"],
+}
+ROWS = pa.schema(
+    [
+        ("event_date", pa.date32()),
+        ("name", pa.string()),
+        ("place", pa.int32()),
+        ("is_open", pa.bool_()),
+        ("amount", pa.decimal128(12, 2)),
+        ("large", pa.decimal128(38, 2)),
+        ("whole", pa.int64()),
+        ("small", pa.int32()),
+        ("real", pa.float64()),
+        ("due", pa.date32()),
+    ]
+)
+ALL = [
+    {"name": f"m{number}", "sql": text, "type": kind}
+    for number, (kind, text) in enumerate((kind, text) for kind, texts in MEASURES.items() for text in texts)
+]
+
+
+def metric(measures: list[dict[str, Any]], grain: list[str]) -> MetricContract:
+    return MetricContract.model_validate({"metric": "total", "source": "events", "grain": grain, "measures": measures})
+
+
+def row(**values: Any) -> dict[str, Any]:
+    return {"event_date": DAY, **values}
+
+
+def table(rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=ROWS)
+
+
+def decimals(digits: int) -> st.SearchStrategy[Decimal]:
+    most = 10**digits - 1
+    return st.integers(-most, most).map(lambda cents: Decimal(cents).scaleb(-2))
+
+
+def or_none(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | values
+
+
+ONE_ROW = st.fixed_dictionaries(
+    {
+        "event_date": st.sampled_from([DAY, DAY + timedelta(days=1)]),
+        "name": or_none(st.sampled_from(["", "a", "A", "é", "e\u0301", "\U0001f600", " a"])),
+        "place": or_none(st.sampled_from([0, -1, 2**31 - 1])),
+        "is_open": or_none(st.booleans()),
+        "amount": or_none(decimals(12)),
+        "large": or_none(decimals(30)),
+        "whole": or_none(st.integers(-(2**40), 2**40)),
+        "small": or_none(st.integers(-1000, 1000)),
+        "real": or_none(st.floats(allow_nan=False, allow_infinity=False, width=32)),
+        "due": or_none(st.dates(date(1900, 1, 1), date(2100, 1, 1))),
+    }
+)
+CORNERS = [
+    row(name="a", amount=Decimal("0.10"), real=0.1, whole=1, small=1),
+    row(name="a", amount=Decimal("0.20"), real=0.2, whole=2, small=-1),
+    row(),
+    row(name="", place=0, is_open=False, amount=Decimal("9999999999.99"), large=Decimal("1e30"), real=1e300),
+]
+
+
+@pytest.mark.spark
+@law(60)
+@example(rows=CORNERS, grain=["name"])  # nulls, empty text, greatest values
+@example(rows=CORNERS, grain=[])
+@example(rows=[row()], grain=["place", "is_open"])  # a group without any value
+@given(
+    rows=st.lists(ONE_ROW, min_size=1, max_size=12), grain=st.lists(st.sampled_from(["name", "place", "is_open"]), unique=True)
+)
+def test_they_are_those_of_spark(spark: SparkSession, rows: list[dict[str, Any]], grain: list[str]) -> None:
+    of_all, arrow = metric(ALL, grain), table(rows)
+    computed = local_measures.of_days(arrow, of_all)
+    assert computed is not None
+    by_spark = metric_query.of_days(dataframes.local(spark, arrow), of_all, [DAY, DAY + timedelta(days=1)])
+    here = metric_query._by_day(computed)
+    assert here.keys() == by_spark.keys()
+    for day, numbers in by_spark.items():
+        assert here[day].schema.equals(numbers.schema)
+        assert here[day].to_pylist() == numbers.to_pylist()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("grain", [[], ["name", "place"]])
+def test_a_day_without_rows_has_the_number_of_spark(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, grain: list[str]
+) -> None:
+    of_all, none = metric(ALL, grain), table([])
+    computed = local_measures.nothing(none, of_all)
+    assert computed is not None
+    monkeypatch.setattr(local_measures, "few_rows", lambda *_: None)
+    monkeypatch.setattr(metric_query.rows_read, "silver_rows", lambda *_: dataframes.local(spark, none))
+    by_spark = metric_query.nothing(lambda: spark, None, of_all)
+    assert computed.schema.equals(by_spark.schema)
+    assert computed.to_pylist() == by_spark.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("sum(amount) / count(*)", "decimal(18,2)"),
+        ("avg(amount)", "decimal(18,2)"),
+        ("sum(amount * 2)", "decimal(18,2)"),
+        ("sum(distinct amount)", "decimal(18,2)"),
+        ("sum(amount) filter (where is_open)", "decimal(18,2)"),
+        ("count(distinct name, place)", "long"),
+        ("count(amount, whole)", "long"),
+        ("coalesce(sum(amount), 0.5)", "decimal(18,2)"),
+        ("coalesce(sum(amount), max(amount), 0)", "decimal(18,2)"),
+        ("sum(amount) + 0", "decimal(18,2)"),
+        ("median(amount)", "decimal(18,2)"),
+    ],
+)
+def test_other_expressions_are_left_to_spark(text: str, kind: str) -> None:
+    assert not local_measures.is_local(metric([{"name": "m", "sql": text, "type": kind}], []))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "values"),
+    [
+        ("sum(amount)", "decimal(12,2)", {"amount": [Decimal("9999999999.99")] * 2}),  # does not fit
+        ("sum(amount)", "decimal(18,1)", {"amount": [Decimal("0.05")]}),  # is rounded
+        ("sum(amount)", "long", {"amount": [Decimal("0.50")]}),  # is cut
+        ("sum(large)", "decimal(38,2)", {"large": [Decimal("9e35")] * 2}),  # overflows on the way
+        ("sum(whole)", "decimal(38,0)", {"whole": [2**63 - 1] * 2}),  # overflows Spark's bigint
+        ("sum(whole)", "int", {"whole": [2**31]}),
+        ("count(*)", "decimal(1,0)", {"whole": [1] * 10}),
+        ("sum(real)", "decimal(18,2)", {"real": [0.5]}),
+        ("sum(real)", "double", {"real": [1e308] * 10}),  # is infinite
+        ("max(name)", "string", {"name": ["a"]}),
+        ("max(real)", "double", {"real": [0.5]}),
+        ("count(distinct real)", "long", {"real": [0.0, -0.0]}),  # are they one value?
+        ("sum(name)", "long", {"name": ["1"]}),
+    ],
+)
+def test_values_that_spark_rounds_or_refuses_are_left_to_it(text: str, kind: str, values: dict[str, list[Any]]) -> None:
+    [(name, of_column)] = values.items()
+    measured = metric([{"name": "m", "sql": text, "type": kind}], [])
+    assert local_measures.is_local(measured)
+    assert local_measures.of_days(table([row(**{name: value}) for value in of_column]), measured) is None
+
+
+def test_metrics_that_need_more_than_the_rows_of_the_day_are_left_to_spark() -> None:
+    plain = {"metric": "total", "source": "events", "measures": [{"name": "m", "sql": "count(*)", "type": "long"}]}
+    assert local_measures.is_local(MetricContract.model_validate(plain))
+    for more in ({"window": 7}, {"window": {"size": "PT1H"}}, {"late_events": {"allowed_lateness": "PT1H"}}):
+        assert not local_measures.is_local(MetricContract.model_validate(plain | more))
+
+
+def test_groups_of_doubles_are_left_to_spark() -> None:
+    of_doubles = metric([{"name": "m", "sql": "count(*)", "type": "long"}], ["real"])
+    assert local_measures.of_days(table([row(real=0.5)]), of_doubles) is None
