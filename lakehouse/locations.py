@@ -1,7 +1,7 @@
 """Every table of the lakehouse, by what it holds.
 
-The content of a table and how it is written are defined by its writer. This module says only where each table is, so that a reader
-need not import the writer. The tables of training sets and models are in ``training_sets.addresses``.
+The content of a table and how it is written are defined by its writer. This module says only where each table is, so that a
+reader need not import the writer. The tables of training sets and models are in ``training_sets.addresses``.
 """
 
 from __future__ import annotations

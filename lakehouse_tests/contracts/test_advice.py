@@ -36,6 +36,14 @@ def test_final_by_the_calendar_and_final_that_changes_are_told() -> None:
     assert changes == "publication.after_close: 'adjust' books the change in the open day"
 
 
+def test_one_measure_that_cannot_be_booked_is_enough() -> None:
+    measures = [{"name": "a", "sql": "count(*)", "type": "long"}, {"name": "b", "sql": "avg(amount)", "type": "double"}]
+    metric = MetricContract.model_validate({"metric": "m", "source": "shop", "measures": measures})
+    assert [
+        text for text in effect.on_metric(metric, {}) if text.endswith("'adjust' needs measures that are decimals or integers")
+    ]
+
+
 def test_sums_of_doubles_are_told_to_be_no_money() -> None:
     changes, doubles = given(watermark=True, kind="double")
     assert changes == "publication.after_close: 'adjust' needs measures that are decimals or integers"

@@ -107,6 +107,16 @@ LABEL = SET["label"]
             {"features": {"metrics": [{"metric": "spend", "on": {"customer": "customer"}, "columns": ["count"]}]}},
             ["features.metrics", "count is no measure of spend: total"],
         ),
+        (
+            {
+                "features": {
+                    "metrics": [
+                        {"metric": "spend", "on": {"customer": "customer"}, "columns": ["total", {"total": "a", "b": "c"}]}
+                    ]
+                }
+            },
+            ["another name is given as '{total: country_total}', one column each"],
+        ),
         ({"split": {"train": "2024-03-01", "test": "2024-01-01"}}, ["split: the parts follow each other"]),
         ({"until": "2024-02-01"}, ["until: lies before the last part of 'split' begins"]),
     ],

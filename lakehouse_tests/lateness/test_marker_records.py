@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from lakehouse import locations
@@ -92,3 +93,9 @@ def test_a_marker_in_the_operation_is_a_change_like_any_other(lake: Lake, value:
     source = SourceContract.model_validate(MARKED | {"clocks": clocks})
     deliver_text(lake, source, DAY, f"{HEADER}a,measured,5.00,2024-01-01T09:00:00Z,2024-01-01T10:00:00Z\n")
     assert dispositions(lake)[0][1] == "applied"
+
+
+def test_a_row_without_the_column_of_the_marker_is_none() -> None:
+    contract = SourceContract.model_validate(MARKED)
+    rows = pa.table({"kind": pa.array(["end_of_day", "measured", None])})
+    assert measurement.are_marker_records(contract, rows).to_pylist() == [True, False, False]

@@ -129,7 +129,9 @@ def test_two_data_in_turn_do_not_move_it_to_and_fro_within_the_band(hours: tuple
 
 
 def test_of_few_rows_nothing_is_proposed() -> None:
+    assert propose([], DAY, Tuning()).evidence == (), "a share of no rows says nothing"
     found = propose([60] * 499, DAY, Tuning())
+    assert DAY in {line.watermark for line in found.evidence}
     assert (found.verdict, found.watermark, found.moves) == (WatermarkVerdict.TOO_FEW, None, False)
     assert "499 rows are too few" in found.because
     assert propose([60] * 500, DAY, Tuning()).verdict is WatermarkVerdict.LOWER
