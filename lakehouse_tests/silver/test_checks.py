@@ -53,7 +53,7 @@ def test_a_key_on_two_days_and_a_lost_row_fail_their_checks(spark: SparkSession,
         .where("record_key = 's41'")
         .selectExpr("* except (event_date)", "DATE'2024-11-04' event_date")
     )
-    copy.write.format("delta").mode("append").save(table)
+    copy.write.format("delta").mode("append").save(table.address)
     bronze = f"delta.`{lake.table('bronze', 'sales')}`"
     spark.sql(f"ALTER TABLE {bronze} SET TBLPROPERTIES ('delta.appendOnly' = 'false')")  # as somebody may who means to
     spark.sql(f"DELETE FROM {bronze} WHERE record_key = 's13'")
@@ -123,6 +123,6 @@ def test_a_row_that_silver_should_no_longer_hold_is_noticed(spark: SparkSession,
     ghost = ghost.where("record_key = 's11' and _change_type = 'insert'").drop(
         "_change_type", "_commit_version", "_commit_timestamp"
     )
-    ghost.write.format("delta").mode("append").save(table)
+    ghost.write.format("delta").mode("append").save(table.address)
     assert table.open().version() == version + 1
     assert passed() == [False, True]
