@@ -10,7 +10,6 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from lakehouse import locations
-from lakehouse.lake import Table
 from lakehouse.ledger.lost_rows import LostRowsError
 from lakehouse_tests.support.kafka_lake import KafkaLake, at, contract, event
 
@@ -37,7 +36,7 @@ def messages(begin: int, end: int, key: str = "k") -> Iterator[dict[str, Any]]:
 
 def content(sample: KafkaLake, table: str) -> list[str]:
     """The rows of a table; of the dispositions not what decided them, which was another row before."""
-    rows = Table(getattr(locations, table)(sample.lake, "events")).read().to_pylist()
+    rows = getattr(locations, table)(sample.lake, "events").read().to_pylist()
     return sorted(str({name: value for name, value in row.items() if name != "decided_by"}) for row in rows)
 
 
@@ -45,7 +44,7 @@ def content(sample: KafkaLake, table: str) -> list[str]:
 def test_what_a_restored_copy_lacks_comes_again_as_it_was(
     sample: KafkaLake, broker: KafkaBroker, topic: str, table: str, tmp_path: Path
 ) -> None:
-    path = getattr(locations, table)(sample.lake, "events")
+    path = getattr(locations, table)(sample.lake, "events").address
     broker.produce(topic, messages(0, 20))
     sample.ingest()
     shutil.copytree(path, tmp_path / "copy")
