@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner
 
+from lakehouse import locations
 from lakehouse.cli.program import app
 from lakehouse.lake import Lake
 from lakehouse.operations.changes import correction_record
@@ -70,6 +72,12 @@ def test_waiting_corrections_are_listed_and_rejected(lake: Lake) -> None:
     assert "abc123 is cancelled: there is nothing to undo" in output_of(
         "change", "undo", "abc123", "--by", "ben", "--reason", "no", fails=True
     )
+
+
+def test_without_any_change_the_list_says_so(lake: Lake) -> None:
+    shutil.rmtree(locations.corrections(lake).address)
+    shutil.rmtree(locations.journal(lake).address, ignore_errors=True)
+    assert output_of("change", "list") == "Nobody has changed anything yet."
 
 
 @pytest.mark.merge

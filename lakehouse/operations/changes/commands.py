@@ -127,7 +127,7 @@ def list_(
     if len(known) > limit:
         out.print(f"{len(known) - limit:,} earlier changes: --limit {len(known)}", style="dim")
     if not known:
-        out.print("No change of this kind.")
+        out.print("No change of this kind." if target or kind or by or pending else "Nobody has changed anything yet.")
 
 
 @app.command()
