@@ -105,6 +105,13 @@ def after(lake: Lake, series: str, gold_version: int) -> list[Publication]:
     return _read(lake, {**of_series, "gold_version": newer}) if newer else []
 
 
+def signed_off(lake: Lake) -> list[Publication]:
+    """The publications of all series that a person has signed off."""
+    signed = log(lake).select(["publication_id", "signed_off_by"])
+    ids = signed.filter(pc.is_valid(signed["signed_off_by"]))["publication_id"].to_pylist()
+    return _read(lake, {"publication_id": ids}) if ids else []
+
+
 def find(lake: Lake, series: str, publication_id: str) -> Publication | None:
     """One publication of a series; None if it has not been copied (yet)."""
     found = _read(lake, {"series": [series], "publication_id": [publication_id]})

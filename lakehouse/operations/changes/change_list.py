@@ -10,7 +10,6 @@ from collections import defaultdict
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from lakehouse.contracts.series import Series
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.promotion import promotion_log
 from lakehouse.gold.promotion.promotion_log import PromotionKind
@@ -31,9 +30,10 @@ from lakehouse.text import format_duration, join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
-    from datetime import date
+    from datetime import date, datetime
 
     from lakehouse.contracts import Catalog
+    from lakehouse.gold.publication.reverted_periods import RevertedPeriod
     from lakehouse.lake import Lake
     from lakehouse.ledger.decisions import Decision
     from lakehouse.ledger.late_decisions import LateDecision
@@ -124,9 +124,7 @@ def _corrected(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
     states = {CorrectionEventKind.ENTERED: ChangeState.APPLIED, CorrectionEventKind.REJECTED: ChangeState.CANCELLED}
     for source in catalog.sources:
         for correction in correction_record.of_source(lake, source):
-            proposal, end = correction.proposal, correction.end
-            values = ", ".join(f"{name} {proposal.before.get(name)} -> {value}" for name, value in proposal.values.items())
-            described = f"{proposal.operation.value} {proposal.record_key}{': ' if values else ''}{values}"
+            proposal, end, described = correction.proposal, correction.end, correction.described
             name, state = correction.correction_id, ChangeState.PENDING if end is None else states[end.kind]
             kind, at = ChangeKind.CORRECTION, proposal.recorded_at
             yield ChangeEntry(name, kind, source, described, proposal.by, proposal.reason, at, state)
@@ -141,7 +139,7 @@ def _redacted(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
 
 
 def _rebuilt(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
-    """Rebuilds and readings; those of a backfill or a stage belong to it."""
+    """Rebuilds and readings; those of a backfill belong to it."""
     for source in catalog.sources:
         for entry in rebuild_requests.all_of(lake, source):
             if entry.operation == rebuild_requests.BACKFILL:
@@ -154,8 +152,7 @@ def _rebuilt(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
             yield ChangeEntry(entry.operation_id, kind, source, count, entry.runner_id, entry.reason, at, days=days)
 
 
-def _backfilled(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
-    assert catalog  # noqa: S101 (every reader takes the same arguments)
+def _backfilled(lake: Lake, _: Catalog) -> Iterator[ChangeEntry]:
     states = {
         BackfillStatus.PLANNED: ChangeState.PENDING,
         BackfillStatus.RUNNING: ChangeState.RUNNING,
@@ -163,21 +160,19 @@ def _backfilled(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
         BackfillStatus.FAILED: ChangeState.FAILED,
         BackfillStatus.CANCELLED: ChangeState.CANCELLED,
     }
-    for stored in backfills.plan_log(lake).read():
-        events = backfills.events(lake, stored.plan_id)
+    for plan in backfills.plans(lake):
+        events = backfills.events(lake, plan.plan_id)
         state = states[backfills.status(events)]
         if any(event.kind == "undone" for event in events):
             state = ChangeState.UNDONE
-        plan = backfills.plan_named(lake, stored.plan_id)
         described = f"{len(plan.waves):,} {'wave' if len(plan.waves) == 1 else 'waves'}, {plan.clock} days"
-        undo = f"lakehouse backfill undo {stored.plan_id} --by YOU --reason WHY" if state is ChangeState.APPLIED else None
+        undo = f"lakehouse backfill undo {plan.plan_id} --by YOU --reason WHY" if state is ChangeState.APPLIED else None
         days, kind = (plan.first_day, plan.last_day), ChangeKind.BACKFILL
-        by, at = stored.runner_id, stored.created_at
-        yield ChangeEntry(stored.plan_id, kind, stored.target, described, by, stored.reason, at, state, days, undo=undo)
+        by, at = plan.runner_id, plan.created_at
+        yield ChangeEntry(plan.plan_id, kind, plan.target, described, by, plan.reason, at, state, days, undo=undo)
 
 
-def _staged(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
-    assert catalog  # noqa: S101
+def _staged(lake: Lake, _: Catalog) -> Iterator[ChangeEntry]:
     states = {
         StageEventKind.CREATED: ChangeState.PENDING,
         StageEventKind.PROMOTING: ChangeState.RUNNING,
@@ -194,45 +189,41 @@ def _staged(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
         )
 
 
-def _signed_off(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
-    for series in _every_series(catalog):
-        for entry in publications.of(lake, series.name):
-            if entry.signed_off_by is None:
-                continue
-            described = f"publish {join_limited(sorted(entry.published), _SHOWN)}"
-            name, kind, why = entry.publication_id, ChangeKind.SIGN_OFF, entry.sign_off_reason or ""
-            yield ChangeEntry(name, kind, series.name, described, entry.signed_off_by, why, entry.recorded_at)
+def _signed_off(lake: Lake, _: Catalog) -> Iterator[ChangeEntry]:
+    """Those of a held number or a close; the sign-off of a revert, a promotion or a stage belongs to it."""
+    for entry in publications.signed_off(lake):
+        if entry.trigger.keys().isdisjoint({"overruled", "closed_without"}):
+            continue
+        described = f"publish {join_limited(sorted(entry.published), _SHOWN)}"
+        name, kind, by = entry.publication_id, ChangeKind.SIGN_OFF, entry.signed_off_by or ""
+        yield ChangeEntry(name, kind, entry.series, described, by, entry.sign_off_reason or "", entry.recorded_at)
 
 
-def _rejected(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
-    for series in _every_series(catalog):
-        for entry in rejected_candidates.of(lake, series.name):
-            start = entry.period_start
-            name, kind = f"{series.name}:{start}:r{entry.revision}", ChangeKind.REJECTION
-            described = f"reject revision {entry.revision} of {start}"
-            yield ChangeEntry(name, kind, series.name, described, entry.by, entry.reason, entry.dropped_at, days=(start, start))
+def _rejected(lake: Lake, _: Catalog) -> Iterator[ChangeEntry]:
+    for entry in rejected_candidates.log(lake).read():
+        start = entry.period_start
+        name, kind = f"{entry.series}:{start}:r{entry.revision}", ChangeKind.REJECTION
+        described = f"reject revision {entry.revision} of {start}"
+        yield ChangeEntry(name, kind, entry.series, described, entry.by, entry.reason, entry.dropped_at, days=(start, start))
 
 
-def _reverted(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
+def _reverted(lake: Lake, _: Catalog) -> Iterator[ChangeEntry]:
     """One change for all periods that one command has reverted or released."""
-    for series in _every_series(catalog):
-        kept = reverted_periods.kept(lake, series.name)
-        by_command = defaultdict(list)
-        for entry in sorted(reverted_periods.log(lake).read({"series": [series.name]}), key=lambda entry: entry.number):
-            if entry.event is not RevertEvent.FOLLOWED:
-                by_command[entry.event, entry.recorded_at, entry.by, entry.reason].append(entry)
-        for (event, at, by, reason), entries in by_command.items():
-            starts = [entry.period_start for entry in entries]
-            standing = tuple(entry.period_start for entry in entries if kept.get(entry.period_start) == entry)
-            is_revert = event is RevertEvent.REVERTED
-            to = " ".join(sorted({entry.version for entry in entries}))
-            described = f"keep {to} for {_periods(starts)}" if is_revert else f"{_periods(starts)} follow silver again"
-            undo = f"lakehouse gold release {series.metric.name} {starts[0]} --by YOU --reason WHY" if standing else None
-            state = ChangeState.UNDONE if is_revert and not standing else ChangeState.APPLIED
-            name, kind = f"{series.name}:{entries[0].number}", ChangeKind.REVERT
-            yield ChangeEntry(
-                name, kind, series.name, described, by, reason, at, state, _span(starts), undo=undo, periods=standing
-            )
+    by_command: dict[tuple[str, RevertEvent, datetime, str, str], list[RevertedPeriod]] = defaultdict(list)
+    for entry in sorted(reverted_periods.log(lake).read(), key=lambda entry: (entry.series, entry.number)):
+        if entry.event is not RevertEvent.FOLLOWED:
+            by_command[entry.series, entry.event, entry.recorded_at, entry.by, entry.reason].append(entry)
+    kept = {series: reverted_periods.kept(lake, series) for series, *_ in by_command}
+    for (series, event, at, by, reason), entries in by_command.items():
+        starts = [entry.period_start for entry in entries]
+        standing = tuple(entry.period_start for entry in entries if kept[series].get(entry.period_start) == entry)
+        is_revert = event is RevertEvent.REVERTED
+        to = " ".join(sorted({entry.version for entry in entries}))
+        described = f"keep {to} for {_periods(starts)}" if is_revert else f"{_periods(starts)} follow silver again"
+        undo = f"lakehouse gold release {series} {starts[0]} --by YOU --reason WHY" if standing else None
+        state = ChangeState.UNDONE if is_revert and not standing else ChangeState.APPLIED
+        name, kind, span = f"{series}:{entries[0].number}", ChangeKind.REVERT, _span(starts)
+        yield ChangeEntry(name, kind, series, described, by, reason, at, state, span, undo=undo, periods=standing)
 
 
 def _promoted(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
@@ -290,12 +281,6 @@ def _accepted_gaps(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
         for number, entry in enumerate(accepted, 1):
             name, kind = f"{source}:gap:{number}", ChangeKind.GAP
             yield ChangeEntry(name, kind, source, entry.text, entry.by or "", entry.reason or "", entry.recorded_at)
-
-
-def _every_series(catalog: Catalog) -> Iterator[Series]:
-    for metric in catalog.metrics.values():
-        daily = Series(metric)
-        yield from (daily, *daily.rollups)
 
 
 def _span(days: Iterable[date]) -> tuple[date, date] | None:

@@ -224,14 +224,11 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _print(correction: Correction) -> None:
-    proposal = correction.proposal
-    values = ", ".join(f"{name} {proposal.before.get(name)} -> {value}" for name, value in proposal.values.items())
-    title = f"{correction.correction_id}  {proposal.operation.value} {proposal.record_key}"
-    out.print(f"{title}: {values}" if values else title, style="bold", soft_wrap=True, highlight=False)
+    out.print(f"{correction.correction_id}  {correction.described}", style="bold", soft_wrap=True, highlight=False)
     for event in correction.events:
         out.print(f"    {event.recorded_at:%Y-%m-%d %H:%M}  {event.kind.value} by {event.by}: {event.reason}", soft_wrap=True)
     if correction.end is None:
-        missing = proposal.needed - len(set(correction.agreed))
+        missing = correction.proposal.needed - len(set(correction.agreed))
         waits = f"waits for {missing:,} more {'person' if missing == 1 else 'people'}"
         out.print(f"    {waits if missing > 0 else 'approved: approve it again to enter it'}", style="yellow")
 

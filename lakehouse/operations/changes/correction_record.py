@@ -93,6 +93,13 @@ class Correction:
         return self.proposal.correction_id
 
     @property
+    def described(self) -> str:
+        """What it does, with the values before and after: ``correct a: amount 10 -> 12``."""
+        proposal = self.proposal
+        values = ", ".join(f"{name} {proposal.before.get(name)} -> {value}" for name, value in proposal.values.items())
+        return f"{proposal.operation.value} {proposal.record_key}{': ' if values else ''}{values}"
+
+    @property
     def agreed(self) -> list[str]:
         """The people who proposed or approved the correction."""
         kinds = (CorrectionEventKind.PROPOSED, CorrectionEventKind.APPROVED)

@@ -129,7 +129,9 @@ def test_a_stage_can_be_undone_while_it_is_promoted(lake: Lake, catalog: Catalog
 def test_a_number_that_a_person_published_or_rejected(lake: Lake, catalog: Catalog) -> None:
     of_nobody = Publication("total", "p1", 1, "run", AT, published={"2024-02-01": "total_v2024-02-01.r1"})
     signed = replace(of_nobody, publication_id="p2", gold_version=2, signed_off_by="anna", sign_off_reason="seen")
-    publications.log(lake).append([of_nobody, signed])
+    of_a_revert = replace(signed, publication_id="p3", gold_version=3, trigger={"reverted": {"2024-02-01": "r1"}})
+    overruled = replace(signed, trigger={"held_since": f"{AT}", "overruled": {"nulls": "1 of 3"}})
+    publications.log(lake).append([of_nobody, overruled, of_a_revert])
     change = only(lake, catalog, ChangeKind.SIGN_OFF)
     assert (change.change_id, change.described, change.by, change.reason) == ("p2", "publish 2024-02-01", "anna", "seen")
     rejected_candidates.record(lake, RejectedCandidate("total", DAY, 3, "content", *WHO))
@@ -150,6 +152,18 @@ def test_a_revert_of_two_days_stands_until_both_are_released(lake: Lake, catalog
     )
     reverted_periods.release(lake, "total", days[1:], "ben", "mended, too")
     assert change_list.find(lake, catalog, reverted.change_id).state is ChangeState.UNDONE
+
+
+def test_what_was_done_to_a_series_is_listed_when_its_contract_is_gone(lake: Lake) -> None:
+    reverted_periods.keep(lake, "former", {DAY: "r1"}, "anna", "wrong file")
+    rejected_candidates.record(lake, RejectedCandidate("former", DAY, 3, "content", *WHO))
+    closed = {"closed_without": ["3 rows"]}
+    entry = Publication("former", "p1", 1, "run", AT, signed_off_by="anna", sign_off_reason="seen", trigger=closed)
+    publications.log(lake).append([entry])
+    listed = change_list.changes(lake, Catalog())
+    assert {(change.kind, change.target) for change in listed} == {
+        (kind, "former") for kind in (ChangeKind.REVERT, ChangeKind.REJECTION, ChangeKind.SIGN_OFF)
+    }
 
 
 def test_a_promotion_can_be_undone_until_another_one_follows(lake: Lake, catalog: Catalog) -> None:
