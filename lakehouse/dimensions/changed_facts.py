@@ -147,11 +147,11 @@ def _facts_in(
     :param on: the columns of the metric with the key of the ranges.
     :param zone: the time zone for facts that have only an event day.
     """
-    for entry, path in zip(metric.read, locations.every_silver_read(lake, metric).values()):
+    for entry, stored in zip(metric.read, locations.every_silver_read(lake, metric).values()):
         own = tuple(map(entry.column, on))
         days = fact_index.days_of(lake, entry.silver, own, ranges, zone)
         columns = list(dict.fromkeys([*own, *_OF_FACTS]))
-        for piece in path.pieces(columns, {"event_date": days}) if days else ():
+        for piece in stored.pieces(columns, {"event_date": days}) if days else ():
             keys = pa.chunked_array([join_keys.texts([piece[name] for name in own])])
             place = changed_intervals.covering(keys, fact_index.event_times(piece, zone), ranges)
             yield piece.filter(place.is_valid()), ranges["origin"].take(place.drop_null()).combine_chunks()

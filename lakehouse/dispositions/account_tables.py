@@ -105,7 +105,7 @@ def quarantine_version(lake: Lake, source: str) -> int:
 
 
 def quarantined(lake: Lake, contract: SourceContract, columns: Sequence[str] | None, where: Where | None) -> pa.Table | None:
-    """Rows of the quarantine, see :func:`lakehouse.lake.table_io.read`, after :func:`restore`."""
+    """Rows of the quarantine, see :meth:`lakehouse.lake.Table.read`, after :func:`restore`."""
     restore(lake, contract)
     return locations.quarantine(lake, contract.dataset).read(columns, where)
 
@@ -304,8 +304,8 @@ def _enter(
 
 def _input_versions(lake: Lake, source: str) -> list[int]:
     """The versions of the tables that the account is computed from."""
-    paths = (locations.key_log(lake, source), locations.decisions(lake, source), locations.redactions(lake, source))
-    return [path.version() for path in paths]
+    tables = (locations.key_log(lake, source), locations.decisions(lake, source), locations.redactions(lake, source))
+    return [table.version() for table in tables]
 
 
 def _write(lake: Lake, contract: SourceContract, affected: Callable[[], Iterable[pa.Table]], delivered: Where | None) -> None:

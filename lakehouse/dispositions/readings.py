@@ -122,7 +122,7 @@ def readings_of(lake: Lake, source: str, ids: Collection[str] | None = None) -> 
 def read(
     lake: Lake, source: str, columns: Sequence[str], where: Where | None = None, ids: Collection[str] | None = None
 ) -> pa.Table | None:
-    """The rows in force in the form of ``table_io.read`` of Bronze; ``where`` applies to their values. None without Bronze."""
+    """The rows in force in the form of ``Table.read`` of Bronze; ``where`` applies to their values. None without Bronze."""
     stored = locations.bronze(lake, source)
     if readings_of(lake, source, ids) is None:
         return stored.read(columns, where)

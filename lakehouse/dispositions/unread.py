@@ -175,8 +175,8 @@ def of_source(lake: Lake, contract: SourceContract, days: Collection[date] | Non
     """
     if days is not None:
         return _of_source(lake, contract, days)
-    paths = (locations.ingestions(lake), locations.key_log(lake, contract.dataset))
-    versions = [path.version() for path in paths]
+    tables = (locations.ingestions(lake), locations.key_log(lake, contract.dataset))
+    versions = [table.version() for table in tables]
     also = (*versions, contract.reprocess_policy, contract.quality.malformed.tolerated)
     of_source = {"source": [contract.dataset]}
     return unread_rows.log(lake).derived("unread", lambda: _of_source(lake, contract, None), of_source, also)

@@ -72,7 +72,7 @@ def question(path: str, columns: Sequence[str] | None, where: Where | None, *mor
 
 
 def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table:
-    """The rows of :func:`read` for an open table."""
+    """The rows of :meth:`lakehouse.lake.Table.read` for an open table."""
     return _read(table, files_with(table, where or {}), columns, where or {})
 
 
@@ -108,7 +108,7 @@ def parsed(
 
 
 def pieces_of_version(table: DeltaTable, columns: Sequence[str], where: Where | None = None) -> Iterator[pa.Table]:
-    """The pieces of :func:`pieces` for an open table, at least one; a piece has no order and no meaning of its own."""
+    """The pieces of :meth:`lakehouse.lake.Table.pieces` for an open table, at least one; a piece has no order and no meaning."""
     files = files_with(table, where or {})
     if rows_of(files) <= _PIECE_ROWS:
         yield _read(table, files, columns, where or {})
@@ -159,7 +159,7 @@ def distinct_of_version(table: DeltaTable, columns: Sequence[str], where: Where 
 
 
 def meeting(rows: pa.Table, where: Where) -> pa.Table:
-    """Those ``rows`` in memory that meet ``where``, see :func:`read`."""
+    """Those ``rows`` in memory that meet ``where``, see :meth:`lakehouse.lake.Table.read`."""
     condition = _condition(where, rows.schema)
     return rows if condition is None else rows.filter(condition)
 

@@ -185,9 +185,9 @@ def _ensure_tables(session: Callable[[], SparkSession], lake: Lake, contract: So
     :raises SchemaChangeError: when a column has different types in the contract and in the table.
     """
     spark_commits.add_missing_columns(session, locations.bronze(lake, contract.dataset), bronze_columns(contract))
-    for path in (locations.silver_of(lake, table) for table in contract.silver_tables):
-        spark_commits.add_missing_columns(session, path, silver_columns(contract))
-        spark_commits.table_of(path, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
+    for stored in (locations.silver_of(lake, table) for table in contract.silver_tables):
+        spark_commits.add_missing_columns(session, stored, silver_columns(contract))
+        spark_commits.table_of(stored, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
 
 
 @spark_commits.recomputed_on_conflict

@@ -98,8 +98,8 @@ def _mask_series(
         return {name: shown - others[name] for name, shown in values.items()}
 
     masked = 0
-    for path in (locations.gold(lake, series), locations.candidates(lake, series)):
-        table = path.snapshot()
+    for stored in (locations.gold(lake, series), locations.candidates(lake, series)):
+        table = stored.snapshot()
         rows = None if table is None else table_io.read_version(table, None, {series.by: list(periods)})
         if table is None or rows is None or not len(rows):
             continue
@@ -151,9 +151,9 @@ def _values_of_others(lake: Lake, metric: MetricContract, source: str, key: str,
     """The values of other keys on ``days`` in a metric's silver tables; the same key in another source is another key."""
     where = {"event_date": days}
     values: _Values = {name: set() for name in names}
-    for entry, path in zip(metric.read, locations.every_silver_read(lake, metric).values()):
+    for entry, stored in zip(metric.read, locations.every_silver_read(lake, metric).values()):
         columns = list(dict.fromkeys(["record_key", *(entry.column(name) for name in names)]))
-        found = path.read(columns, where)
+        found = stored.read(columns, where)
         for row in [] if found is None else found.to_pylist():
             if row["record_key"] != key or entry.source != source:
                 for name in names:

@@ -105,7 +105,7 @@ class StreamIngest:
     ) -> None:
         self._lake, self._contract, self._session = lake, contract, session
         self._source, self._run_id, self._reader = contract.dataset, run_id, reader
-        self._path = locations.bronze(lake, contract.dataset)
+        self._bronze = locations.bronze(lake, contract.dataset)
         kafka = contract.source.kafka
         self._decoder = avro.AvroDecoder(lake, kafka.values) if kafka and kafka.values else None
         self._is_settled = self._is_contract_recorded = False
@@ -136,7 +136,7 @@ class StreamIngest:
             logs = {log for log in reading_plan.newest(self._logs) if (log.topic, log.topic_id) == (state.topic, state.topic_id)}
             lost_messages.restore(self._lake, self._contract, self._session, state, logs, self._messages_of, self._run_id)
         columns = bronze_columns(self._contract)
-        table = spark_commits.table_of(self._path, columns, "arrival_date", partition_writer.APPEND_ONLY)
+        table = spark_commits.table_of(self._bronze, columns, "arrival_date", partition_writer.APPEND_ONLY)
         version = table.version()
         known = positions.of_bronze(self._source, table, state, self._logs, remarks)
         missing = [] if was_settled else positions.unrecorded(table, known, entries, state.cluster_id)
@@ -193,7 +193,7 @@ class StreamIngest:
             self._is_contract_recorded = True
         rows = pa.Table.from_batches(batches, schema)
         why = {"run_id": self._run_id, "deliveries": [f"{each.range}" for each in delivered]}
-        spark_commits.append_rows_alone([rows], self._path, f"bronze:{self._source}", version, why, transactions)
+        spark_commits.append_rows_alone([rows], self._bronze, f"bronze:{self._source}", version, why, transactions)
         found = positions.described(rows, state.cluster_id)
         return self._recorded([self._entry(each) for each in found])
 

@@ -106,11 +106,11 @@ def upstream(lake: Lake, series: Series) -> Table:
 def further_tables(lake: Lake, series: Series) -> dict[str, Table]:
     """The further tables that a metric's days follow, by their names in the ledger."""
     metric = series.metric
-    paths = {entry.silver: locations.silver(lake, entry.silver) for entry in metric.sources[1:]}
-    paths.update((name, locations.intervals(lake, name)) for name in metric.dimensions)
+    tables = {entry.silver: locations.silver(lake, entry.silver) for entry in metric.sources[1:]}
+    tables.update((name, locations.intervals(lake, name)) for name in metric.dimensions)
     if metric.late_events:
-        paths[f"{metric.source}_late"] = locations.late_rows(lake, metric.source)
-    return paths
+        tables[f"{metric.source}_late"] = locations.late_rows(lake, metric.source)
+    return tables
 
 
 def followed_version(lake: Lake, series: Series) -> int:

@@ -203,8 +203,7 @@ def _with_late_rows(lake: Lake, series: Series, pending: PendingRestatement, fol
 
 def _dimensions(lake: Lake, series: Series) -> dict[str, int]:
     """The versions of the intervals of the dimensions that a metric joins."""
-    paths = {dimension: locations.intervals(lake, dimension) for dimension in series.metric.dimensions}
-    return {dimension: path.version() for dimension, path in paths.items()}
+    return {dimension: locations.intervals(lake, dimension).version() for dimension in series.metric.dimensions}
 
 
 def _with_changed_facts(lake: Lake, series: Series, pending: PendingRestatement) -> PendingRestatement:

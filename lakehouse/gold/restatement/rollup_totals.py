@@ -143,6 +143,7 @@ def _by_spark(
     rows: pa.Table,
     unpublished: Collection[date],
 ) -> dict[date, pa.Table]:
+    """The same by Spark; the rows of ``unpublished`` days are those of their published numbers."""
     metric = daily.metric
     published = set(rows.filter(rows["is_latest"])[daily.by].to_pylist()) - set(unpublished)
     limited = published - late_at_close.counting_every_row(lake, daily, rows)

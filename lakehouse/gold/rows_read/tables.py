@@ -79,11 +79,11 @@ def is_unbuilt(lake: Lake, entry: MetricSource) -> bool:
 
 def versions_read(lake: Lake, metric: MetricContract) -> dict[str, int]:
     """The version of each table that the numbers of a metric are computed from: of Silver, and of its dimensions."""
-    paths = locations.every_silver_read(lake, metric)
+    tables = locations.every_silver_read(lake, metric)
     for dimension in metric.dimensions:
-        paths |= {dimension: locations.silver(lake, dimension)}
-        paths |= {f"{dimension}_intervals": locations.intervals(lake, dimension)}
-    return {name: path.version() for name, path in paths.items()}
+        tables |= {dimension: locations.silver(lake, dimension)}
+        tables |= {f"{dimension}_intervals": locations.intervals(lake, dimension)}
+    return {name: table.version() for name, table in tables.items()}
 
 
 def changed_since(lake: Lake, metric: MetricContract, versions: Mapping[str, int]) -> str | None:
@@ -120,10 +120,10 @@ def count(lake: Lake, metric: MetricContract, days: Collection[date]) -> Counter
 def _in_part(lake: Lake, metric: MetricContract, day: date, part: int, parts: int) -> int:
     """The duplicates of one day among the keys of one part."""
     known, duplicates = pa.array([], pa.string()), 0
-    for entry, path in zip(metric.sources, locations.every_silver_read(lake, metric).values()):
+    for entry, table in zip(metric.sources, locations.every_silver_read(lake, metric).values()):
         keys_known = [known]
         columns = [entry.column(name) for name in metric.deduplicate_by]
-        for piece in path.pieces(list(dict.fromkeys(columns)), {"event_date": [day]}):
+        for piece in table.pieces(list(dict.fromkeys(columns)), {"event_date": [day]}):
             texts = join_keys.texts([table_io.with_columns(piece, columns)[name] for name in columns]).drop_null()
             texts = texts.filter(pc.equal(keys.key_buckets(texts, parts), part)) if parts > 1 else texts
             duplicates += pc.sum(pc.is_in(texts, known)).as_py() or 0

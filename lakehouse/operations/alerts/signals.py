@@ -58,22 +58,22 @@ def state_of(lake: Lake, catalog: Catalog, *more: str) -> str:
 
     While the fingerprint is unchanged, so are the alerts; an alert that depends only on the clock is detected within the hour.
     """
-    paths = [locations.bronze(lake, source) for source in catalog.sources]
-    paths += dict.fromkeys(table for source in catalog.sources.values() for table in input_signals.tables(lake, source))
+    tables = [locations.bronze(lake, source) for source in catalog.sources]
+    tables += dict.fromkeys(table for source in catalog.sources.values() for table in input_signals.tables(lake, source))
     for metric in catalog.metrics.values():
         daily = Series(metric)
         for series in (daily, *daily.rollups):
-            paths += [locations.gold(lake, series), locations.candidates(lake, series)]
-        paths += [locations.live(lake, metric.name)] if metric.live and metric.alerts.values else []
+            tables += [locations.gold(lake, series), locations.candidates(lake, series)]
+        tables += [locations.live(lake, metric.name)] if metric.live and metric.alerts.values else []
         if metric.publication.start_delay:
-            paths += locations.every_silver_read(lake, metric).values()
-    paths += [locations.live_batches(lake)] if any(metric.live for metric in catalog.metrics.values()) else []
-    paths.append(locations.failed_numbers(lake))
+            tables += locations.every_silver_read(lake, metric).values()
+    tables += [locations.live_batches(lake)] if any(metric.live for metric in catalog.metrics.values()) else []
+    tables.append(locations.failed_numbers(lake))
     if any(metric.reconcile for metric in catalog.metrics.values()):
-        paths.append(locations.reconciliations(lake))
+        tables.append(locations.reconciliations(lake))
     contracts = [contract.model_dump_json() for contract in (*catalog.sources.values(), *catalog.metrics.values())]
     more = (*stream_signals.conditions(lake, catalog), *more)
-    return commit_log.state_of(paths, *contracts, f"{lake.now():%Y-%m-%dT%H}", provenance.code(), *more)
+    return commit_log.state_of(tables, *contracts, f"{lake.now():%Y-%m-%dT%H}", provenance.code(), *more)
 
 
 def of_source(lake: Lake, contract: SourceContract) -> Iterator[Alert]:
