@@ -60,7 +60,7 @@ def test_the_diagram_of_layers_is_that_of_the_import_contracts() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_product_is_within_the_sizes_of_the_table() -> None:
+def test_the_product_is_within_the_sizes_and_walks_of_the_tables() -> None:
     done = subprocess.run(
         [sys.executable, "docs/write_structure.py", "--check"], cwd=CHECKOUT, capture_output=True, text=True, check=False
     )
