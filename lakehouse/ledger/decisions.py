@@ -74,9 +74,13 @@ def record(lake: Lake, source: str, decided: list[Decision]) -> str:
     return decision_id
 
 
-def all_of(lake: Lake, source: str) -> list[Decision]:
-    """Every decision, in the order in which they take effect."""
-    return sorted(log(lake, source).read(), key=lambda entry: (entry.number, entry.decided_at, entry.decision_id))
+def all_of(lake: Lake, source: str, ids: Collection[str] | None = None) -> list[Decision]:
+    """The decisions, in the order in which they take effect: every one, or those with one of ``ids``."""
+    return _in_order(log(lake, source).read(None if ids is None else {"decision_id": ids}))
+
+
+def _in_order(entries: list[Decision]) -> list[Decision]:
+    return sorted(entries, key=lambda entry: (entry.number, entry.decided_at, entry.decision_id))
 
 
 def in_force(lake: Lake, source: str, ids: Collection[str] | None = None) -> pa.Table:
@@ -98,7 +102,19 @@ def newest(lake: Lake, source: str, ids: Collection[str] | None = None) -> dict[
 
     :param ids: counts these decisions only, so that any earlier state can be computed again (R10).
     """
-    return {decision.row: decision for decision in all_of(lake, source) if ids is None or decision.decision_id in ids}
+    return {decision.row: decision for decision in all_of(lake, source, ids)}
+
+
+def newest_about(lake: Lake, source: str, rows: Collection[RowId]) -> dict[RowId, Decision]:
+    """The decision in force for each of ``rows`` that has one; no other decision is parsed, of which there may be many."""
+    where = {"ingestion_id": {row[0] for row in rows}, "line_number": {row[1] for row in rows}}
+    selected = set(rows)
+    return {decision.row: decision for decision in _in_order(log(lake, source).read(where)) if decision.row in selected}
+
+
+def decided_ingestions(lake: Lake, source: str) -> pa.Array:
+    """The ingestions with a decision about any of their rows."""
+    return pc.unique(log(lake, source).select(["ingestion_id"])["ingestion_id"]).sort()
 
 
 def touched(lake: Lake, source: str) -> dict[str, set[date]]:

@@ -157,8 +157,10 @@ def local_instance(home: Path | None = None) -> dg.DagsterInstance:
         os.environ["DAGSTER_HOME"] = str(home)
     if "DAGSTER_HOME" not in os.environ:
         return ephemeral_instance()
-    with dg.DagsterInstance.get() as theirs:
-        return dg.DagsterInstance.from_ref(InstanceRef.from_dir(theirs.root_directory, overrides=_OUTPUT_STAYS_HERE))
+    place = Path(os.environ["DAGSTER_HOME"]).expanduser()
+    if not (place.is_absolute() and place.is_dir()):
+        return dg.DagsterInstance.get()  # raises, and says why
+    return dg.DagsterInstance.from_ref(InstanceRef.from_dir(f"{place}", overrides=_OUTPUT_STAYS_HERE))
 
 
 def _reason(error: SerializableErrorInfo) -> str:
