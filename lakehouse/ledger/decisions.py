@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
     from lakehouse.ledger.ids import RowId
 
+_ROW_ID = ("ingestion_id", "line_number")
+#: Decisions about more rows are read with all others.
+_FEW_ROWS = 10_000
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -83,9 +87,13 @@ def _in_order(entries: list[Decision]) -> list[Decision]:
     return sorted(entries, key=lambda entry: (entry.number, entry.decided_at, entry.decision_id))
 
 
-def in_force(lake: Lake, source: str, ids: Collection[str] | None = None) -> pa.Table:
-    """The decision in force for each row that has one, as columns of the log; see :func:`newest`."""
-    decided = log(lake, source).select()
+def in_force(lake: Lake, source: str, ids: Collection[str] | None = None, rows: pa.Table | None = None) -> pa.Table:
+    """The decision in force for each row that has one, as columns of the log; see :func:`newest`.
+
+    :param rows: the rows of interest; only about these is the result complete.
+    """
+    where = None if rows is None or len(rows) > _FEW_ROWS else {name: pc.unique(rows[name]) for name in _ROW_ID}
+    decided = log(lake, source).select(None, where)
     if ids is not None:
         decided = decided.filter(pc.is_in(decided["decision_id"], pa.array(list(ids), pa.string())))
     number, about_file = pc.fill_null(decided["number"], 1), pc.fill_null(decided["about_file"], False)
@@ -107,8 +115,8 @@ def newest(lake: Lake, source: str, ids: Collection[str] | None = None) -> dict[
 
 def newest_about(lake: Lake, source: str, rows: Collection[RowId]) -> dict[RowId, Decision]:
     """The decision in force for each of ``rows`` that has one; no other decision is parsed, of which there may be many."""
-    where = {"ingestion_id": {row[0] for row in rows}, "line_number": {row[1] for row in rows}}
     selected = set(rows)
+    where = {"ingestion_id": {row[0] for row in selected}, "line_number": {row[1] for row in selected}}
     return {decision.row: decision for decision in _in_order(log(lake, source).read(where)) if decision.row in selected}
 
 
@@ -119,7 +127,12 @@ def decided_ingestions(lake: Lake, source: str) -> pa.Array:
 
 def touched(lake: Lake, source: str) -> dict[str, set[date]]:
     """The event days that each decision may change, by decision id."""
-    rows = log(lake, source).select(["decision_id", "touched_days"]).combine_chunks()
+    stored = log(lake, source)
+    return stored.derived("touched days", lambda: _touched(stored))
+
+
+def _touched(stored: LogTable[Decision]) -> dict[str, set[date]]:
+    rows = stored.select(["decision_id", "touched_days"]).combine_chunks()
     days: dict[str, set[date]] = {name: set() for name in pc.unique(rows["decision_id"]).to_pylist()}
     of_rows = rows["touched_days"].combine_chunks()
     each = {"id": rows["decision_id"].take(pc.list_parent_indices(of_rows)), "day": pc.list_flatten(of_rows)}

@@ -68,7 +68,7 @@ class InProcess:
     in_parallel = False
 
     def __init__(self, lake: Lake, catalog: Catalog, instance: dg.DagsterInstance) -> None:
-        self._job = definitions_of(lake, catalog).resolve_implicit_global_asset_job_def()
+        self._job = definitions_of(lake, catalog, automated=False).resolve_implicit_global_asset_job_def()
         self._job_of_asset = cache(self._of_asset)
         self._lake, self._catalog, self._instance = lake, catalog, instance
         self._one_at_a_time = Lock()
