@@ -9,7 +9,8 @@ import logging
 import os
 import signal
 import sys
-from typing import Annotated
+from copy import copy
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -46,6 +47,9 @@ from lakehouse.stages import commands as stages
 from lakehouse.stewardship import commands as stewardship
 from lakehouse.streams import commands as streams
 from lakehouse.training_sets import commands as training_sets
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 START, INGEST, ROWS, NUMBERS, MODELS, OPERATE = (
     "Get started",
@@ -185,6 +189,17 @@ def _end_with_the_terminal() -> None:
         signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
 
 
+def called(words: Sequence[str]) -> typer.Typer:
+    """The command line with the command or group that ``words`` begin with; all of it for any other word, such as ``--help``.
+
+    typer evaluates the annotations of every command that it builds: 0.2 s for all of them.
+    """
+    only, first = copy(app), next(iter(words), None)
+    only.registered_commands = [one for one in app.registered_commands if one.name == first]
+    only.registered_groups = [one for one in app.registered_groups if one.name == first]
+    return only if only.registered_commands or only.registered_groups else app
+
+
 def main() -> None:
     """Run the command line; problems are reported as a sentence, with exit code 1.
 
@@ -196,7 +211,7 @@ def main() -> None:
     if debug:
         logging.getLogger("lakehouse.spark").setLevel(logging.DEBUG)
     try:
-        app()
+        called(sys.argv[1:])()
     except BrokenPipeError:  # the reader of the output has closed it
         sys.stderr.close()
         sys.exit(1)

@@ -130,8 +130,9 @@ def table(
     if in_bronze is None:
         return SCHEMA.empty_table()
     in_bronze = _sorted(in_bronze)
-    judge = _Judge(lake, contract, unrecorded)
-    judged = judge.account(_log(lake, contract, in_bronze, where))
+    log = _log(lake, contract, in_bronze, where)
+    judge = _Judge(lake, contract, unrecorded, log)
+    judged = judge.account(log)
     place = positions(in_bronze, judged)
     is_malformed = pc.is_valid(in_bronze["malformed_reason"])
     missing = pc.index(pc.or_(is_malformed, pc.is_valid(place)), False).as_py()
@@ -172,14 +173,19 @@ def malformed(lake: Lake, contract: SourceContract, where: Where) -> Iterator[pa
 
 
 class _Judge:
-    """The inputs on which the account of any claims depends, read once."""
+    """The inputs on which the account of claims depends, read once.
 
-    def __init__(self, lake: Lake, contract: SourceContract, unrecorded: Collection[DeliveredFile]) -> None:
+    :param log: all claims that will be judged; None if they come in pieces.
+    """
+
+    def __init__(
+        self, lake: Lake, contract: SourceContract, unrecorded: Collection[DeliveredFile], log: pa.Table | None = None
+    ) -> None:
         self._lake, self._contract, self._unrecorded = lake, contract, unrecorded
         self._recorded = ingestions.ingested(ingestions.all_of(lake, contract.dataset))
         files = {file.ingestion_id: file.path for file in unrecorded}
         self._files = files | {ingestion_id: entry.source_file for ingestion_id, entry in self._recorded.items()}
-        self._decided = decisions.in_force(lake, contract.dataset)
+        self._decided = decisions.in_force(lake, contract.dataset, rows=log)
         self._deliveries = deliveries.of(lake, contract, unrecorded=unrecorded)
         self._descriptions = _descriptions(self._decided)
 

@@ -390,7 +390,7 @@ def _quarantine_entries(lake: Lake, contract: SourceContract, rows: pa.Table, ex
     content, rows = content.filter(pc.is_valid(place)), rows.take(place.drop_null())
     shown = redactions.applied(content, redactions.keys_by_field(lake, source))
     columns = dict(zip(shown.column_names, shown.columns))
-    decided = decisions.in_force(lake, source)
+    decided = decisions.in_force(lake, source, rows=rows)
     columns |= _reviews(rows, decided.take(positions(rows, decided)), existing.take(positions(rows, existing)))
     since = content["arrival_ts"].cast(pa.timestamp("us", "UTC"))
     columns["quarantine_since"] = since

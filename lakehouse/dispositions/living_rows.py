@@ -96,7 +96,7 @@ def computed(
     if without is not None:
         claimed = claimed.filter(pc.is_null(positions(claimed, without)))
     claimed = deliveries.ordered(claimed, deliveries.of(lake, contract, ids, until))
-    claimed = claims.with_decisions(claimed, decisions.in_force(lake, source, ids))
+    claimed = claims.with_decisions(claimed, decisions.in_force(lake, source, ids, claimed))
     admitted = claimed.filter(claims.are_admitted(claimed))
     living = _living(contract, admitted, days, claims.choices(lake, contract, days, ids, until))
     if len(living) > at_most:

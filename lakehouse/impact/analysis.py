@@ -232,7 +232,7 @@ def of_decision(lake: Lake, catalog: Catalog, source: str, decision_id: str) -> 
 
     :raises UnknownSubjectError: if the source has no such decision.
     """
-    decided = [entry for entry in decisions.all_of(lake, source) if entry.decision_id == decision_id]
+    decided = decisions.all_of(lake, source, [decision_id])
     if not decided:
         newest = list(dict.fromkeys(entry.decision_id for entry in reversed(decisions.all_of(lake, source))))
         msg = f"{source} has no decision {decision_id}; its newest are {join_limited(newest, _NAMED) or 'none'}"

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
     from lakehouse.ledger.ids import RowId
 
+_ROW_ID = ("ingestion_id", "line_number")
+#: Decisions about more rows are read with all others.
+_FEW_ROWS = 10_000
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -74,14 +78,22 @@ def record(lake: Lake, source: str, decided: list[Decision]) -> str:
     return decision_id
 
 
-def all_of(lake: Lake, source: str) -> list[Decision]:
-    """Every decision, in the order in which they take effect."""
-    return sorted(log(lake, source).read(), key=lambda entry: (entry.number, entry.decided_at, entry.decision_id))
+def all_of(lake: Lake, source: str, ids: Collection[str] | None = None) -> list[Decision]:
+    """The decisions, in the order in which they take effect: every one, or those with one of ``ids``."""
+    return _in_order(log(lake, source).read(None if ids is None else {"decision_id": ids}))
 
 
-def in_force(lake: Lake, source: str, ids: Collection[str] | None = None) -> pa.Table:
-    """The decision in force for each row that has one, as columns of the log; see :func:`newest`."""
-    decided = log(lake, source).select()
+def _in_order(entries: list[Decision]) -> list[Decision]:
+    return sorted(entries, key=lambda entry: (entry.number, entry.decided_at, entry.decision_id))
+
+
+def in_force(lake: Lake, source: str, ids: Collection[str] | None = None, rows: pa.Table | None = None) -> pa.Table:
+    """The decision in force for each row that has one, as columns of the log; see :func:`newest`.
+
+    :param rows: the rows of interest; only about these is the result complete.
+    """
+    where = None if rows is None or len(rows) > _FEW_ROWS else {name: pc.unique(rows[name]) for name in _ROW_ID}
+    decided = log(lake, source).select(None, where)
     if ids is not None:
         decided = decided.filter(pc.is_in(decided["decision_id"], pa.array(list(ids), pa.string())))
     number, about_file = pc.fill_null(decided["number"], 1), pc.fill_null(decided["about_file"], False)
@@ -98,12 +110,29 @@ def newest(lake: Lake, source: str, ids: Collection[str] | None = None) -> dict[
 
     :param ids: counts these decisions only, so that any earlier state can be computed again (R10).
     """
-    return {decision.row: decision for decision in all_of(lake, source) if ids is None or decision.decision_id in ids}
+    return {decision.row: decision for decision in all_of(lake, source, ids)}
+
+
+def newest_about(lake: Lake, source: str, rows: Collection[RowId]) -> dict[RowId, Decision]:
+    """The decision in force for each of ``rows`` that has one; no other decision is parsed, of which there may be many."""
+    selected = set(rows)
+    where = {"ingestion_id": {row[0] for row in selected}, "line_number": {row[1] for row in selected}}
+    return {decision.row: decision for decision in _in_order(log(lake, source).read(where)) if decision.row in selected}
+
+
+def decided_ingestions(lake: Lake, source: str) -> pa.Array:
+    """The ingestions with a decision about any of their rows."""
+    return pc.unique(log(lake, source).select(["ingestion_id"])["ingestion_id"]).sort()
 
 
 def touched(lake: Lake, source: str) -> dict[str, set[date]]:
     """The event days that each decision may change, by decision id."""
-    rows = log(lake, source).select(["decision_id", "touched_days"]).combine_chunks()
+    stored = log(lake, source)
+    return stored.derived("touched days", lambda: _touched(stored))
+
+
+def _touched(stored: LogTable[Decision]) -> dict[str, set[date]]:
+    rows = stored.select(["decision_id", "touched_days"]).combine_chunks()
     days: dict[str, set[date]] = {name: set() for name in pc.unique(rows["decision_id"]).to_pylist()}
     of_rows = rows["touched_days"].combine_chunks()
     each = {"id": rows["decision_id"].take(pc.list_parent_indices(of_rows)), "day": pc.list_flatten(of_rows)}

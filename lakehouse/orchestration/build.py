@@ -35,8 +35,11 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
     return definitions_of(Lake(settings), catalog)
 
 
-def definitions_of(lake: Lake, catalog: Catalog) -> dg.Definitions:
-    """The same for a lake, which may have a clock of its own."""
+def definitions_of(lake: Lake, catalog: Catalog, *, automated: bool = True) -> dg.Definitions:
+    """The same for a lake, which may have a clock of its own.
+
+    :param automated: whether a daemon uses them. A command runs the assets itself, without check steps.
+    """
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
     all_checks: list[dg.AssetChecksDefinition] = []
     all_sensors: list[dg.SensorDefinition] = []
@@ -89,18 +92,18 @@ def definitions_of(lake: Lake, catalog: Catalog) -> dg.Definitions:
         all_schedules.append(maintenance_job.schedule(lake, catalog))
         tables = [(layer, name) for name in catalog.sources for layer in ("bronze", "silver")]
         tables += [("gold", one.name) for metric in catalog.metrics.values() for one in (Series(metric), *Series(metric).rollups)]
+        resources = {"spark": LakeSpark(long_lived=lake.settings.spark_long_lived), "tables": LakeTables()}
+        # In process: a step in a separate process would continue when its run is killed.
+        executor = dg.in_process_executor
+        if not automated:
+            return dg.Definitions(assets=assets, executor=executor, resources=resources)
         definitions = dg.Definitions(
             assets=assets,
             asset_checks=all_checks,
             sensors=all_sensors,
             schedules=all_schedules,
-            # In process: a step in a separate process would continue when its run is killed.
-            executor=dg.in_process_executor,
-            resources={
-                "spark": LakeSpark(long_lived=lake.settings.spark_long_lived),
-                "tables": LakeTables(),
-                **readers(lake, tables),
-            },
+            executor=executor,
+            resources={**resources, **readers(lake, tables)},
         )
         definitions.get_repository_def()  # copies sensors, which warns as well; it is kept for the next caller
         return definitions

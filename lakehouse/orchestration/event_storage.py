@@ -4,28 +4,42 @@ Dagster's storage opens two or three connections for each event and commits each
 minutes for a first load over 700 event days. ``dagster.yaml`` names :class:`SqliteStorage`; files and tables are those of
 Dagster's storage, so either can read the other's data. Commands without DAGSTER_HOME use :class:`MemoryEvents`. The events of a
 run are determined in ``common.run_events``.
+
+A command that runs for two seconds also notices what Dagster does to open its storage: it loads all migrations of each database
+to see whether the database has a version, and compiles each statement again for each connection. Here, a database that has a
+version is opened as it is, and the statements stay compiled.
 """
 
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
 import time
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from functools import lru_cache
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import dagster as dg
+import sqlalchemy
+from sqlalchemy.pool import NullPool
 
 from lakehouse.orchestration import pool_slots
 from lakehouse.orchestration.common.dagster_internals import (
+    SQLITE_BUSY_TIMEOUT_SECONDS,
     DagsterSqliteStorage,
     InMemoryEventLogStorage,
     SqlEventLogStorage,
     SqliteEventLogStorage,
+    SqliteRunStorage,
+    SqliteScheduleStorage,
+    create_db_conn_string,
     event_logs_directory,
+    runs_directory,
+    schedule_directory,
 )
 
 if TYPE_CHECKING:
@@ -39,6 +53,23 @@ _BATCH_SIZE_VARIABLE = "DAGSTER_EVENT_BATCH_SIZE"
 #: The number of events in a transaction: other writers of the same file wait for it, a few tenths of a second.
 BATCH_SIZE = 500
 _SECONDS_BETWEEN_LOOKS = 1.0
+
+
+@lru_cache(maxsize=16)
+def _engine(address: str) -> sqlalchemy.Engine:
+    """The engine of a database, which opens a connection for each use as Dagster's engines do, but keeps compiled statements."""
+    return sqlalchemy.create_engine(address, poolclass=NullPool, connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS})
+
+
+def _has_version(file: Path, *tables: str) -> bool:
+    """Whether a database has a version of Dagster's migrations, and ``tables``."""
+    if not file.is_file():
+        return False
+    with closing(sqlite3.connect(file, timeout=SQLITE_BUSY_TIMEOUT_SECONDS)) as connection:
+        known = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not {"alembic_version", *tables} <= known:
+            return False
+        return connection.execute("SELECT 1 FROM alembic_version").fetchone() is not None
 
 
 class _NewestOnce(SqlEventLogStorage):
@@ -115,13 +146,13 @@ class SqliteEvents(_NewestOnce, SqliteEventLogStorage):
     """Dagster's SQLite storage of events with :meth:`one_transaction`."""
 
     def __init__(self, base_dir: str) -> None:
+        self._open = threading.local()  # first: Dagster connects while it creates the storage
+        self._tables: set[str] = set()
+        self._empty_file = Path(base_dir).parent / f"empty_run_{dg.__version__}"
+        self._waits: set[tuple[str, str]] = set()
         super().__init__(base_dir)
         # A transaction holds the lock while further connections are opened.
         self._db_lock = threading.RLock()  # type: ignore[assignment]
-        self._open = threading.local()
-        self._tables: set[str] = set()
-        self._empty_file: bytes | None = None
-        self._waits: set[tuple[str, str]] = set()
         os.environ.setdefault(_BATCH_SIZE_VARIABLE, f"{BATCH_SIZE}")
 
     @contextmanager
@@ -150,14 +181,20 @@ class SqliteEvents(_NewestOnce, SqliteEventLogStorage):
         return table_name in self._tables
 
     def _initdb(self, engine: Any, for_index_shard: bool = False) -> None:  # noqa: FBT001, FBT002 (Dagster's)
-        """Create a run's file as a copy of the first: Dagster would read its migrations and create the tables for each."""
-        file = None if for_index_shard else Path(engine.url.database)
-        if file is None or file.exists():
+        """Create a run's file as a copy of an empty one: Dagster would read its migrations and create the tables for each.
+
+        The empty one is a copy of the first run's file, and bears the name of Dagster's version.
+        """
+        file = Path(engine.url.database)
+        if for_index_shard:
             super()._initdb(engine, for_index_shard)
-        elif self._empty_file is None or not _created(file, self._empty_file):
+        elif file.exists():
+            if not _has_version(file):
+                super()._initdb(engine)
+        elif not self._empty_file.is_file() or not _created(file, self._empty_file.read_bytes()):
             super()._initdb(engine)
             if not file.with_name(f"{file.name}-wal").exists():  # else another process has it open, and the file lacks the tables
-                self._empty_file = file.read_bytes()
+                _created(self._empty_file, file.read_bytes())
 
     def claim_concurrency_slot(
         self, concurrency_key: str, run_id: str, step_key: str, priority: int | None = None
@@ -188,12 +225,23 @@ class SqliteEvents(_NewestOnce, SqliteEventLogStorage):
     def _connect(self, shard: str) -> Iterator[Any]:
         connections = self._connections
         if connections is None:
-            with super()._connect(shard) as connection:
+            with self._opened(shard) as connection:
                 yield connection
             return
         if shard not in connections:
-            connections[shard] = self._open.stack.enter_context(super()._connect(shard))
+            connections[shard] = self._open.stack.enter_context(self._opened(shard))
         yield connections[shard]
+
+    @contextmanager
+    def _opened(self, shard: str) -> Iterator[Any]:
+        """A transaction of its own."""
+        with self._db_lock:
+            engine = _engine(self.conn_string_for_shard(shard))
+            if shard not in self._initialized_dbs:
+                self._initdb(engine)
+                self._initialized_dbs.add(shard)
+            with engine.begin() as connection:
+                yield connection
 
 
 def _created(file: Path, content: bytes) -> bool:
@@ -209,12 +257,49 @@ def _created(file: Path, content: bytes) -> bool:
     return True
 
 
+class _OpenedAsTheyAre:
+    """For Dagster's storages of runs and of schedules: see the module."""
+
+    _conn_string: str
+
+    @contextmanager
+    def connect(self) -> Iterator[Any]:
+        """A transaction."""
+        with _engine(self._conn_string).begin() as connection:
+            yield connection
+
+
+class SqliteRuns(_OpenedAsTheyAre, SqliteRunStorage):
+    """Dagster's SQLite storage of runs."""
+
+    @classmethod
+    def from_local(cls, base_dir: str, inst_data: Any = None) -> SqliteRuns:
+        """Open the storage in a folder, or create it."""
+        if _has_version(Path(base_dir, "runs.db"), "instance_info"):
+            return cls(create_db_conn_string(base_dir, "runs"), inst_data)
+        return super().from_local(base_dir, inst_data)
+
+
+class SqliteSchedules(_OpenedAsTheyAre, SqliteScheduleStorage):
+    """Dagster's SQLite storage of schedules, sensors and their ticks."""
+
+    @classmethod
+    def from_local(cls, base_dir: str, inst_data: Any = None) -> SqliteSchedules:
+        """Open the storage in a folder, or create it."""
+        if not _has_version(Path(base_dir, "schedules.db")):
+            super().from_local(base_dir)
+        return cls(create_db_conn_string(base_dir, "schedules"), inst_data)
+
+
 class SqliteStorage(DagsterSqliteStorage):
     """Dagster's SQLite storage with :class:`SqliteEvents`, for ``storage`` in ``dagster.yaml``."""
 
     def __init__(self, base_dir: str, inst_data: Any = None) -> None:
-        super().__init__(base_dir, inst_data)
+        self.base_dir, self._inst_data = base_dir, inst_data
+        self._run_storage = SqliteRuns.from_local(runs_directory(base_dir))
         self._event_log_storage = SqliteEvents(event_logs_directory(base_dir))
+        self._schedule_storage = SqliteSchedules.from_local(schedule_directory(base_dir))
+        super(DagsterSqliteStorage, self).__init__()  # type: ignore[no-untyped-call]  # its constructor opens its own storages
 
     @classmethod
     def from_config_value(cls, inst_data: Any, config_value: Any) -> SqliteStorage:

@@ -85,7 +85,7 @@ def contested_keys(lake: Lake, source: str, ingestion_ids: Collection[str], at_m
     :returns: None if there are more than ``at_most`` such keys.
     """
     ids = pa.array(sorted(ingestions.completed(lake, source)), pa.string())
-    decided = pa.array(sorted({ingestion_id for ingestion_id, _ in decisions.newest(lake, source)}), pa.string())
+    decided = decisions.decided_ingestions(lake, source)
     columns, contested = ["record_key", "kind", "standing", "ingestion_id"], pa.array([], pa.string())
     for piece in key_log.about_keys_with(lake, source, columns, {"ingestion_id": ingestion_ids}):
         claimed = piece.filter(pc.is_in(piece["ingestion_id"], ids))

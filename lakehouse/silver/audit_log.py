@@ -148,7 +148,7 @@ def cause(lake: Lake, source: str, why: Mapping[str, Any], redacted: Iterable[Re
     hidden = {entry.record_key: entry for entry in redacted if entry.redaction_id in ids}
     by_row = {}
     if any(map(InputKind.DECISION.is_kind_of, ids)):
-        by_row = {decision.row: decision for decision in decisions.all_of(lake, source) if decision.decision_id in ids}
+        by_row = {decision.row: decision for decision in decisions.all_of(lake, source, ids)}
     where = {"ingestion_id": {row[0] for row in by_row}}
     columns = ["record_key", "ingestion_id", "line_number"]
     claims = locations.key_log(lake, source).read(columns, where) if by_row else None

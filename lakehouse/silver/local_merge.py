@@ -114,7 +114,7 @@ def _merge_rows(
     keys, _ = key_log.keys_and_days(lake, source, ingestion_ids, arrival_days)
     claimed = claims_about(lake, source, keys, ingestions.completed(lake, source))
     claimed = deliveries.ordered(claimed, deliveries.of(lake, contract))
-    counting = claims.with_decisions(claimed, decisions.in_force(lake, source))
+    counting = claims.with_decisions(claimed, decisions.in_force(lake, source, rows=claimed))
     return rows_to_merge(contract, days, counting, lambda won: living_rows.read_claimed_rows(lake, contract, arrival_days, won))
 
 

@@ -155,7 +155,7 @@ def _decide(
     from lakehouse.stewardship import quarantine  # noqa: PLC0415
 
     lake, catalog = catalog_with(source)
-    contract = catalog.sources[source]
+    lake, contract = lake.cached(), catalog.sources[source]
     if (named is not None) + wanted.narrows + everything > 1:
         raise typer.BadParameter("pass rows, or a filter, or --all: only one of the three")
     if named is None and not wanted.narrows and not everything:
@@ -250,6 +250,7 @@ def redact(
     from lakehouse.stewardship.redact import redact_fields  # noqa: PLC0415
 
     lake, catalog = catalog_with(source)
+    lake = lake.cached()
     names = [name.strip() for name in fields.split(",") if name.strip()]
     metrics = catalog.metrics_from(source)
     redact_fields(lake, catalog.sources[source], key, names, by=by, reason=reason, metrics=metrics)

@@ -91,7 +91,7 @@ async def _row_page(
     if not entries:
         raise Problem(404, "unknown-row", "no row with this id is or was in quarantine")
     entry, who = entries[0], sessions.session(request)
-    decision = (await run_in_threadpool(decisions.newest, cache.lake, source)).get(given)
+    decision = (await run_in_threadpool(decisions.newest_about, cache.lake, source, [given])).get(given)
     follows = await _follows(cache, contract, given, decision) if decision else None
     fields = [(field.name, entry.get(field.name)) for field in contract.typed_fields] if who and who.decides else None
     values = {

@@ -136,7 +136,7 @@ def decide(
         row = format_row_id(missing[0])
         msg = f"{row} is not a well-formed row of bronze/{source}; 'lakehouse quarantine list {source}' lists the rows"
         raise StewardError(msg)
-    existing = decisions.newest(lake, source)
+    existing = decisions.newest_about(lake, source, rows)
     repeated = {
         row
         for row in rows

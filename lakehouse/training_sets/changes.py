@@ -134,7 +134,7 @@ def touched_keys(lake: Lake, contract: TrainingSetContract, release: Release, ne
 def keys_of(lake: Lake, source: str, ids: Collection[str]) -> pa.Array | None:
     """The record keys of the files and decisions ``ids``; None if a rebuild is among them, which may concern any key."""
     files = ingestions.inputs(ingestions.all_of(lake, source)).keys() & set(ids)
-    of_decisions = [entry for entry in decisions.all_of(lake, source) if entry.decision_id in ids]
+    of_decisions = decisions.all_of(lake, source, ids)
     if set(ids) - files - {entry.decision_id for entry in of_decisions}:
         return None
     spoken = key_log.keys_of(lake, source, files) if files else pa.array([], pa.string())

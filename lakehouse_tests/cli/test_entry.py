@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from lakehouse.cli.program import app
+from lakehouse.cli.program import app, called
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,3 +105,18 @@ def test_a_broken_contract_of_another_source_is_told_and_left_out(folder: Path) 
     broken = output_of("run", "flow", "lost.csv", fails=True)
     assert "contracts/flow.yaml:" in broken
     assert "no contract has 'dataset: flow'" not in broken
+
+
+def shape(command: Any) -> tuple[Any, ...]:
+    """The options and arguments of a command, and its commands."""
+    parameters = [(one.name, one.opts, one.required, one.default) for one in command.params]
+    return command.help, parameters, {name: shape(one) for name, one in getattr(command, "commands", {}).items()}
+
+
+def test_a_command_is_built_alone_as_it_is_among_all() -> None:
+    everything = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for name, command in everything.items():
+        alone = typer.main.get_command(called([name, "--help"])).commands  # type: ignore[attr-defined]
+        assert {one: shape(built) for one, built in alone.items()} == {name: shape(command)}
+    for words in ([], ["--help"], ["nothing"], ["--version", "run"]):
+        assert called(words) is app

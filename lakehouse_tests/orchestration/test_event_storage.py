@@ -139,13 +139,14 @@ def test_the_file_of_a_later_run_is_like_that_of_the_first(tmp_path: Path, monke
         return create(file, content)
 
     monkeypatch.setattr(event_storage, "_created", counted)
-    for name, storage in (("theirs", None), ("ours", OURS)):
+    for name, storage in (("theirs", None), ("ours", OURS), ("ours", OURS)):
         with instance_of(tmp_path / name, monkeypatch, storage) as instance:
-            for _ in range(3):
+            for _ in range(2):
                 run_id = materialize(instance, DAYS[:2]).run_id
                 files.append(Path(instance.event_log_storage.path_for_shard(run_id)))
                 assert len(instance.event_log_storage.get_logs_for_run(run_id)) > 2
-    assert copied == files[-2:]
+    empty = files[-1].parents[1] / f"empty_run_{dg.__version__}"
+    assert copied == [empty, *files[-3:]], "also for the first run of a later process"
     descriptions = [description(file) for file in files]
     assert all(one == descriptions[0] for one in descriptions)
     assert {file.suffix for file in files[-1].parent.iterdir()} <= {".db", ".db-wal", ".db-shm"}

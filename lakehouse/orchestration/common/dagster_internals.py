@@ -21,8 +21,13 @@ from dagster._core.storage.asset_check_execution_record import (
 )
 from dagster._core.storage.event_log import InMemoryEventLogStorage, SqlEventLogStorage, SqliteEventLogStorage
 from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
+from dagster._core.storage.runs import SqliteRunStorage
+from dagster._core.storage.schedules import SqliteScheduleStorage
+from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS, create_db_conn_string
 from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
 from dagster._core.storage.sqlite_storage import _event_logs_directory as event_logs_directory
+from dagster._core.storage.sqlite_storage import _runs_directory as runs_directory
+from dagster._core.storage.sqlite_storage import _schedule_directory as schedule_directory
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
@@ -45,6 +50,7 @@ __all__ = [
     "PARTITION_NAME_TAG",
     "RETRY_NUMBER_TAG",
     "SENSOR_NAME_TAG",
+    "SQLITE_BUSY_TIMEOUT_SECONDS",
     "USER_TAG",
     "WILL_RETRY_TAG",
     "AssetCheckEvaluationTargetMaterializationData",
@@ -62,6 +68,11 @@ __all__ = [
     "PartitionKeyFilter",
     "SqlEventLogStorage",
     "SqliteEventLogStorage",
+    "SqliteRunStorage",
+    "SqliteScheduleStorage",
     "WorkerStatus",
+    "create_db_conn_string",
     "event_logs_directory",
+    "runs_directory",
+    "schedule_directory",
 ]

@@ -68,7 +68,7 @@ class InProcess:
     in_parallel = False
 
     def __init__(self, lake: Lake, catalog: Catalog, instance: dg.DagsterInstance) -> None:
-        self._job = definitions_of(lake, catalog).resolve_implicit_global_asset_job_def()
+        self._job = definitions_of(lake, catalog, automated=False).resolve_implicit_global_asset_job_def()
         self._job_of_asset = cache(self._of_asset)
         self._lake, self._catalog, self._instance = lake, catalog, instance
         self._one_at_a_time = Lock()
@@ -157,8 +157,10 @@ def local_instance(home: Path | None = None) -> dg.DagsterInstance:
         os.environ["DAGSTER_HOME"] = str(home)
     if "DAGSTER_HOME" not in os.environ:
         return ephemeral_instance()
-    with dg.DagsterInstance.get() as theirs:
-        return dg.DagsterInstance.from_ref(InstanceRef.from_dir(theirs.root_directory, overrides=_OUTPUT_STAYS_HERE))
+    place = Path(os.environ["DAGSTER_HOME"]).expanduser()
+    if not (place.is_absolute() and place.is_dir()):
+        return dg.DagsterInstance.get()  # raises, and says why
+    return dg.DagsterInstance.from_ref(InstanceRef.from_dir(f"{place}", overrides=_OUTPUT_STAYS_HERE))
 
 
 def _reason(error: SerializableErrorInfo) -> str:
