@@ -338,6 +338,7 @@ def _show_known(of: arguments.About, when: datetime, *, as_json: bool) -> None:
 
 def _show_snapshot(of: arguments.About, name: str, *, as_json: bool) -> None:
     """Print a day's number, computed from the inputs of the named snapshot ``name``."""
+    from lakehouse.dispositions.living_rows import Slice  # noqa: PLC0415
     from lakehouse.gold.reproduction import reproduce  # noqa: PLC0415
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.snapshots import input_sets, named  # noqa: PLC0415
@@ -348,7 +349,8 @@ def _show_snapshot(of: arguments.About, name: str, *, as_json: bool) -> None:
     ids = input_sets.ids_of(of.lake, metric.source, snapshot.inputs)
     with errors.status("computing it from Bronze"):
         session, at = LakeSpark().session, snapshot.until or snapshot.recorded_at
-        found = reproduce.from_inputs(of.lake, of.catalog, metric, [of.period.start], ids, session, snapshot.until, others_at=at)
+        wanted = Slice([of.period.start], ids, snapshot.until)
+        found = reproduce.from_inputs(of.lake, of.catalog, metric, wanted, session, others_at=at)
     _print_computed(of, found, {"snapshot": name}, f"from the inputs of {name}", as_json=as_json)
 
 
