@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from datetime import date, datetime, timedelta
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -39,6 +41,57 @@ DecidedBy = Annotated[str, typer.Option("--by", help="Who decides.")]
 DoneBy = Annotated[str, typer.Option("--by", help="Who does it.")]
 Why = Annotated[str, typer.Option("--reason", help="Why.")]
 WhyForReaders = Annotated[str, typer.Option("--reason", help="Why, in words for the readers.")]
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that takes groups of options: each parameter that is a dataclass stands for its fields.
+
+    On the command line the fields are options like others, in their order, at the place of the parameter. The command gets an
+    instance. Typer reads ``__signature__`` and ``__annotations__``, and passes each value by its name.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)}
+    expanded: list[Parameter] = []
+    for parameter in signature(command).parameters.values():
+        if parameter.name not in groups:
+            expanded.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[parameter.name]))
+            continue
+        group = groups[parameter.name]
+        of_fields = get_type_hints(group, include_extras=True)
+        for item in fields(group):
+            default = Parameter.empty if item.default is MISSING else item.default
+            expanded.append(Parameter(item.name, Parameter.KEYWORD_ONLY, default=default, annotation=of_fields[item.name]))
+
+    @wraps(command)
+    def called(**values: Any) -> None:
+        made = {name: group(**{item.name: values.pop(item.name) for item in fields(group)}) for name, group in groups.items()}
+        command(**values, **made)
+
+    called.__signature__ = Signature(expanded)  # type: ignore[attr-defined]
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in expanded}
+    return called
+
+
+@dataclass(frozen=True)
+class SignedDecision:
+    """The person who decides, and why."""
+
+    by: DecidedBy
+    reason: Why
+
+
+@dataclass(frozen=True)
+class ArrivalDays:
+    """The arrival days that a command is about: by default all that Bronze has."""
+
+    start_date: FirstArrivalDay = None
+    end_date: LastArrivalDay = None
+
+    @property
+    def days(self) -> tuple[date | None, date | None]:
+        """The first and the last one."""
+        first, last = (moment and moment.date() for moment in (self.start_date, self.end_date))
+        return first, last
 
 
 def metric_named(name: str) -> tuple[Lake, Catalog, MetricContract]:

@@ -18,6 +18,7 @@ from lakehouse.delta.columns import arrow_schema, ddl
 from lakehouse.dimensions import intervals as rule
 from lakehouse.dimensions import tables
 from lakehouse.dimensions.tables import TIME_LENGTH
+from lakehouse.dispositions.living_rows import Slice
 from lakehouse.ledger import key_log
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import dataframes
@@ -58,7 +59,7 @@ def intervals(
     for day in days:
         alike[frozenset((without or {}).get(f"{day}", ()))].append(day)
     parts = [
-        silver_merge.state(spark, lake, contract, own, None if ids is None else set(ids) - lacking, until).select(*names)
+        silver_merge.state(spark, lake, contract, Slice(own, None if ids is None else set(ids) - lacking, until)).select(*names)
         for lacking, own in alike.items()
     ]
     changes = reduce(DataFrame.unionByName, parts)

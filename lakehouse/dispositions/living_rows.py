@@ -7,6 +7,7 @@ The rows that a set of inputs puts into silver on given days, computed in this p
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +29,24 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.dispositions.reprocess_policy import Choice
     from lakehouse.lake import Lake
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The rows of Silver to compute: those of some event days, from some inputs; by default from all that are recorded.
+
+    :param ids: only these ingestions and decisions count, with rows judged as these rebuild requests left them, so that any
+        earlier state can be computed again (R10); redactions always apply.
+    :param until: only rows that had arrived by this time count, even if other rows of their file arrived later.
+    :param keys: only the rows of these keys.
+    :param without: the ids of rows that do not count, as if they had never arrived.
+    """
+
+    days: Collection[date]
+    ids: Collection[str] | None = None
+    until: datetime | None = None
+    keys: pa.Array | None = None
+    without: pa.Table | None = None
 
 
 def read_claimed_rows(
@@ -57,27 +76,15 @@ _WEIGHED_CLAIMS = 2**18
 _CLAIM = [*winners.RANKED, "standing"]
 
 
-def computed(
-    lake: Lake,
-    contract: SourceContract,
-    days: Collection[date],
-    at_most: int,
-    ids: Collection[str] | None = None,
-    until: datetime | None = None,
-    without: pa.Table | None = None,
-    keys: Collection[str] | pa.Array | None = None,
-) -> pa.Table | None:
-    """The rows that silver should hold on ``days``, in any order, computed only from Bronze, decisions, redactions and contract.
+def computed(lake: Lake, contract: SourceContract, wanted: Slice, at_most: int) -> pa.Table | None:
+    """The ``wanted`` rows of silver, in any order, computed only from Bronze, decisions, redactions and contract.
 
     :param at_most: the greatest number of keys, and of rows, that may be concerned.
-    :param ids: use only these ingestions and decisions, with rows judged as these rebuild requests left them (R10).
-    :param until: use only rows that had arrived by this time.
-    :param without: the ids of rows that do not count, as if they had never arrived.
-    :param keys: only the rows of these keys.
     :returns: None if more are concerned than this process computes.
     """
+    days, ids, until = wanted.days, wanted.ids, wanted.until
     policy, source = policy_of(contract), contract.dataset
-    concerning = {"event_date": days} | ({} if keys is None else {"record_key": keys})
+    concerning = {"event_date": days} | ({} if wanted.keys is None else {"record_key": wanted.keys})
     concerned = key_log.keys_at_most(lake, source, concerning, at_most)
     if concerned is None:
         return None
@@ -93,8 +100,8 @@ def computed(
     claimed = claimed.filter(pc.is_in(claimed["ingestion_id"], value_set=pa.array(sorted(counting), pa.string())))
     if until is not None:
         claimed = claimed.filter(pc.less_equal(claimed["arrival_ts"], pa.scalar(until, claimed["arrival_ts"].type)))
-    if without is not None:
-        claimed = claimed.filter(pc.is_null(positions(claimed, without)))
+    if wanted.without is not None:
+        claimed = claimed.filter(pc.is_null(positions(claimed, wanted.without)))
     claimed = deliveries.ordered(claimed, deliveries.of(lake, contract, ids, until))
     claimed = claims.with_decisions(claimed, decisions.in_force(lake, source, ids, claimed))
     admitted = claimed.filter(claims.are_admitted(claimed))

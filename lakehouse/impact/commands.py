@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lakehouse.cli import arguments
 from lakehouse.cli.console import catalog_with, counted, data_table, deployment, errors, fits, number_column, out
 from lakehouse.cli.number_report import print_malformed
 from lakehouse.ledger.row_states import Disposition
@@ -41,27 +42,41 @@ if TYPE_CHECKING:
 _SHOWN = 100
 
 
+@dataclass(frozen=True)
+class ImpactSubject:
+    """What an impact is asked of: a file, a key, a decision or event days."""
+
+    file: Annotated[str | None, typer.Option(help="A local file, or the name of a file in landing or of an ingested one.")] = None
+    key: Annotated[str | None, typer.Option(help="The record key, as the column record_key shows it.")] = None
+    decision: Annotated[str | None, typer.Option(metavar="ID", help="The id of a steward's decision.")] = None
+    start_date: Annotated[
+        datetime | None, typer.Option("--start-date", "--from", formats=["%Y-%m-%d"], help="The first event day.")
+    ] = None
+    end_date: Annotated[
+        datetime | None, typer.Option("--end-date", "--to", formats=["%Y-%m-%d"], help="The last event day; default: the first.")
+    ] = None
+
+    @property
+    def days(self) -> tuple[date, date] | None:
+        """The first and the last event day; None for another subject."""
+        first = self.start_date
+        return None if first is None else (first.date(), (self.end_date or first).date())
+
+
+@arguments.with_groups
 def impact(
     named: Annotated[str | None, typer.Argument(metavar="[SOURCE]", help="The dataset of a source contract.")] = None,
     source: Annotated[str | None, typer.Option(help="The same as an option; not needed if there is only one source.")] = None,
-    file: Annotated[
-        str | None, typer.Option(help="A local file, or the name of a file in landing or of an ingested one.")
-    ] = None,
-    key: Annotated[str | None, typer.Option(help="The record key, as the column record_key shows it.")] = None,
-    decision: Annotated[str | None, typer.Option(metavar="ID", help="The id of a steward's decision.")] = None,
-    start_date: Annotated[
-        datetime | None, typer.Option("--start-date", "--from", formats=["%Y-%m-%d"], help="The first event day.")
-    ] = None,
-    end_date: Annotated[
-        datetime | None, typer.Option("--end-date", "--to", formats=["%Y-%m-%d"], help="The last event day; default: the first.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,  # noqa: FBT002
+    *,
+    subject: ImpactSubject,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """List the days, numbers, readers, training sets and models that a file, a key, a decision or days affect. Read-only."""
-    if sum(asked is not None for asked in (file, key, decision, start_date)) != 1:
+    if sum(asked is not None for asked in (subject.file, subject.key, subject.decision, subject.start_date)) != 1:
         msg = "pass one of --file, --key, --decision and --start-date"
         raise typer.BadParameter(msg)
-    if end_date is not None and (start_date is None or end_date < start_date):
+    first, last = subject.start_date, subject.end_date
+    if last is not None and (first is None or last < first):
         msg = "--end-date needs a --start-date that is not after it"
         raise typer.BadParameter(msg)
     from lakehouse.impact.analysis import UnknownSubjectError  # noqa: PLC0415
@@ -70,9 +85,8 @@ def impact(
     source = named or source or _only_source()
     lake, catalog = catalog_with(source)
     lake = lake.cached()
-    days = None if start_date is None else (start_date.date(), (end_date or start_date).date())
     try:
-        result = _analysed(lake, catalog, source, file, key, decision, days)
+        result = _analysed(lake, catalog, source, subject)
     except UnknownSubjectError as problem:
         errors.print(f"{problem}.", style="yellow", soft_wrap=True)
         raise typer.Exit(1) from None
@@ -94,25 +108,17 @@ def _only_source() -> str:
     return next(iter(catalog.sources))
 
 
-def _analysed(
-    lake: Lake,
-    catalog: Catalog,
-    source: str,
-    file: str | None,
-    key: str | None,
-    decision: str | None,
-    days: tuple[date, date] | None,
-) -> Impact:
+def _analysed(lake: Lake, catalog: Catalog, source: str, subject: ImpactSubject) -> Impact:
     from lakehouse.impact import analysis  # noqa: PLC0415
     from lakehouse.training_sets.affected import columns_searched  # noqa: PLC0415
 
-    if file is not None:
-        return analysis.of_file(lake, catalog, source, file, columns_searched(lake, catalog.sources[source]))
-    if days is not None:
-        return analysis.of_days(lake, catalog, source, *days)
-    if decision is not None:
-        return analysis.of_decision(lake, catalog, source, decision)
-    return analysis.of_key(lake, catalog, source, key or "")
+    if subject.file is not None:
+        return analysis.of_file(lake, catalog, source, subject.file, columns_searched(lake, catalog.sources[source]))
+    if subject.days is not None:
+        return analysis.of_days(lake, catalog, source, *subject.days)
+    if subject.decision is not None:
+        return analysis.of_decision(lake, catalog, source, subject.decision)
+    return analysis.of_key(lake, catalog, source, subject.key or "")
 
 
 def _print(result: Impact) -> None:

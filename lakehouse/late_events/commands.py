@@ -7,6 +7,7 @@ rows that do not count.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -98,47 +99,32 @@ def late(
     out.print(f"{counted(len(rows))}{f', {left:,} older ones not shown (--limit)' if left else ''}.")
 
 
+@dataclass(frozen=True)
+class LateSelection:
+    """The late rows that a decision is about."""
+
+    rows: Rows = None
+    window: Window = None
+    all_: All = False
+
+
 @app.command()
-def admit(
-    metric: arguments.Metric,
-    *,
-    by: arguments.DecidedBy,
-    reason: arguments.Why,
-    rows: Rows = None,
-    window: Window = None,
-    all_: All = False,
-    restate: Restate = True,
-) -> None:
+@arguments.with_groups
+def admit(metric: arguments.Metric, *, signed: arguments.SignedDecision, wanted: LateSelection, restate: Restate = True) -> None:
     """Let rows count in a metric that came too late for it; their days get a number with your name and reason."""
-    _decide(metric, rows, window, everything=all_, counts=True, by=by, reason=reason, restate=restate)
+    _decide(metric, wanted, signed, counts=True, restate=restate)
 
 
 @app.command()
+@arguments.with_groups
 def withdraw(
-    metric: arguments.Metric,
-    *,
-    by: arguments.DecidedBy,
-    reason: arguments.Why,
-    rows: Rows = None,
-    window: Window = None,
-    all_: All = False,
-    restate: Restate = True,
+    metric: arguments.Metric, *, signed: arguments.SignedDecision, wanted: LateSelection, restate: Restate = True
 ) -> None:
     """Take the admission of late rows back: they do not count again."""
-    _decide(metric, rows, window, everything=all_, counts=False, by=by, reason=reason, restate=restate)
+    _decide(metric, wanted, signed, counts=False, restate=restate)
 
 
-def _decide(
-    metric: str,
-    rows: list[str] | None,
-    window: str | None,
-    *,
-    everything: bool,
-    counts: bool,
-    by: str,
-    reason: str,
-    restate: bool,
-) -> None:
+def _decide(metric: str, selection: LateSelection, signed: arguments.SignedDecision, *, counts: bool, restate: bool) -> None:
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.publication import late_at_close  # noqa: PLC0415
     from lakehouse.orchestration import commands  # noqa: PLC0415
@@ -149,16 +135,17 @@ def _decide(
     if read is None:
         errors.print(f"{metric} counts every row, however late: its contract has no 'late_events'.", style="red")
         raise typer.Exit(2)
-    if (rows is not None) + (window is not None) + everything != 1:
+    rows, window = selection.rows, selection.window
+    if (rows is not None) + (window is not None) + selection.all_ != 1:
         raise typer.BadParameter("pass --rows, --window or --all: one of the three")
     daily = served_version.daily(lake, catalog, contract)
     late = late_at_close.with_close(lake, daily, _rows(lake, contract, None, window))
     wanted, counting = admit_late.selected(late, None if rows is None else _parsed(rows), counts=counts)
     if wanted or counting:
-        done = admit_late.decide(lake, contract, read, wanted, counts=counts, by=by, reason=reason)
+        done = admit_late.decide(lake, contract, read, wanted, counts=counts, by=signed.by, reason=signed.reason)
         more = f" {done.repeated:,} had been decided so before." if done.repeated else ""
         more += f" {counting:,} counted already, because their days are closed." if counting else ""
-        out.print(f"{counted(done.rows)} {'admitted' if counts else 'withdrawn'} by {by}.{more}", soft_wrap=True)
+        out.print(f"{counted(done.rows)} {'admitted' if counts else 'withdrawn'} by {signed.by}.{more}", soft_wrap=True)
     else:
         out.print(f"No late row of {metric} {'waits to be admitted' if counts else 'is admitted'}; nothing was decided.")
     if restate and commands.is_behind(lake, catalog, contract.source):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import getpass
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,12 +29,20 @@ if TYPE_CHECKING:
     from lakehouse.models.score_checks import DayComparison
 
 
+@dataclass(frozen=True)
+class MonthsOfEvents:
+    """The months whose events a backtest compares."""
+
+    first_month: Annotated[str, typer.Option("--from", metavar="MONTH", help="The first month of events, such as 2024-10.")]
+    last_month: Annotated[str, typer.Option("--to", metavar="MONTH", help="The last month of events.")]
+
+
+@arguments.with_groups
 def backtest(
     model: Model,
     version: Version,
     against: Annotated[str, typer.Option(help="The version to compare it with, such as the one in use.")],
-    first_month: Annotated[str, typer.Option("--from", metavar="MONTH", help="The first month of events, such as 2024-10.")],
-    last_month: Annotated[str, typer.Option("--to", metavar="MONTH", help="The last month of events.")],
+    months: MonthsOfEvents,
     by: By = "",
     known_at: Annotated[
         datetime | None,
@@ -48,10 +56,10 @@ def backtest(
 
     lake, catalog, contract = model_named(model)
     # A mistake is reported before Spark starts.
-    backtests.checked_request(lake, contract, version, against, first_month, last_month)
+    backtests.checked_request(lake, contract, version, against, months.first_month, months.last_month)
     with errors.status(f"comparing {model} {version} with {against}"):
         done = backtests.backtest(
-            *(LakeSpark().spark_session, lake, catalog, contract, version, against, first_month, last_month),
+            *(LakeSpark().spark_session, lake, catalog, contract, version, against, months.first_month, months.last_month),
             by=by or getpass.getuser(),
             known_at=known_at,
         )

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 _SHOWN = 8
 
 
+@arguments.with_groups
 def reparse(
     source: Annotated[str, typer.Argument(help="The dataset of a source contract.")],
     by: Annotated[str, typer.Option(help="Who decides.")],
     reason: Annotated[str, typer.Option(help="Why, for instance the mistake in the contract that was mended.")],
-    start_date: arguments.FirstArrivalDay = None,
-    end_date: arguments.LastArrivalDay = None,
+    arrivals: arguments.ArrivalDays,
     stage: Annotated[str, typer.Option(help="The name of the stage; default: reparse-<source>-<date>.")] = "",
     now: Annotated[bool, typer.Option("--now", help="Put the result into force and restate at once, without a stage.")] = False,  # noqa: FBT002
     yes: Annotated[bool, typer.Option("--yes", help="Confirm that the table is replaced (overwrite_all).")] = False,  # noqa: FBT002
@@ -43,7 +43,7 @@ def reparse(
 
     lake, catalog = catalog_with(source)
     contract = catalog.sources[source]
-    first, last = (moment and moment.date() for moment in (start_date, end_date))
+    first, last = arrivals.days
     if first and last and last < first:
         raise typer.BadParameter("--end-date is before --start-date")
 

@@ -8,38 +8,55 @@
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from lakehouse.cli import arguments
 from lakehouse.cli.console import catalog_with, deployment, errors, out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+@dataclass(frozen=True)
+class ClientTerms:
+    """Who may read, how often, and through which proxies."""
+
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A host name that the server accepts; may be repeated. Default: its address.")
+    ] = None
+    open_reading: Annotated[
+        bool, typer.Option("--open-reading", help="Allow reading without a token; on loopback none is needed anyway.")
+    ] = False
+    rate: Annotated[float, typer.Option(min=1, help="Requests per second of one client address.")] = 200.0
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(help="The address or network of a proxy whose X-Forwarded-For, -Proto and -Host are read; may be repeated."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ConnectionTerms:
+    """How many connections the server holds, and how long it waits on one."""
+
+    max_connections: Annotated[int, typer.Option(min=1, help="Connections at a time, in all.")] = 1000
+    max_connections_per_address: Annotated[
+        int, typer.Option(min=1, help="Connections at a time of one address that is no trusted proxy.")
+    ] = 100
+    header_seconds: Annotated[float, typer.Option(min=0.1, help="Seconds in which a request's headers have to arrive.")] = 10.0
+    body_seconds: Annotated[float, typer.Option(min=0.1, help="Seconds in which its body has to arrive after them.")] = 20.0
+
+
+@arguments.with_groups
 def serve(
     *,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any free one.")] = 8321,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(help="A host name that the server accepts; may be repeated. Default: its address.")
-    ] = None,
-    open_reading: Annotated[
-        bool, typer.Option("--open-reading", help="Allow reading without a token; on loopback none is needed anyway.")
-    ] = False,
-    rate: Annotated[float, typer.Option(min=1, help="Requests per second of one client address.")] = 200.0,
-    trusted_proxy: Annotated[
-        list[str] | None,
-        typer.Option(help="The address or network of a proxy whose X-Forwarded-For, -Proto and -Host are read; may be repeated."),
-    ] = None,
-    max_connections: Annotated[int, typer.Option(min=1, help="Connections at a time, in all.")] = 1000,
-    max_connections_per_address: Annotated[
-        int, typer.Option(min=1, help="Connections at a time of one address that is no trusted proxy.")
-    ] = 100,
-    header_seconds: Annotated[float, typer.Option(min=0.1, help="Seconds in which a request's headers have to arrive.")] = 10.0,
-    body_seconds: Annotated[float, typer.Option(min=0.1, help="Seconds in which its body has to arrive after them.")] = 20.0,
+    clients: ClientTerms,
+    connections: ConnectionTerms,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log every request.")] = False,
 ) -> None:
     """Serve published numbers as an API and as pages, on loopback by default; on other addresses, reading needs a token."""
@@ -52,29 +69,33 @@ def serve(
     lake, catalog = deployment()
     local = _is_loopback(host)
     hosts = {"localhost", "127.0.0.1", "[::1]"} if local else set()
-    names = {*hosts, *(one.lower() for one in allow_host or [])}
+    names = {*hosts, *(one.lower() for one in clients.allow_host or [])}
     if names and host not in ("0.0.0.0", "::"):  # noqa: S104 (compared, not bound)
         names.add(f"[{host}]" if ":" in host else host.lower())
-    if open_reading and not local and not allow_host:
+    if clients.open_reading and not local and not clients.allow_host:
         msg = "name the hosts that it is reached by with --allow-host: without, pages of any site could read it through a browser"
         raise typer.BadParameter(msg, param_hint="--open-reading")
     try:
-        proxies = TrustedProxies(trusted_proxy or [])
+        proxies = TrustedProxies(clients.trusted_proxy or [])
     except ValueError as problem:
         msg = f"{problem}; give an address as 10.0.0.7 or a network as 10.0.0.0/24"
         raise typer.BadParameter(msg, param_hint="--trusted-proxy") from None
-    terms = AccessPolicy(hosts=names, rate=rate, reading_needs_token=not (local or open_reading), proxies=proxies)
+    terms = AccessPolicy(hosts=names, rate=clients.rate, reading_needs_token=not (local or clients.open_reading), proxies=proxies)
     limits = ConnectionLimits(
-        header_seconds=header_seconds,
-        body_seconds=body_seconds,
-        connections=max_connections,
-        per_address=max_connections_per_address,
+        header_seconds=connections.header_seconds,
+        body_seconds=connections.body_seconds,
+        connections=connections.max_connections,
+        per_address=connections.max_connections_per_address,
         proxies=proxies,
     )
     if not local:
         errors.print(
             f"Listening on {host}: "
-            + ("everyone who reaches it can read. " if open_reading else "reading needs a token ('lakehouse admin token add'). ")
+            + (
+                "everyone who reaches it can read. "
+                if clients.open_reading
+                else "reading needs a token ('lakehouse admin token add'). "
+            )
             + "Put TLS in front of it: tokens travel in a header.",
             style="yellow",
             soft_wrap=True,

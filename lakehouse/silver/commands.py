@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import json
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -162,13 +163,21 @@ _AUDIT_SHOWN = 50
 _TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z"]
 
 
+@dataclass(frozen=True)
+class AuditFilter:
+    """Which rows of the audit are listed."""
+
+    date: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Rows about this event day.")] = None
+    key: Annotated[str | None, typer.Option(help="Rows about this record key.")] = None
+    actor: Annotated[str | None, typer.Option(help="Rows by this person or system.")] = None
+    since: Annotated[datetime | None, typer.Option(formats=_TIMES, help="Rows written then or later (UTC).")] = None
+    action: Annotated[str | None, typer.Option(help="late_merge, correction, backfill, replay, redaction or steward.")] = None
+
+
+@arguments.with_groups
 def audit(
     source: Annotated[str, typer.Argument(help="The dataset of a source contract.")],
-    date: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Rows about this event day.")] = None,
-    key: Annotated[str | None, typer.Option(help="Rows about this record key.")] = None,
-    actor: Annotated[str | None, typer.Option(help="Rows by this person or system.")] = None,
-    since: Annotated[datetime | None, typer.Option(formats=_TIMES, help="Rows written then or later (UTC).")] = None,
-    action: Annotated[str | None, typer.Option(help="late_merge, correction, backfill, replay, redaction or steward.")] = None,
+    about: AuditFilter,
     limit: Annotated[
         int | None, typer.Option(help=f"Maximum number of rows, the newest; default: {_AUDIT_SHOWN}, all with --json.", min=1)
     ] = None,
@@ -177,12 +186,13 @@ def audit(
     """List every late row and every change of an existing row: author, reason, and values before and after."""
     from lakehouse.silver import audit_log as log  # noqa: PLC0415 (Arrow loads in a second)
 
-    if action is not None and action not in log.ACTIONS:
+    if about.action is not None and about.action not in log.ACTIONS:
         msg = f"--action is one of {', '.join(log.ACTIONS)}"
         raise typer.BadParameter(msg)
     lake, _ = catalog_with(source)
+    day, since = about.date.date() if about.date else None, about.since
     since = since.replace(tzinfo=timezone.utc) if since is not None and since.tzinfo is None else since
-    rows = log.read(lake, source, day=date.date() if date else None, key=key, actor=actor, action=action, since=since)
+    rows = log.read(lake, source, day=day, key=about.key, actor=about.actor, action=about.action, since=since)
     newest: pa.Table = rows.slice(max(0, len(rows) - limit)) if limit else rows
     if as_json:
         for row in newest.to_pylist():

@@ -81,7 +81,7 @@ def rebuild(lake: Lake, contract: SourceContract, days: Collection[date], why: M
         if table is None or table_io.rows_at_most(table, {"event_date": days}) > _HELD_ROWS:
             return False
         before = table.version()
-        wanted = living_rows.computed(lake, contract, days, lake.settings.local_rows)
+        wanted = living_rows.computed(lake, contract, living_rows.Slice(days), lake.settings.local_rows)
         if wanted is None:
             return False
         held = table_io.with_columns(table_io.read_version(table, None, {"event_date": days}), schema.names)

@@ -18,6 +18,7 @@ from lakehouse.calendar import day_conditions
 from lakehouse.delta import partition_writer
 from lakehouse.delta.columns import silver_columns
 from lakehouse.dispositions import claims, deliveries, living_rows, reading_frames
+from lakehouse.dispositions.living_rows import Slice
 from lakehouse.dispositions.readings import ROW_ID
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.winners import LIVING_KINDS
@@ -30,7 +31,7 @@ from lakehouse.spark.commits import MergeClauses
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-    from datetime import date, datetime
+    from datetime import date
 
     from deltalake import DeltaTable
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -47,41 +48,33 @@ def state(
     spark: SparkSession,
     lake: Lake,
     contract: SourceContract,
-    days: Collection[date],
-    ids: Collection[str] | None = None,
-    until: datetime | None = None,
+    wanted: Slice,
+    *,
     staged: Lake | None = None,
-    without: pa.Table | None = None,
-    keys: pa.Array | None = None,
     instead: pa.Table | None = None,
 ) -> DataFrame:
-    """The rows that silver should hold on ``days``, computed only from Bronze, decisions, redactions and the contract.
+    """The ``wanted`` rows of silver, computed only from Bronze, decisions, redactions and the contract.
 
     Few rows are computed in this process, many by tasks of Spark.
 
-    :param ids: use only these ingestions and decisions, with rows judged as these rebuild requests left them, so that any
-        earlier state can be computed again (R10); redactions always apply.
-    :param until: use only rows that had arrived by this time, even if other rows of their file arrived later.
     :param staged: the lake of a stage: its Bronze rows and their claims count as well.
-    :param without: the ids of rows that do not count, as if they had never arrived.
-    :param keys: only the rows of these keys.
     :param instead: claims that replace the recorded judgement of the same claims.
     """
-    source = contract.dataset
+    source, days, ids, until = contract.dataset, wanted.days, wanted.ids, wanted.until
     if staged is None and not instead:
         few = min(lake.settings.local_rows, dataframes.FEW_ROWS)
-        rows = living_rows.computed(lake, contract, days, few, ids, until, without, keys)
+        rows = living_rows.computed(lake, contract, wanted, few)
         if rows is not None:
             return dataframes.local(spark, rows)
-    log = admitted_claims.of_inputs(spark, lake, source, ids, keys)
+    log = admitted_claims.of_inputs(spark, lake, source, ids, wanted.keys)
     if staged is not None:
         log = admitted_claims.with_staged(spark, log, lake, staged, contract.dataset)
     if instead:
         log = admitted_claims.judged_as_then(spark, log, instead)
     if until is not None:
         log = log.where(F.col("arrival_ts") <= F.lit(until))
-    if without is not None:
-        log = log.join(F.broadcast(dataframes.local(spark, without)), without.column_names, "left_anti")
+    if wanted.without is not None:
+        log = log.join(F.broadcast(dataframes.local(spark, wanted.without)), wanted.without.column_names, "left_anti")
     counting = admitted_claims.admitted(spark, log, decisions.newest(lake, contract.dataset, ids))
     counting = admitted_claims.ordered(spark, counting, deliveries.of(lake, contract, ids, until, staged=staged))
     # A checkpoint instead of persist(): the next time, Spark would answer the same query from its cache and miss the rows that
@@ -171,7 +164,7 @@ def rebuild(
     written: set[date] = set()
     while True:
         before = target.version()
-        wanted = _a_file_for_each_day(state(spark, lake, contract, days), row_count).persist()
+        wanted = _a_file_for_each_day(state(spark, lake, contract, Slice(days)), row_count).persist()
         try:
             current = spark.read.format("delta").load(target.address).where(on_days(days))
             different = changed_days(current, wanted)

@@ -19,6 +19,7 @@ from lakehouse import locations
 from lakehouse.delta import provenance, row_writer
 from lakehouse.delta.columns import bronze_columns, content_columns
 from lakehouse.dispositions import account_tables, claims, judgement_history, row_rules
+from lakehouse.dispositions.living_rows import Slice
 from lakehouse.lake import table_io
 from lakehouse.ledger import applied_inputs, key_log, rebuild_requests
 from lakehouse.ledger.rebuild_requests import RebuildRequest
@@ -215,7 +216,7 @@ def preview(
     if not days:
         return RebuildPreview(0, judged, [])
     with sized_for(session, lake, many=True):
-        wanted = silver_merge.state(session, lake, contract, days, instead=otherwise)
+        wanted = silver_merge.state(session, lake, contract, Slice(days), instead=otherwise)
         held = session.read.format("delta").load(locations.silver(lake, contract.dataset).address)
         content = dict(content_columns(contract))
         current = dataframes.select_known(held.where(silver_merge.on_days(days)), content, held.columns)

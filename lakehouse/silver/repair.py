@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse import locations
 from lakehouse.delta import damaged_files, partition_writer, provenance
+from lakehouse.dispositions.living_rows import Slice
 from lakehouse.ledger import lost_rows
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import commits as spark_commits
@@ -52,7 +53,7 @@ def _repair_table(lake: Lake, contract: SourceContract, session: Callable[[], Sp
     for day, count in sorted(rows_by_day.items()):
         why = {"run_id": run_id, "method": "repair", "days": [f"{day}"], **provenance.stamp(contract)}
         with sized_for(session(), lake, many=count > lake.settings.local_rows):
-            rows = silver_merge.state(session(), lake, contract, [day]).toArrow()
+            rows = silver_merge.state(session(), lake, contract, Slice([day])).toArrow()
         partition_writer.replace(table, rows, [day], why=why)
         table.update_incremental()
     return sorted(rows_by_day)

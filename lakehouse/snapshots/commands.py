@@ -8,6 +8,7 @@ The comparison of two snapshots as a table for people and as JSON for programs.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import date as day_type
 from datetime import datetime
 from pathlib import Path
@@ -74,11 +75,19 @@ def _difference(before: Any, after: Any) -> str:
     return "" if before is None or after is None else f"{after - before:+,}"
 
 
-def rows(
-    source: Annotated[str, typer.Argument(help="The dataset of a source contract.")],
-    date: Annotated[datetime | None, typer.Option(formats=arguments.DAY, help="Only this event day.")] = None,
-    start_date: Annotated[datetime | None, typer.Option(formats=arguments.DAY, help="From this event day on.")] = None,
-    end_date: Annotated[datetime | None, typer.Option(formats=arguments.DAY, help="Through this event day.")] = None,
+@dataclass(frozen=True)
+class ShownDays:
+    """The event days whose rows are shown: one, or a range; by default all."""
+
+    date: Annotated[datetime | None, typer.Option(formats=arguments.DAY, help="Only this event day.")] = None
+    start_date: Annotated[datetime | None, typer.Option(formats=arguments.DAY, help="From this event day on.")] = None
+    end_date: Annotated[datetime | None, typer.Option(formats=arguments.DAY, help="Through this event day.")] = None
+
+
+@dataclass(frozen=True)
+class ShownState:
+    """The state whose rows are shown; by default that of now."""
+
     known_at: Annotated[
         datetime | None,
         typer.Option(
@@ -86,7 +95,7 @@ def rows(
             metavar="TIME",
             help="With what was known by then (UTC); a day means its end.",
         ),
-    ] = None,
+    ] = None
     as_of_event: Annotated[
         datetime | None,
         typer.Option(
@@ -94,8 +103,15 @@ def rows(
             metavar="TIME",
             help="Of a dimension: the intervals that are valid at this event time (UTC); a day means its end.",
         ),
-    ] = None,
-    snapshot: Annotated[str | None, typer.Option(help="With the inputs of this snapshot.")] = None,
+    ] = None
+    snapshot: Annotated[str | None, typer.Option(help="With the inputs of this snapshot.")] = None
+
+
+@arguments.with_groups
+def rows(
+    source: Annotated[str, typer.Argument(help="The dataset of a source contract.")],
+    days: ShownDays,
+    state: ShownState,
     malformed: Annotated[  # noqa: FBT002
         bool, typer.Option("--malformed", help="Those that could not be read, with reason and raw text.")
     ] = False,
@@ -104,6 +120,8 @@ def rows(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per row, with all columns.")] = False,  # noqa: FBT002
 ) -> None:
     """Show the rows of silver, as of now, of a time of knowledge or of a snapshot, or the rows that could not be read."""
+    date, start_date, end_date = days.date, days.start_date, days.end_date
+    known_at, as_of_event, snapshot = state.known_at, state.as_of_event, state.snapshot
     if date is not None and (start_date is not None or end_date is not None):
         msg = "--date is one day: use it without --start-date and --end-date"
         raise typer.BadParameter(msg)
@@ -136,11 +154,11 @@ def rows(
         valid = _valid(lake, contract, as_of_event, named_snapshot or known_at)
         _show(valid, to, limit, fields, _interval)
         return
-    days = local_rows.days_of(lake, contract, first, last)
-    if not days:
+    of_days = local_rows.days_of(lake, contract, first, last)
+    if not of_days:
         errors.print(f"No row of {source} has ever been on these days.", style="yellow")
         raise typer.Exit(1)
-    _show(_rows(lake, contract, days, named_snapshot or known_at), to, limit, fields, _event)
+    _show(_rows(lake, contract, of_days, named_snapshot or known_at), to, limit, fields, _event)
 
 
 def _malformed(lake: Lake, source: str, first: day_type | None, last: day_type | None) -> Iterator[pa.Table]:

@@ -104,7 +104,7 @@ def computed(
     :returns: None if more are concerned than this process computes.
     """
     ids, until = inputs(lake, contract.dataset, as_of)
-    rows = living_rows.computed(lake, contract, days, at_most, ids, until, keys=keys)
+    rows = living_rows.computed(lake, contract, living_rows.Slice(days, ids, until, keys), at_most)
     return None if rows is None else _in_order(rows)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse.delta.columns import silver_columns
+from lakehouse.dispositions.living_rows import Slice
 from lakehouse.ledger import ingestions
 from lakehouse.silver import merge as silver_merge
 from lakehouse.snapshots import comparison, input_sets, local_rows
@@ -55,7 +56,7 @@ def compare_snapshots(
     days, source = local_rows.days_of(lake, contract), contract.dataset
     with sized_for(spark, lake, many=_is_large(lake, contract)):
         states = [
-            silver_merge.state(spark, lake, contract, days, input_sets.ids_of(lake, source, one.inputs), one.until)
+            silver_merge.state(spark, lake, contract, Slice(days, input_sets.ids_of(lake, source, one.inputs), one.until))
             for one in (before, after)
         ]
         return comparison.compare(states[0], states[1], contract)
@@ -78,7 +79,7 @@ def computed(
     """
     in_order, columns = sorted(days), [name for name, _ in silver_columns(contract)]
     with sized_for(spark, lake, many=_is_large(lake, contract)):
-        rows = silver_merge.state(spark, lake, contract, in_order, ids, until).select(*columns).persist()
+        rows = silver_merge.state(spark, lake, contract, Slice(in_order, ids, until)).select(*columns).persist()
         try:
             for start in range(0, len(in_order), _DAYS_AT_ONCE):
                 some = rows.where(rows.event_date.isin(in_order[start : start + _DAYS_AT_ONCE]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,26 +30,40 @@ _Name = Annotated[str, typer.Argument(help="The stage, such as partner_feed_2024
 _Source = Annotated[str, typer.Argument(help="The dataset of a source contract.")]
 
 
+@dataclass(frozen=True)
+class ChangedInput:
+    """What a stage changes; one of the three."""
+
+    files: Annotated[
+        list[Path] | None, typer.Option("--file", help="A file, or a folder of files of the source; may be repeated.")
+    ] = None
+    reparse: Annotated[bool, typer.Option("--reparse", help="Read the records of Bronze again, under today's contract.")] = False
+    contract: Annotated[Path | None, typer.Option(help="A changed contract of the source, or of one of its metrics.")] = None
+
+
+@dataclass(frozen=True)
+class StageJudgement:
+    """When a stage needs a sign-off, and which rows it shows."""
+
+    day_threshold: Annotated[
+        float, typer.Option(help="How far, in percent, a measure of a day may move without a sign-off.", min=0)
+    ] = 50
+    set_threshold: Annotated[
+        float, typer.Option(help="How far, in percent, a measure of all changed days together may move.", min=0)
+    ] = 10
+    seed: Annotated[int, typer.Option(help="Chooses the sampled rows.")] = 0
+
+
 @app.command()
+@arguments.with_groups
 def create(
     name: _Name,
     source: _Source,
     by: arguments.DoneBy,
     reason: arguments.WhyForReaders,
-    files: Annotated[
-        list[Path] | None, typer.Option("--file", help="A file, or a folder of files of the source; may be repeated.")
-    ] = None,
-    reparse: Annotated[bool, typer.Option("--reparse", help="Read the records of Bronze again, under today's contract.")] = False,  # noqa: FBT002
-    contract: Annotated[Path | None, typer.Option(help="A changed contract of the source, or of one of its metrics.")] = None,
-    start_date: arguments.FirstArrivalDay = None,
-    end_date: arguments.LastArrivalDay = None,
-    day_threshold: Annotated[
-        float, typer.Option(help="How far, in percent, a measure of a day may move without a sign-off.", min=0)
-    ] = 50,
-    set_threshold: Annotated[
-        float, typer.Option(help="How far, in percent, a measure of all changed days together may move.", min=0)
-    ] = 10,
-    seed: Annotated[int, typer.Option(help="Chooses the sampled rows.")] = 0,
+    changed: ChangedInput,
+    arrivals: arguments.ArrivalDays,
+    judged: StageJudgement,
 ) -> None:
     """Compute a changed input into a side version of silver and gold that readers do not see. Starts Spark."""
     from decimal import Decimal  # noqa: PLC0415
@@ -57,23 +72,24 @@ def create(
     from lakehouse.stages import staging  # noqa: PLC0415
     from lakehouse.stages.stage_log import StageKind  # noqa: PLC0415
 
-    if sum(map(bool, (files, reparse, contract))) != 1:
+    if sum(map(bool, (changed.files, changed.reparse, changed.contract))) != 1:
         msg = "--file, --reparse and --contract each say what is staged: use one of them"
         raise typer.BadParameter(msg)
     lake, catalog = catalog_with(source)
+    first, last = arrivals.days
     request = staging.StageRequest(
         name=name,
         source=source,
         by=by,
         reason=reason,
-        kind=StageKind.FILES if files else StageKind.REPARSE if reparse else StageKind.CONTRACT,
-        files=files or (),
-        contract=None if contract is None else _contract_of(source, contract, catalog.sources),
-        first=None if start_date is None else start_date.date(),
-        last=None if end_date is None else end_date.date(),
-        day_threshold=Decimal(f"{day_threshold:g}"),
-        set_threshold=Decimal(f"{set_threshold:g}"),
-        seed=seed,
+        kind=StageKind.FILES if changed.files else StageKind.REPARSE if changed.reparse else StageKind.CONTRACT,
+        files=changed.files or (),
+        contract=None if changed.contract is None else _contract_of(source, changed.contract, catalog.sources),
+        first=first,
+        last=last,
+        day_threshold=Decimal(f"{judged.day_threshold:g}"),
+        set_threshold=Decimal(f"{judged.set_threshold:g}"),
+        seed=judged.seed,
     )
     with errors.status("computing the stage in copies of the tables"):
         made = staging.create(lake, catalog, _session, request, f"cli:{by}")

@@ -22,6 +22,7 @@ from lakehouse.calendar import day_conditions
 from lakehouse.delta import change_feed, partition_writer
 from lakehouse.delta.columns import arrow_schema, content_columns, silver_columns
 from lakehouse.dispositions import claims, deliveries, living_rows
+from lakehouse.dispositions.living_rows import Slice
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.lake import table_io
 from lakehouse.ledger import decisions, ingestions
@@ -166,7 +167,7 @@ def compute(
     columns = list(kinds)
     row_count = sum(ingestions.row_count(each, contract.dataset) for each in (lake, stage))
     with sized_for(spark, lake, many=row_count > lake.settings.local_rows):
-        wanted = silver_merge.state(spark, lake, contract, days, staged=stage).select(*columns).persist()
+        wanted = silver_merge.state(spark, lake, contract, Slice(days), staged=stage).select(*columns).persist()
         try:
             current = spark.read.format("delta").load(live.address).where(_on(days))
             held = set(current.columns)  # a field that is new in the contract is empty in it

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,17 +42,34 @@ Yes = Annotated[bool, typer.Option("--yes", help="Confirm that the table is repl
 Restate = Annotated[bool, typer.Option(help="Update silver and gold at once, or leave it to Dagster's daemon.")]
 
 
+@dataclass(frozen=True)
+class WaitingRows:
+    """Which of the rows in quarantine are meant."""
+
+    cause: Cause = None
+    arrival_date: ArrivalDate = None
+    event_date: EventDate = None
+    key: Key = None
+    overdue: Overdue = False
+
+
+@dataclass(frozen=True)
+class AfterDecision:
+    """What follows a decision."""
+
+    restate: Restate = True
+    yes: Yes = False
+
+
 @app.command("list")
+@arguments.with_groups
 def list_(
     source: Source,
     status: Annotated[str, typer.Option(help="open, accepted, rejected, duplicate, released, or any.")] = "open",
-    cause: Cause = None,
-    arrival_date: ArrivalDate = None,
-    event_date: EventDate = None,
-    key: Key = None,
-    overdue: Overdue = False,  # noqa: FBT002
+    *,
+    rows: WaitingRows,
     limit: Annotated[int, typer.Option(help="Maximum number of rows.", min=1)] = 50,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per row, for all rows.")] = False,  # noqa: FBT002
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per row, for all rows.")] = False,
 ) -> None:
     """List the waiting rows, each with id, reason and review deadline."""
     from lakehouse.stewardship import quarantine  # noqa: PLC0415 (Arrow loads in a second)
@@ -62,7 +80,7 @@ def list_(
         msg = f"--status is one of {', '.join(statuses)}"
         raise typer.BadParameter(msg)
     selected = quarantine.StatusFilter(status).status
-    wanted = _wanted(cause, arrival_date, event_date, key, overdue=overdue, status=selected)
+    wanted = _wanted(rows, selected)
     entries = quarantine.entries(lake, catalog.sources[source], wanted, None if as_json else [*quarantine.KEY_COLUMNS, *_LISTED])
     if as_json:
         for entry in entries:
@@ -72,8 +90,8 @@ def list_(
         _print_line(entry)
     left = len(entries) - limit
     out.print(f"{counted(len(entries))}{f', {left:,} of them not shown (--limit)' if left > 0 else ''}.")
-    if not (cause or key or overdue) and status in (QuarantineStatus.OPEN.value, "any"):
-        days = {"arrival_days": arrival_date, "event_days": event_date}
+    if not (rows.cause or rows.key or rows.overdue) and status in (QuarantineStatus.OPEN.value, "any"):
+        days = {"arrival_days": rows.arrival_date, "event_days": rows.event_date}
         print_malformed(lake, source, **{name: [moment.date()] for name, moment in days.items() if moment})
 
 
@@ -112,24 +130,23 @@ def _register(verdict: StewardVerdict, description: str) -> None:
     """Add the command of a verdict; all three have the same options."""
 
     @app.command(verdict.value, help=description)
+    @arguments.with_groups
     def decide(
         source: Source,
         rows: Rows = None,
         *,
-        by: arguments.DecidedBy,
-        reason: arguments.Why,
+        signed: arguments.SignedDecision,
         ids: Ids = None,
-        cause: Cause = None,
-        arrival_date: ArrivalDate = None,
-        event_date: EventDate = None,
-        key: Key = None,
-        overdue: Overdue = False,
+        waiting: WaitingRows,
         all_: All = False,
-        restate: Restate = True,
-        yes: Yes = False,
+        after: AfterDecision,
     ) -> None:
-        wanted = _wanted(cause, arrival_date, event_date, key, overdue=overdue)
-        _decide(source, verdict, _named(rows, ids), wanted, by=by, reason=reason, everything=all_, restate=restate, yes=yes)
+        named, wanted = _named(rows, ids), _wanted(waiting)
+        if (named is not None) + wanted.narrows + all_ > 1:
+            raise typer.BadParameter("pass rows, or a filter, or --all: only one of the three")
+        if named is None and not wanted.narrows and not all_:
+            raise typer.BadParameter("pass rows, a file of --ids, a filter such as --event-date, or --all")
+        _decide(source, verdict, wanted if named is None else named, signed, after)
 
 
 _register(StewardVerdict.ACCEPT, "Accept rows into silver, and restate exactly their days.")
@@ -140,15 +157,11 @@ _register(StewardVerdict.DUPLICATE, "Keep rows out of silver because their event
 def _decide(
     source: str,
     verdict: StewardVerdict,
-    named: list[RowId] | None,
-    wanted: QuarantineFilter,
-    *,
-    by: str,
-    reason: str,
-    everything: bool,
-    restate: bool,
-    yes: bool,
+    chosen: list[RowId] | QuarantineFilter,
+    signed: arguments.SignedDecision,
+    after: AfterDecision,
 ) -> None:
+    """Record a verdict on rows, named individually or by a filter."""
     from lakehouse.ledger import applied_inputs  # noqa: PLC0415
     from lakehouse.orchestration.commands import is_behind, say_waiting  # noqa: PLC0415
     from lakehouse.orchestration.commands import restate as restate_days  # noqa: PLC0415
@@ -156,24 +169,20 @@ def _decide(
 
     lake, catalog = catalog_with(source)
     lake, contract = lake.cached(), catalog.sources[source]
-    if (named is not None) + wanted.narrows + everything > 1:
-        raise typer.BadParameter("pass rows, or a filter, or --all: only one of the three")
-    if named is None and not wanted.narrows and not everything:
-        raise typer.BadParameter("pass rows, a file of --ids, a filter such as --event-date, or --all")
     rows = (
-        [row_id_of(entry) for entry in quarantine.entries(lake, contract, wanted, quarantine.KEY_COLUMNS)]
-        if named is None
-        else named
+        chosen
+        if isinstance(chosen, list)
+        else [row_id_of(entry) for entry in quarantine.entries(lake, contract, chosen, quarantine.KEY_COLUMNS)]
     )
-    confirmed(contract, yes=yes)
+    confirmed(contract, yes=after.yes)
     if rows:
-        taken = quarantine.decide(lake, contract, rows, verdict, by=by, reason=reason)
+        taken = quarantine.decide(lake, contract, rows, verdict, by=signed.by, reason=signed.reason)
         again = f" {taken.repeated:,} had been decided so before." if taken.repeated else ""
-        out.print(f"{counted(taken.rows)} {verdict.participle} by {by}.{again}")
+        out.print(f"{counted(taken.rows)} {verdict.participle} by {signed.by}.{again}")
     else:
         out.print("No waiting row matches; nothing was decided.")
     # Includes decisions of an earlier command that was stopped before silver or gold was updated.
-    if not restate:
+    if not after.restate:
         say_waiting(source, sorted(applied_inputs.pending_manual_inputs(lake, source)))
     elif is_behind(lake, catalog, source):
         restate_days(lake, catalog, source)
@@ -194,29 +203,21 @@ def _print_line(entry: dict[str, Any]) -> None:
     out.print(f"  {why}: {entry['quarantine_detail']}; {fate}", soft_wrap=True)
 
 
-def _wanted(
-    cause: str | None,
-    arrival_date: datetime | None,
-    event_date: datetime | None,
-    key: str | None,
-    *,
-    overdue: bool,
-    status: QuarantineStatus | None = QuarantineStatus.OPEN,
-) -> QuarantineFilter:
+def _wanted(rows: WaitingRows, status: QuarantineStatus | None = QuarantineStatus.OPEN) -> QuarantineFilter:
     from lakehouse.stewardship.quarantine import QuarantineFilter  # noqa: PLC0415
 
     try:
-        reason = None if cause is None else QuarantineReason(cause)
+        reason = None if rows.cause is None else QuarantineReason(rows.cause)
     except ValueError:
         msg = f"--cause is one of {', '.join(reason.option for reason in QuarantineReason)}"
         raise typer.BadParameter(msg) from None
     return QuarantineFilter(
         status,
         reason,
-        arrival_date.date() if arrival_date else None,
-        event_date.date() if event_date else None,
-        key,
-        overdue=overdue,
+        rows.arrival_date.date() if rows.arrival_date else None,
+        rows.event_date.date() if rows.event_date else None,
+        rows.key,
+        overdue=rows.overdue,
     )
 
 

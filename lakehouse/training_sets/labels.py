@@ -72,6 +72,7 @@ def of_events(spark: SparkSession, lake: Lake, contract: SourceContract, label: 
     """The label of each event with a record: ``key``, ``label`` and ``label_known_at``, the arrival time of its newest record."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 (a release starts no Spark)
 
+    from lakehouse.dispositions.living_rows import Slice  # noqa: PLC0415
     from lakehouse.silver import merge as silver_merge  # noqa: PLC0415
     from lakehouse.spark import dataframes  # noqa: PLC0415
 
@@ -80,7 +81,7 @@ def of_events(spark: SparkSession, lake: Lake, contract: SourceContract, label: 
         kinds = {field.name: field.type for field in contract.typed_fields}
         columns = (("key", kinds[label.on]), ("label", label.type), ("label_known_at", "timestamp"))
         return dataframes.local(spark, arrow_schema(columns).empty_table())
-    records = silver_merge.state(spark, lake, contract, days, inputs.ids, inputs.until)
+    records = silver_merge.state(spark, lake, contract, Slice(days, inputs.ids, inputs.until))
     value = F.expr(sql_expressions.cast(label.sql, label.type)).alias("label")
     return records.groupBy(F.col(label.on).alias("key")).agg(value, F.max("arrival_ts").alias("label_known_at"))
 

@@ -13,6 +13,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.dimensions import matches
+from lakehouse.dispositions.living_rows import Slice
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.reproduction import reproduce
 from lakehouse.gold.restatement import lineage, reconciliation, rollup_totals, rollups
@@ -101,10 +102,11 @@ def test_a_number_as_known_then_has_the_attributes_that_were_known_then(lake, sp
     known = reproduce.known_at(lake, sample.catalog, metric, [ONE], day(11.5), sample.session)
     assert known[ONE]["tier"].to_pylist() == ["gold"]
     assert reproduce.known_at(lake, sample.catalog, metric, [ONE], day(10), sample.session) == {}, "no fact had arrived"
+    facts = Slice([ONE], lake_ids(sample))
     from_facts = [
-        reproduce.from_inputs(
-            lake, sample.catalog, metric, [ONE], lake_ids(sample), sample.session, others_at=day(10) + timedelta(hours=hours)
-        )[ONE]["tier"].to_pylist()
+        reproduce.from_inputs(lake, sample.catalog, metric, facts, sample.session, others_at=day(10) + timedelta(hours=hours))[
+            ONE
+        ]["tier"].to_pylist()
         for hours in (-1, 1, 2)
     ]
     assert from_facts == [["unknown"], ["basic"], ["gold"]]

@@ -195,7 +195,7 @@ def test_under_merge_a_file_that_comes_again_on_a_later_day_takes_the_correction
     assert audit is not None
     assert "delivered again on 2024-02-03, and counts again" in audit["reason"].to_pylist()
     before = sorted(ingestions.ingested(ingestions.all_of(lake, "events")))
-    then = living_rows.computed(lake, source, [date(2024, 1, 1)], 10, before)
+    then = living_rows.computed(lake, source, living_rows.Slice([date(2024, 1, 1)], before), 10)
     assert then is not None
     assert then["amount"].to_pylist() == [17], "as of the first two files (R10)"
 

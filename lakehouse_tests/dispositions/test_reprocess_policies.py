@@ -15,6 +15,7 @@ from lakehouse import locations
 from lakehouse.contracts import Catalog, load_contract
 from lakehouse.contracts.source import SourceContract
 from lakehouse.dispositions import account as dispositions_account
+from lakehouse.dispositions.living_rows import Slice
 from lakehouse.gold.restatement import lineage
 from lakehouse.ledger.ids import row_id_of
 from lakehouse.ledger.row_states import Disposition
@@ -117,7 +118,7 @@ def test_a_day_in_two_files_is_sent_again_with_one_of_them_unchanged(lake, spark
     inputs = lineage.of_silver(lake, sample.contract)
     assert inputs.ids - known == {report.ingested[0].ingestion_id, report.redelivered[0].input_id}
     assert not sample.pending()
-    before = silver_merge.state(spark, lake, sample.contract, [FIRST], known)
+    before = silver_merge.state(spark, lake, sample.contract, Slice([FIRST], known))
     assert {row["amount"] for row in before.collect()} == {1}, "as known then"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse import locations
+from lakehouse.dispositions.living_rows import Slice
 from lakehouse.silver import checks
 from lakehouse.silver import merge as silver_merge
 from lakehouse_tests.support.empty_lake import lake_in
@@ -64,7 +65,7 @@ def in_silver(sample: SampleLake) -> set[tuple[Any, ...]]:
 def rebuilt(sample: SampleLake, ids: Collection[str] | None = None) -> list[set[tuple[Any, ...]]]:
     """By this process and by Spark."""
     by_spark = sample.lake.with_settings(local_rows=0)
-    states = (silver_merge.state(sample.spark, each, SOURCE, DAYS, ids) for each in (sample.lake, by_spark))
+    states = (silver_merge.state(sample.spark, each, SOURCE, Slice(DAYS, ids)) for each in (sample.lake, by_spark))
     return [rows(state.toArrow()) for state in states]
 
 

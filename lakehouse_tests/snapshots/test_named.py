@@ -7,6 +7,7 @@ from datetime import date, datetime, timezone
 import pyarrow as pa
 import pytest
 
+from lakehouse.dispositions.living_rows import Slice
 from lakehouse.gold.reproduction import reproduce
 from lakehouse.snapshots import input_sets, local_rows, named, rows
 from lakehouse.snapshots.named import NamedSnapshot, SnapshotError
@@ -101,7 +102,7 @@ def test_its_rows_stay_those_of_its_inputs_whatever_comes_later(lake, spark) -> 
     def total(text: str) -> list[int]:
         inputs = input_sets.ids_of(lake, "events", named.find(lake, "events", text).inputs)
         day = date(2024, 2, 1)
-        found = reproduce.from_inputs(lake, sample.catalog, METRICS[0], [day], inputs, lambda: spark, others_at=lake.now())
+        found = reproduce.from_inputs(lake, sample.catalog, METRICS[0], Slice([day], inputs), lambda: spark, others_at=lake.now())
         return found[day]["total"].to_pylist()
 
     assert (total("first"), total("second"), total("through")) == ([3], [2], [5]), "a number from the inputs of a name"

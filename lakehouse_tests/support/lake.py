@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import locations
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts.source import SourceContract
+from lakehouse.dispositions.living_rows import Slice
 from lakehouse.gold.restatement import lineage
 from lakehouse.ledger import applied_inputs
 from lakehouse.silver import merge as silver_merge
@@ -112,7 +113,9 @@ class SampleLake:
 
     def rebuilt(self, days: Collection[date], ingestion_ids: Collection[str] | None = None) -> set[Row]:
         """What silver should hold on the days, made from Bronze."""
-        return rows_once(silver_merge.state(self.spark, self.lake, self.contract, days, ingestion_ids).select(*ROW).toArrow())
+        return rows_once(
+            silver_merge.state(self.spark, self.lake, self.contract, Slice(days, ingestion_ids)).select(*ROW).toArrow()
+        )
 
     def bronze(self, *columns: str) -> list[dict[str, Any]]:
         """All rows of Bronze, by arrival day, file and line."""

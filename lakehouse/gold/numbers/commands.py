@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -278,7 +279,25 @@ def _report(comparison: Comparison, files: Sequence[tuple[Path | None, _Render]]
         out.print(comparison_report.as_terminal(comparison))
 
 
+@dataclass(frozen=True)
+class ManyPeriods:
+    """The periods that are compared when none is named."""
+
+    start_date: Annotated[datetime | None, typer.Option(formats=arguments.DAY, help="The first day; default: all.")] = None
+    end_date: Annotated[datetime | None, typer.Option(formats=arguments.DAY, help="The last day; default: all.")] = None
+    by: Annotated[str, typer.Option(help="day, or a roll-up of the metric such as month.")] = "day"
+
+
+@dataclass(frozen=True)
+class ReportFiles:
+    """The files that get the report."""
+
+    markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown.")] = None
+    html: Annotated[Path | None, typer.Option(help="Write the report as an HTML page.")] = None
+
+
 @app.command()
+@arguments.with_groups
 def diff(
     metric: arguments.Metric,
     period: Annotated[
@@ -286,12 +305,10 @@ def diff(
     ] = None,
     from_version: Annotated[str, typer.Option("--from", help="first, final, a time, v1, ...")] = "first",
     to_version: Annotated[str, typer.Option("--to", help="The other version.")] = "latest",
-    start_date: Annotated[datetime | None, typer.Option(formats=arguments.DAY, help="The first day; default: all.")] = None,
-    end_date: Annotated[datetime | None, typer.Option(formats=arguments.DAY, help="The last day; default: all.")] = None,
-    by: Annotated[str, typer.Option(help="day, or a roll-up of the metric such as month.")] = "day",
-    markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write the report as an HTML page.")] = None,
-    as_json: arguments.AsJson = False,  # noqa: FBT002
+    *,
+    periods: ManyPeriods,
+    report: ReportFiles,
+    as_json: arguments.AsJson = False,
 ) -> None:
     """Report the differences between two versions, for many periods or a given one.
 
@@ -301,21 +318,21 @@ def diff(
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
     from lakehouse.reports import comparison_report  # noqa: PLC0415
 
-    files = ((markdown, comparison_report.as_markdown), (html, comparison_report.as_html))
+    files = ((report.markdown, comparison_report.as_markdown), (report.html, comparison_report.as_html))
     if period is not None:
-        if start_date or end_date:
+        if periods.start_date or periods.end_date:
             msg = f"{period} is the one period that is compared; leave --start-date and --end-date out, or the period"
             raise typer.BadParameter(msg)
         _compare(arguments.about_window(metric, period), (from_version, to_version), as_json=as_json, files=files)
         return
     lake, catalog, contract = arguments.metric_named(metric)
-    if by not in [kind.value for kind in Kind]:
+    if periods.by not in [kind.value for kind in Kind]:
         msg = f"--by is one of {', '.join(kind.value for kind in Kind)}"
         raise typer.BadParameter(msg)
-    series = arguments.series_of(lake, catalog, contract, Kind(by))
+    series = arguments.series_of(lake, catalog, contract, Kind(periods.by))
     arguments.warn_if_deprecated(series.metric)
     wanted = [arguments.asked_for(text) for text in (from_version, to_version)]
-    first, last = (None if day is None else day.date() for day in (start_date, end_date))
+    first, last = (None if day is None else day.date() for day in (periods.start_date, periods.end_date))
     history_ = numbers_history.history_between(lake, series, first, last)
     if history_ is None:
         errors.print(f"Nothing of {series.name} has been published.", style="yellow")
@@ -338,6 +355,7 @@ def _show_known(of: arguments.About, when: datetime, *, as_json: bool) -> None:
 
 def _show_snapshot(of: arguments.About, name: str, *, as_json: bool) -> None:
     """Print a day's number, computed from the inputs of the named snapshot ``name``."""
+    from lakehouse.dispositions.living_rows import Slice  # noqa: PLC0415
     from lakehouse.gold.reproduction import reproduce  # noqa: PLC0415
     from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.snapshots import input_sets, named  # noqa: PLC0415
@@ -348,7 +366,8 @@ def _show_snapshot(of: arguments.About, name: str, *, as_json: bool) -> None:
     ids = input_sets.ids_of(of.lake, metric.source, snapshot.inputs)
     with errors.status("computing it from Bronze"):
         session, at = LakeSpark().session, snapshot.until or snapshot.recorded_at
-        found = reproduce.from_inputs(of.lake, of.catalog, metric, [of.period.start], ids, session, snapshot.until, others_at=at)
+        wanted = Slice([of.period.start], ids, snapshot.until)
+        found = reproduce.from_inputs(of.lake, of.catalog, metric, wanted, session, others_at=at)
     _print_computed(of, found, {"snapshot": name}, f"from the inputs of {name}", as_json=as_json)
 
 

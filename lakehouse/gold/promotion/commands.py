@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import uuid
 from contextlib import suppress
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -33,18 +34,34 @@ _By = Annotated[str, typer.Option(help="Who requests it; default: the user's nam
 _Restate = Annotated[bool, typer.Option("--restate", help="Update numbers and roll-ups now (may start Spark).")]
 
 
+@dataclass(frozen=True)
+class PromotionTerms:
+    """Which differences a promotion accepts, and whether it is made."""
+
+    threshold: Annotated[list[str] | None, typer.Option(help="How far, in percent, a measure may change: revenue=5.")] = None
+    accept_differences: Annotated[bool, typer.Option(help="Continue beyond a bound, or if a measure ends.")] = False
+    dry_run: Annotated[bool, typer.Option(help="Only report what would change; exit code 1 if it is refused.")] = False
+
+
+@dataclass(frozen=True)
+class PromotionFiles:
+    """The files that get the comparison and the release notes."""
+
+    html: Annotated[Path | None, typer.Option(help="Write the comparison to this file, as HTML.")] = None
+    markdown: Annotated[Path | None, typer.Option(help="Write the comparison to this file, as Markdown.")] = None
+    output: Annotated[Path | None, typer.Option(help="Write the release notes to this file.")] = None
+
+
+@arguments.with_groups
 def promote(
     metric: _Metric,
     version: Annotated[str, typer.Argument(help="The dataset version to show, such as v2.")],
     reason: arguments.WhyForReaders,
     by: _By = "",
-    threshold: Annotated[list[str] | None, typer.Option(help="How far, in percent, a measure may change: revenue=5.")] = None,
-    accept_differences: Annotated[bool, typer.Option(help="Continue beyond a bound, or if a measure ends.")] = False,  # noqa: FBT002
-    dry_run: Annotated[bool, typer.Option(help="Only report what would change; exit code 1 if it is refused.")] = False,  # noqa: FBT002
-    html: Annotated[Path | None, typer.Option(help="Write the comparison to this file, as HTML.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the comparison to this file, as Markdown.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Write the release notes to this file.")] = None,
-    restate: _Restate = False,  # noqa: FBT002
+    *,
+    terms: PromotionTerms,
+    files: PromotionFiles,
+    restate: _Restate = False,
 ) -> None:
     """Show readers another dataset version of a metric: all numbers at once, as new revisions with your reason."""
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415
@@ -54,31 +71,31 @@ def promote(
     from lakehouse.reports import comparison_report  # noqa: PLC0415
 
     lake, catalog, contract = first_version_of(metric)
-    number, limits, who = arguments.dataset_version(version), _thresholds(threshold or []), by or getpass.getuser()
+    number, limits, who = arguments.dataset_version(version), _thresholds(terms.threshold or []), by or getpass.getuser()
 
     def written(comparison: Comparison | None) -> None:
-        if comparison is not None and html is not None:
-            html.write_text(comparison_report.as_html(comparison), encoding="utf-8")
-        if comparison is not None and markdown is not None:
-            markdown.write_text(comparison_report.as_markdown(comparison), encoding="utf-8")
+        if comparison is not None and files.html is not None:
+            files.html.write_text(comparison_report.as_html(comparison), encoding="utf-8")
+        if comparison is not None and files.markdown is not None:
+            files.markdown.write_text(comparison_report.as_markdown(comparison), encoding="utf-8")
 
     def notes(plan: PromotionPlan) -> str:
         return _release_notes(lake, catalog, plan, who, reason)
 
     try:
-        if dry_run:
+        if terms.dry_run:
             plan = promotion_plan.plan_promotion(lake, catalog, contract, number, limits)
             written(plan.comparison)
-            raise typer.Exit(_explained(plan, accepted=accept_differences))
+            raise typer.Exit(_explained(plan, accepted=terms.accept_differences))
         run = _run(who, "lakehouse promote")
-        done = promotion.promote(lake, catalog, contract, number, run, reason, limits, notes, accepted=accept_differences)
+        done = promotion.promote(lake, catalog, contract, number, run, reason, limits, notes, accepted=terms.accept_differences)
     except (promotion.PromotionRefusedError, served_version.UnservedVersionError) as problem:
         _stop(f"gold/{metric} still shows v{promotion_plan.shown_version(lake, contract)}; nothing has changed:", problem)
     written(done.plan.comparison if done.plan else None)
     for move in moves_of(lake, contract.metric):
         _keep_notes(lake, move)
-    if output is not None:
-        output.write_text(done.move.release_notes, encoding="utf-8")
+    if files.output is not None:
+        files.output.write_text(done.move.release_notes, encoding="utf-8")
     elif done.plan is not None:
         out.print(done.move.release_notes, soft_wrap=True)
     _say(done)

@@ -6,7 +6,7 @@ Nothing is written, and no older version of a table is read: only Bronze, decisi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.contracts.series import Series, source_days, source_read
 from lakehouse.delta import provenance
+from lakehouse.dispositions.living_rows import Slice
 from lakehouse.gold.numbers.published_table import content_of, digest
 from lakehouse.gold.reproduction import contract_history, differences, recompute
 from lakehouse.gold.reproduction.contract_history import HistoricalContracts
@@ -130,23 +131,21 @@ def known_at(
     lake = lake.cached()
     _require_silver(metric)
     ids = input_sets.known_at(lake, metric.source, when)
-    return from_inputs(lake, catalog, metric, days, ids, session, when, others_at=when)
+    return from_inputs(lake, catalog, metric, Slice(days, ids, when), session, others_at=when)
 
 
 def from_inputs(
     lake: Lake,
     catalog: Catalog,
     metric: MetricContract,
-    days: Collection[date],
-    ids: Collection[str],
+    wanted: Slice,
     session: Callable[[], SparkSession],
-    until: datetime | None = None,
     *,
     others_at: datetime,
 ) -> dict[date, pa.Table]:
     """The metric's numbers from a set of inputs, such as a named snapshot, under today's contracts; none for a day without rows.
 
-    :param until: only rows that had arrived by this time. Redactions always apply.
+    :param wanted: the days of the metric, and the inputs of its (first) source. Redactions always apply.
     :param others_at: rows of further sources and attributes of dimensions are those known by this time.
     :raises ReproduceError: for a derived metric.
     """
@@ -154,9 +153,9 @@ def from_inputs(
     contract, spark = catalog.sources[metric.source], session()
     with sized_for(spark, lake, many=recompute.is_large(lake, contract)):
         read = source_read(metric, contract)
-        of_days = source_days(metric, days)
-        rows = rows_read.rows_known_at(spark, lake, metric, read, of_days, ids, until, others_at)
-        return metric_query.of_days(rows, metric, days)
+        of_days = replace(wanted, days=source_days(metric, wanted.days))
+        rows = rows_read.rows_known_at(spark, lake, metric, read, of_days, others_at)
+        return metric_query.of_days(rows, metric, wanted.days)
 
 
 def _require_silver(metric: MetricContract) -> None:

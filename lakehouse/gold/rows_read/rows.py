@@ -13,6 +13,7 @@ The silver rows that numbers are computed from now, with the present attributes 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from lakehouse.contracts.metric_sources import wider
 from lakehouse.contracts.series import source_days
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dimensions import as_then, joins
+from lakehouse.dispositions.living_rows import Slice
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.rows_read import tables
 from lakehouse.lake import table_io
@@ -67,7 +69,7 @@ def rows(
         keys = F.broadcast(dataframes.local(spark, pa.table({"record_key": late.keys})))
         others = held.where(is_concerned).join(keys, "record_key", "left_anti").select(*columns)
         held = held.where(~is_concerned).unionByName(others)
-        of_keys = silver_merge.state(spark, lake, contract, late.days, ids, without=late.rows, keys=late.keys)
+        of_keys = silver_merge.state(spark, lake, contract, Slice(late.days, ids, keys=late.keys, without=late.rows))
         known = {name: F.col(name) if name in of_keys.columns else F.lit(None).alias(name) for name in columns}
         computed.append(of_keys.select(*known.values()))
     return reduce(DataFrame.unionByName, computed, held)
@@ -227,24 +229,21 @@ def rows_known_at(
     lake: Lake,
     metric: MetricContract,
     contract: SourceContract,
-    days: Collection[date],
-    ids: Collection[str],
-    until: datetime | None,
+    wanted: Slice,
     others_at: datetime,
 ) -> DataFrame:
-    """The rows of the Silver ``days`` with their attributes, from a set of inputs of the (first) source.
+    """The ``wanted`` rows of the (first) source, and those of the same days of further ones, with their attributes.
 
-    :param until: only rows that had arrived by this time.
     :param others_at: rows of further sources and attributes of dimensions are those known by this time.
     """
     rows: dict[str, DataFrame] = {}
     for entry in metric.read:
         if entry.source == metric.source:
-            rows[entry.silver] = _state(spark, lake, metric, contract, days, ids, until)
+            rows[entry.silver] = _state(spark, lake, metric, contract, wanted)
         else:
             known = input_sets.known_at(lake, entry.source, others_at)
             of_source = entry.read_of(metric.further_sources[entry.source])
-            rows[entry.silver] = _state(spark, lake, metric, of_source, days, known, others_at)
+            rows[entry.silver] = _state(spark, lake, metric, of_source, Slice(wanted.days, known, others_at))
     return _with_attributes_known_at(unite(rows, metric), lake, metric, others_at)
 
 
@@ -295,26 +294,22 @@ def _silver_of_then(
     parts = []
     hidden: _Fields = {}
     for ids, days in left_out.days_alike(named).items():
-        rows = _state(spark, lake, metric, contract, days, ids)
+        rows = _state(spark, lake, metric, contract, Slice(days, ids))
         hidden |= _hidden_since(lake, contract, rows, ids)
         parts.append(rows)
     return reduce(DataFrame.unionByName, parts), hidden
 
 
-def _state(
-    spark: SparkSession,
-    lake: Lake,
-    metric: MetricContract,
-    contract: SourceContract,
-    days: Collection[date],
-    ids: Collection[str],
-    until: datetime | None = None,
-) -> DataFrame:
+def _state(spark: SparkSession, lake: Lake, metric: MetricContract, contract: SourceContract, wanted: Slice) -> DataFrame:
     """``silver.merge.state`` without rows that came too late for the metric; a source that has delivered nothing has no rows."""
     if locations.key_log(lake, contract.dataset).version() < 0:
         return dataframes.local(spark, arrow_schema(silver_columns(contract)).empty_table())
-    late = left_out.on_days(lake, metric, contract, days, ids) if metric.late_events else None
-    return silver_merge.state(spark, lake, contract, days, ids, until, without=late.rows if late else None)
+    late = (
+        left_out.on_days(lake, metric, contract, wanted.days, wanted.ids)
+        if metric.late_events and wanted.ids is not None
+        else None
+    )
+    return silver_merge.state(spark, lake, contract, replace(wanted, without=late.rows if late else None))
 
 
 def _hidden_since(lake: Lake, contract: SourceContract, rows: DataFrame, ids: Collection[str]) -> _Fields:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import json
+from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from itertools import groupby
 from pathlib import Path
@@ -215,46 +216,70 @@ app = typer.Typer(help="Recompute a range of days by a plan, in waves; it can be
 PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="The plan's id, the beginning of it, or 'newest'.")]
 
 
-@app.command("plan")
-def plan_(
-    target: Annotated[str, typer.Argument(metavar="SOURCE_OR_METRIC", help="A source's dataset, or a metric.")],
-    reason: Annotated[str, typer.Option(help="Why; recorded in the audit and with restated numbers.")],
+@dataclass(frozen=True)
+class BackfilledDays:
+    """The days of a backfill: event days, or arrival days of a source."""
+
     start_date: Annotated[
         datetime | None, typer.Option("--start-date", "--from", formats=["%Y-%m-%d"], help="The first event day.")
-    ] = None,
+    ] = None
     end_date: Annotated[
         datetime | None, typer.Option("--end-date", "--through", formats=["%Y-%m-%d"], help="The last event day.")
-    ] = None,
+    ] = None
     arrival_from: Annotated[
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="For a source, in place of event days: the first arrival day.")
-    ] = None,
-    arrival_through: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The last arrival day.")] = None,
-    admit_history: Annotated[  # noqa: FBT002
+    ] = None
+    arrival_through: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The last arrival day.")] = None
+    admit_history: Annotated[
         bool, typer.Option("--admit-history", help="Admit rows beyond cutoff and grace as history: your decision, with --reason.")
-    ] = False,
-    runner_id: Annotated[str, typer.Option("--runner-id", "--by", help="Who requests it; default: the user's name.")] = "",
+    ] = False
+
+    @property
+    def range(self) -> tuple[date, date, Clock]:
+        """The first and the last day, and the clock by which they are days.
+
+        :raises typer.BadParameter: unless exactly one range is given, of event days or of arrival days.
+        """
+        return _days(self.start_date, self.end_date, self.arrival_from, self.arrival_through)
+
+
+@dataclass(frozen=True)
+class BackfillTerms:
+    """How a backfill runs, and what it writes."""
+
     max_parallel: Annotated[
         int, typer.Option(min=1, help="How many runs may be requested at the same time, with a webserver.")
-    ] = 2,
-    retries: Annotated[int, typer.Option(min=0, help="How many times a wave that fails is run again.")] = 2,
-    order: Annotated[Literal["ascending", "descending"], typer.Option(help="Which days come first.")] = "ascending",
+    ] = 2
+    retries: Annotated[int, typer.Option(min=0, help="How many times a wave that fails is run again.")] = 2
+    order: Annotated[Literal["ascending", "descending"], typer.Option(help="Which days come first.")] = "ascending"
     write_mode: Annotated[
         Literal["merge", "overwrite"],
         typer.Option(help="For a source. merge: apply new files. overwrite: also rebuild the range's event days from Bronze."),
-    ] = "merge",
-    where: Annotated[
-        str | None, typer.Option(help="Only an entity: \"store = 'S012'\", on fields of the source's contract.")
-    ] = None,
-    target_version: Annotated[str | None, typer.Option(help="The dataset version of the metric to fill, such as v2.")] = None,
+    ] = "merge"
+    where: Annotated[str | None, typer.Option(help="Only an entity: \"store = 'S012'\", on fields of the source's contract.")] = (
+        None
+    )
+    target_version: Annotated[str | None, typer.Option(help="The dataset version of the metric to fill, such as v2.")] = None
     manifest: Annotated[
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="The sender's list of file, rows, sha256, bytes (.csv, .json)."),
-    ] = None,
-    wave_size: Annotated[int, typer.Option(min=1, help="Partitions per run.")] = 100,
-    as_json: arguments.AsJson = False,  # noqa: FBT002
+    ] = None
+    wave_size: Annotated[int, typer.Option(min=1, help="Partitions per run.")] = 100
+
+
+@app.command("plan")
+@arguments.with_groups
+def plan_(
+    target: Annotated[str, typer.Argument(metavar="SOURCE_OR_METRIC", help="A source's dataset, or a metric.")],
+    reason: Annotated[str, typer.Option(help="Why; recorded in the audit and with restated numbers.")],
+    days: BackfilledDays,
+    runner_id: Annotated[str, typer.Option("--runner-id", "--by", help="Who requests it; default: the user's name.")] = "",
+    *,
+    terms: BackfillTerms,
+    as_json: arguments.AsJson = False,
 ) -> None:
     """Print and store a plan: files, partitions of each layer, numbers that would be restated, and the estimated duration."""
-    first, last, clock = _days(start_date, end_date, arrival_from, arrival_through)
+    first, last, clock = days.range
     if not reason.strip():
         msg = "--reason is empty: enter why the backfill is needed"
         raise typer.BadParameter(msg)
@@ -263,7 +288,7 @@ def plan_(
     from lakehouse.operations.backfills import planner  # noqa: PLC0415
 
     lake, catalog = deployment()
-    if clock == "arrival" and (where is not None or target not in catalog.sources):
+    if clock == "arrival" and (terms.where is not None or target not in catalog.sources):
         msg = "--arrival-from and --arrival-through choose files of a source; here give event days: --start-date, --end-date"
         raise typer.BadParameter(msg)
     wish = planner.BackfillRequest(
@@ -271,17 +296,17 @@ def plan_(
         first_day=first,
         last_day=last,
         clock=clock,
-        admit_history=admit_history,
+        admit_history=days.admit_history,
         reason=reason,
         runner_id=runner_id or getpass.getuser(),
-        max_parallel=max_parallel,
-        retries=retries,
-        where=where,
-        order=order,
-        write_mode=write_mode,
-        wave_size=wave_size,
-        dataset_version=arguments.dataset_version(target_version) if target_version else None,
-        promised=manifest_entries(manifest.name, manifest.read_bytes()) if manifest else (),
+        max_parallel=terms.max_parallel,
+        retries=terms.retries,
+        where=terms.where,
+        order=terms.order,
+        write_mode=terms.write_mode,
+        wave_size=terms.wave_size,
+        dataset_version=arguments.dataset_version(terms.target_version) if terms.target_version else None,
+        promised=manifest_entries(terms.manifest.name, terms.manifest.read_bytes()) if terms.manifest else (),
     )
     with errors.status("reading files") as status:
 

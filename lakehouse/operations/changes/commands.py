@@ -28,11 +28,11 @@ _Id = Annotated[str, typer.Argument(metavar="CORRECTION", help="The correction's
 _Restate = Annotated[bool, typer.Option("--restate", help="Ingest it and update the numbers now (may start Spark).")]
 
 
+@arguments.with_groups
 def correct(
     source: _Source,
     key: Annotated[str, typer.Argument(help="The record key, as the column record_key shows it.")],
-    by: arguments.DecidedBy,
-    reason: arguments.Why,
+    signed: arguments.SignedDecision,
     values: Annotated[list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="May be repeated.")] = None,
     withdraw: Annotated[bool, typer.Option("--withdraw", help="The record never happened.")] = False,  # noqa: FBT002
     new: Annotated[bool, typer.Option("--new", help="Enter a record that never arrived; set all of its fields.")] = False,  # noqa: FBT002
@@ -47,7 +47,8 @@ def correct(
         raise typer.BadParameter(msg)
     lake, catalog = catalog_with(source)
     operation = Operation.WITHDRAW if withdraw else Operation.ENTER if new else Operation.CORRECT
-    done = correction_flow.propose(lake, catalog, source, key, operation, dict(map(_pair, values or [])), by, reason)
+    given = dict(map(_pair, values or []))
+    done = correction_flow.propose(lake, catalog, source, key, operation, given, signed.by, signed.reason)
     _print_state(lake, catalog, done, restate=restate)
 
 

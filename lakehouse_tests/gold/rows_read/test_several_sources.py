@@ -9,6 +9,7 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series
+from lakehouse.dispositions.living_rows import Slice
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.reproduction import reproduce
 from lakehouse.gold.restatement import days as restatement_days
@@ -124,8 +125,8 @@ def test_a_number_as_known_at_a_time_has_what_each_source_had_delivered(lake, sp
         if first is None:
             found = reproduce.known_at(lake, sample.catalog, definition, [day(3)], moment, sample.session)
         else:
-            ids = lineage.of_silver(lake, sample.sources["web"]).ids
-            found = reproduce.from_inputs(lake, sample.catalog, definition, [day(3)], ids, sample.session, others_at=moment)
+            wanted = Slice([day(3)], lineage.of_silver(lake, sample.sources["web"]).ids)
+            found = reproduce.from_inputs(lake, sample.catalog, definition, wanted, sample.session, others_at=moment)
         return {} if day(3) not in found else dict(zip(found[day(3)]["store"].to_pylist(), found[day(3)]["total"].to_pylist()))
 
     assert [known(minute) for minute in range(3)] == [{}, {"south": 2}, {"north": 20, "south": 2}]
