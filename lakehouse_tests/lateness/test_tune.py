@@ -88,6 +88,8 @@ def test_without_auto_nothing_is_applied_by_itself(lake: Lake) -> None:
     assert tuning_decisions.of(lake, "events") == []
     applied = tuning.apply_proposal(lake, source, "anna", "the tills send at night")
     assert (applied.seconds, applied.automatic, value(lake, source)) == (36_000, False, 10 * HOUR)
+    shown = {key: applied.evidence[key] for key in ("rows", "caught", "proposed_seconds", "needed_seconds")}
+    assert shown == {"rows": 1000, "caught": 0.97, "proposed_seconds": 36_000, "needed_seconds": 36_000}
     with pytest.raises(TuningError, match="10 h stays, nothing else is proposed"):
         tuning.apply_proposal(lake, source, "anna", "once more")
 
