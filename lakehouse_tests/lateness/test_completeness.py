@@ -66,7 +66,9 @@ def test_the_backlog_of_the_first_file_is_no_history() -> None:
 
 def test_what_has_not_begun_and_what_is_too_young() -> None:
     arrived = same(10, {0: 1}, 9)
-    assert isinstance(estimate([day(12)], end_of_day(day(9), UTC), arrived, UTC, 1), Unknown)
+    nothing = Unknown("no row of the period has arrived yet")
+    assert estimate([day(12)], end_of_day(day(9), UTC), arrived, UTC, 1) == nothing
+    assert estimate([day(10)], end_of_day(day(9), UTC), arrived, UTC, 1) == nothing, "the day begins now"
     found = estimate([day(9)], end_of_day(day(9), UTC), arrived, UTC, 6)
     assert isinstance(found, Unknown)
     assert found.because == "only 4 earlier days have been observed for 144 hours; 5 are needed"
