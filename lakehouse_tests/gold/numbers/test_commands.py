@@ -75,6 +75,17 @@ def test_a_version_that_was_never_published_is_answered_with_the_number_that_is_
 
 
 @pytest.mark.usefixtures("numbers")
+def test_the_history_has_a_line_for_each_change_and_no_more() -> None:
+    lines, _ = run("history", NAME, "2024-01-01")
+    assert [line.split("  ")[0] for line in lines if not line.startswith(" ")] == ["r1", "r2"]
+    assert not any("waited" in line for line in lines), "no row waited for a steward"
+    assert [line.strip() for line in lines if line.startswith("    total:")] == [
+        "total: 10 (new)",
+        "total: 10 -> 12 (+2, +20.00 %)",
+    ]
+
+
+@pytest.mark.usefixtures("numbers")
 def test_a_written_report_is_named_in_one_line(tmp_path: Path) -> None:
     file = tmp_path / "the differences of all days between the first and the latest version.md"
     lines, _ = run("diff", NAME, "2024-01-01", "--markdown", str(file))
