@@ -26,10 +26,10 @@ def test_rows_are_paired_within_their_day_first_and_then_across_the_days_of_thei
         ("b", FIRST, 3, "delete"),
         ("b", SECOND, 3, "insert"),
         ("c", FIRST, 5, "insert"),
-        ("d", FIRST, 6, "delete"),
-        ("e", SECOND, 7, "delete"),
-        ("e", SECOND, 8, "insert"),
+        ("d", SECOND, 7, "delete"),
+        ("d", SECOND, 8, "insert"),
+        ("e", FIRST, 6, "delete"),
     ]
     feed = pa.table(dict(zip(["record_key", "event_date", "amount", "_change_type"], map(list, zip(*rows)))))
     changed = [tuple(row.values()) for row in row_changes(feed).to_pylist()]
-    assert changed == [(0, 1), (2, 3), (None, 4), (5, None), (6, 7)]
+    assert changed == [(0, 1), (2, 3), (None, 4), (5, 6), (7, None)]

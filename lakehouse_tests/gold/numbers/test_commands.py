@@ -10,11 +10,14 @@ from typer.testing import CliRunner
 
 from lakehouse.cli.program import app
 from lakehouse.contracts import load_catalog
+from lakehouse.gold.numbers import history
+from lakehouse.gold.numbers.commands import _print_origin
 from lakehouse.gold.numbers.page_views import completeness
+from lakehouse.gold.numbers.published_table import RollupInputs
 from lakehouse.lake import Lake
 from lakehouse.lateness.completeness import Estimate
 from lakehouse.settings import Settings
-from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, without_spark
+from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, without_spark
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,6 +95,21 @@ def test_a_written_report_is_named_in_one_line(tmp_path: Path) -> None:
     assert lines == [f"written: {file}"]
     assert "10" in file.read_text()
     assert "12" in file.read_text()
+
+
+def test_a_number_that_was_made_from_others_names_them(numbers: ScriptedNumbers, capsys: pytest.CaptureFixture[str]) -> None:
+    (first, _) = history.history(numbers.lake, numbers.series)[day(1)]
+    _print_origin(first, None)
+    assert "made from" not in capsys.readouterr().out
+    days = RollupInputs({day(1): "r2", day(2): "r1"}, ["orders_v2024-01-01.r1.a1"])
+    of_a_week = replace(first, row={**first.row, "made_from": f"{days}"})
+    _print_origin(of_a_week, "c0ffee")
+    printed = capsys.readouterr().out
+    assert "  made from 2024-01-01 r2, 2024-01-02 r1; booked in it: orders_v2024-01-01.r1.a1\n" in printed
+    assert printed.endswith(f", contract {first.row['contract_version']}, commit c0ffee\n")
+    of_orders = RollupInputs(of_metrics={"orders": RollupInputs({day(1): "r3"})})
+    _print_origin(replace(first, row={**first.row, "made_from": f"{of_orders}"}), None)
+    assert "  made from orders r3\n" in capsys.readouterr().out
 
 
 def test_a_share_of_all_rows_is_said_in_a_word() -> None:
