@@ -76,6 +76,15 @@ def as_json(*words: str) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("folder")
+def test_the_report_says_how_late_the_rows_came() -> None:
+    lines = run("report", "events")
+    assert lines[0] == "events, rows that arrived 2024-01-14 to 2024-02-10"
+    assert lines[1] == ("  insert: 200 rows, 100.0% on time; p50 30 min, p90 30 min, p95 30 min, p99 10 h, p99.9 10 h, max 10 h")
+    assert "  2 rows with an event ahead of its arrival left out" in lines
+    assert "  dispositions: 202 applied" in lines
+
+
+@pytest.mark.usefixtures("folder")
 def test_the_report_as_json_has_the_lateness_of_the_rows_and_the_decisions() -> None:
     report = as_json("report", "events")
     (of_inserts,) = report["types"]
