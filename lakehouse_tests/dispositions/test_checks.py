@@ -6,8 +6,10 @@ from collections import Counter
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from lakehouse.bronze.checks import bronze_check_names, check_bronze
-from lakehouse.dispositions.checks import check_dispositions, row_check_names
+from lakehouse.dispositions.checks import check_dispositions, judgement_counts, row_check_names
 from lakehouse_tests.support.api_client import write_source_rows
 from lakehouse_tests.support.arrivals import append_to_bronze, at, bronze_row
 from lakehouse_tests.support.lake import contract
@@ -86,6 +88,15 @@ def test_a_day_that_the_key_log_lacks_fails_all_days_and_one_without_rows_passes
     failed = disposed([DAY, next_day])
     assert {day: one.passed for day, one in failed.items()} == {DAY: False, next_day: False}
     assert {"is in bronze/events and not in the key log" in f"{one.explanation}" for one in failed.values()} == {True}
+
+
+def test_rows_are_counted_by_what_their_judgement_says() -> None:
+    rows = [("insert", [], None), ("insert", ["positive"], False), ("correct", ["positive", "small"], True), ("retire", [], True)]
+    schema = pa.schema(
+        [("arrival_date", pa.date32()), ("kind", pa.string()), ("failed_rules", pa.list_(pa.string())), ("beyond", pa.bool_())]
+    )
+    claims = pa.Table.from_pylist([dict(zip(schema.names, (DAY, *row))) for row in rows], schema=schema)
+    assert judgement_counts(claims) == ({DAY: 3}, {DAY: 1}, {(DAY, "positive"): 2, (DAY, "small"): 1})
 
 
 def test_checks_of_tiers_have_names_of_their_own() -> None:

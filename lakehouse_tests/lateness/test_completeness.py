@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta, timezone
+from math import floor
 from statistics import median
 from zoneinfo import ZoneInfo
 
@@ -40,6 +41,10 @@ def test_half_of_each_day_comes_on_the_day() -> None:
     assert share_and_interval(estimate([day(30)], known, arrived, UTC, 7)) == (0.5, 0.5, 0.5)
     assert share_and_interval(estimate([day(29)], known, arrived, UTC, 7)) == (0.9, 0.9, 0.9)
     assert share_and_interval(estimate([day(27)], known, arrived, UTC, 7)) == (1, 1, 1)
+    of_today = estimate([day(30)], known, arrived, UTC, 7)
+    assert isinstance(of_today, Estimate)
+    beside = of_today.periods + 1  # of so many equally likely places of a further share, two lie outside of the interval
+    assert of_today.coverage == floor(100 * (beside - 2) / beside) / 100
 
 
 def test_a_silent_source_makes_nothing_more_complete() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.lateness import event_watermark, tuning, tuning_decisions
+from lakehouse import locations
+from lakehouse.lateness import cutoff, event_watermark, tuning, tuning_decisions
 from lakehouse.lateness.recommendation import TuningError, recommend, state_of
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.tuned_source import arrive_daily, tuned_source
@@ -106,6 +108,17 @@ def test_a_pinned_watermark_is_left_alone_until_it_is_unpinned(lake: Lake) -> No
     assert tuning.apply_daily(lake, source).startswith("events: 2 h -> 2 h 30 min")
     with pytest.raises(TuningError, match="is not pinned"):
         tuning.unpin(lake, source, "anna", "again")
+
+
+def test_decisions_about_lateness_outlive_their_tables(lake: Lake) -> None:
+    source = tuned_source("PT1H")
+    tuning.pin(lake, source, "anna", "as agreed", 2 * HOUR)
+    moved = cutoff.WatermarkDecision("events", None, None, 3600, DAYS[0], "ben", "p99", "99.0%", "[]", MORNING)
+    cutoff.record(lake, moved)
+    for table in (locations.event_watermarks(lake), locations.watermarks(lake)):
+        shutil.rmtree(table.address)
+    assert [(entry.by, entry.seconds) for entry in tuning_decisions.of(lake, "events")] == [("anna", 7200)]
+    assert cutoff.of(lake, "events") == [moved]
 
 
 def test_undo_puts_back_what_was_in_force_and_tuning_does_not_take_the_step_again(lake: Lake) -> None:
