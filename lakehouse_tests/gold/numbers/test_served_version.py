@@ -35,6 +35,16 @@ def test_a_dataset_version_is_served_under_the_name_that_readers_know() -> None:
         served_version.version(contracts, first, 3)
 
 
+def test_the_days_of_a_metric_are_those_of_the_promoted_version(lake: Lake) -> None:
+    first, second = metric(), metric(dataset_version=2)
+    contracts = catalog(first, second)
+    assert served_version.daily(lake, contracts, first) == Series(first)
+    table = locations.gold(lake, Series(first))
+    row_writer.append(table, pa.table({"total": [1]}), app_id=served_version.SERVED, app_version=2)
+    assert served_version.daily(lake, contracts, first) == Series(second, called="total")
+    assert served_version.daily(lake, contracts, second) == Series(second)
+
+
 def test_only_days_that_readers_see_take_part_in_a_promotion() -> None:
     second = metric(dataset_version=2, publication={"rollups": ["week"]})
     assert served_version.transaction(Series(metric()), None) == (served_version.SERVED, 1)
