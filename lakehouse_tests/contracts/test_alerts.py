@@ -68,6 +68,17 @@ def test_given_values_are_kept_exactly(tmp_path: Path) -> None:
     assert MetricContract.model_validate_json(metric.model_dump_json()) == metric, "it is kept in ops/contracts as JSON"
 
 
+def test_the_least_and_the_greatest_bounds_are_taken(tmp_path: Path) -> None:
+    for days in (1, 90):
+        source = loaded(tmp_path, f"{SOURCE}alerts: {{lag: {{days: {days}, needs_rows: 1}}}}\n")
+        assert isinstance(source, SourceContract)
+        assert source.alerts.lag is not None
+        assert (source.alerts.lag.days, source.alerts.lag.needs_rows) == (days, 1)
+    for days in (0, 91):
+        with pytest.raises(ContractError, match=r"alerts\.lag\.days"):
+            loaded(tmp_path, f"{SOURCE}alerts: {{lag: {{days: {days}}}}}\n")
+
+
 @pytest.mark.parametrize(
     ("text", "alerts", "message"),
     [

@@ -23,6 +23,7 @@ REWRITTEN = {
     "revenue.total / visits.n[0].x::int + 1": "revenue.total / nullif(visits.n[0].x::int, 0) + 1",
     "mod(a, b) + pmod(a / c, coalesce(b, 1))": "mod(a, nullif(b, 0)) + pmod(a / nullif(c, 0), nullif(coalesce(b, 1), 0))",
     "sum(a) / sum(b) FILTER (WHERE b > 0)": "sum(a) / nullif(sum(b) FILTER (WHERE b > 0), 0)",
+    "a / sum(b)filter(where c) / d": "a / nullif(sum(b)filter(where c), 0) / nullif(d, 0)",
     "a / case when b then case c when 1 then 0 end else 2 end + 1": (
         "a / nullif(case when b then case c when 1 then 0 end else 2 end, 0) + 1"
     ),

@@ -112,6 +112,8 @@ def with_key(content: Mapping[str, Any], key: str, value: object) -> dict[str, A
         ("materialization.max_shrink", 0.1, {"materialization": {"reprocess_policy": "overwrite_partition_safe"}}),
         ("materialization.max_shrink", 0.1, {"materialization": {"reprocess_policy": "overwrite_all"}}),
         ("quality.severity.intervals_disjoint", "warn", {"kind": "dimension"}),
+        ("quality.severity.one_correction", "warn", {"changes": {"op": "op", "corrects_event_id": "corrects"}}),
+        ("quality.severity.whole_correction", "warn", {"changes": {"op": "op", "corrected_field": "field"}}),
     ],
 )
 def test_a_key_of_a_source_without_effect(tmp_path: Path, key: str, value: object, makes_it_work: dict[str, Any]) -> None:
@@ -122,6 +124,12 @@ def test_a_key_of_a_source_without_effect(tmp_path: Path, key: str, value: objec
     for section, more in makes_it_work.items():
         accepted[section] = {**accepted.get(section, {}), **more} if isinstance(more, dict) else more
     loaded(tmp_path, accepted)
+
+
+def test_partial_corrections_leave_nothing_to_check_about_whole_ones(tmp_path: Path) -> None:
+    partial = {"op": "op", "corrected_field": "field", "corrections": "partial"}
+    with pytest.raises(ContractError, match="whole_correction: is about corrections that replace the whole record"):
+        loaded(tmp_path, with_key({**SOURCE, "changes": partial}, "quality.severity.whole_correction", "warn"))
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from lakehouse.contracts import Catalog, ContractError, MetricContract, SourceContract, check_files, load_catalog, load_contract
-from lakehouse.contracts.loader import bundled_folder
+from lakehouse.contracts.loader import bundled_folder, load_sound_catalog
 from lakehouse.delta import provenance
 from lakehouse_tests.support.contract_texts import LAKELOGIC, SHOP_SOURCE, TURNOVER_METRIC
 
@@ -285,6 +286,23 @@ def test_the_mistakes_of_all_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(ContractError) as caught:
         catalog(tmp_path, one="[", two="x: 1", shop=SHOP_SOURCE)
     assert [mistake.partition(":")[0] for mistake in caught.value.mistakes] == [f"{tmp_path}/one.yaml", f"{tmp_path}/two.yaml"]
+
+
+def test_a_loaded_contract_never_changes(tmp_path: Path) -> None:
+    shop = catalog(tmp_path, shop=SHOP_SOURCE).sources["shop"]
+    for part, key in ((shop, "dataset"), (shop.clocks, "event"), (shop.lateness, "watermark")):
+        with pytest.raises(ValidationError, match="frozen"):
+            setattr(part, key, None)
+
+
+def test_a_broken_contract_is_left_out_unless_it_names_the_source(tmp_path: Path) -> None:
+    (tmp_path / "shop.yaml").write_text(SHOP_SOURCE)
+    (tmp_path / "other.yaml").write_text("metric: [\n")
+    sound, left_out = load_sound_catalog(tmp_path, "shop", bundled=False)
+    assert ([*sound.sources], [text.partition(":")[0] for text in left_out]) == (["shop"], [f"{tmp_path}/other.yaml"])
+    (tmp_path / "turnover.yaml").write_text("metric: turnover\nsource: shop\nmeasures: [\n")
+    with pytest.raises(ContractError, match=r"turnover\.yaml"):
+        load_sound_catalog(tmp_path, "shop", bundled=False)
 
 
 def checked(folder: Path, *names: str, **texts: str) -> tuple[list[str], list[str]]:

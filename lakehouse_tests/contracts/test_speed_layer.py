@@ -30,6 +30,9 @@ def test_live_true_has_all_defaults_and_false_is_none(tmp_path: Path) -> None:
     assert live.reconcile is not None
     assert live.reconcile.threshold == 0.02
     assert MetricContract.model_validate(live.model_dump(mode="json")).model_dump() == live.model_dump()
+    odd = load(tmp_path, f"{TOTAL_METRIC}live: {{open_for: PT0.005S}}\n").live
+    assert odd is not None
+    assert odd.watermark == timedelta(milliseconds=5)
     assert load(tmp_path, f"{TOTAL_METRIC}live: false\n").live is None
     assert load(tmp_path, TOTAL_METRIC).live is None
 

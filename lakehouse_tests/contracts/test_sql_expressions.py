@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from lakehouse.contracts.sql_expressions import OF_A_ROW, OF_ROWS, Aggregate, RowExpression
+from lakehouse.contracts.sql_expressions import OF_A_ROW, OF_ROWS, Aggregate, RowExpression, wrong_count
 
 ROW, ROWS = TypeAdapter(RowExpression), TypeAdapter(Aggregate)
 
@@ -94,6 +94,11 @@ def test_what_depends_on_more_is_refused_with_its_word(text: str, word: str) -> 
             kind.validate_python(text)
     [error] = problem.value.errors()
     assert error["msg"].startswith(f"Value error, {word!r}: an expression may only depend on the rows")
+
+
+def test_these_functions_need_no_argument() -> None:
+    need_none = "array concat make_dt_interval make_interval make_ym_interval map named_struct pi struct unix_timestamp"
+    assert {name for name in OF_A_ROW if wrong_count(name, 0) is None} == {*need_none.split()}
 
 
 def test_the_documentation_lists_the_functions() -> None:

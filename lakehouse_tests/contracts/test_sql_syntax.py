@@ -63,6 +63,19 @@ def test_a_column_may_be_called_like_a_word_of_sql(name: str, form: str) -> None
     assert parse(form.replace("{}", f"`{name}`"), frozenset()) is not None
 
 
+@pytest.mark.parametrize(
+    ("text", "names", "columns"),
+    [
+        ("from = 'from'", {"from"}, ["from"]),
+        ("from in ('a', region)", {"from", "in", "region"}, ["from", "region"]),
+    ],
+)
+def test_a_text_and_a_word_before_a_parenthesis_are_no_columns(text: str, names: set[str], columns: list[str]) -> None:
+    parsed = parse(text, frozenset(names))
+    assert parsed is not None
+    assert [column.parts for column in parsed.columns] == [(name,) for name in columns]
+
+
 @given(st.recursive(st.sampled_from(sorted(NAMES)), lambda inner: st.builds("({} + {})".format, inner, inner), max_leaves=12))
 def test_every_column_is_read_with_the_functions_around_it(text: str) -> None:
     parsed = parse(f"coalesce(sum({text}), 0)", NAMES)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from lakehouse.bronze.checks import bronze_check_names, check_bronze
-from lakehouse.dispositions.checks import row_check_names
+from lakehouse.dispositions.checks import check_dispositions, judgement_counts, row_check_names
+from lakehouse_tests.support.api_client import write_source_rows
 from lakehouse_tests.support.arrivals import append_to_bronze, at, bronze_row
 from lakehouse_tests.support.lake import contract
 
@@ -64,6 +68,35 @@ def test_a_tier_has_a_check_of_the_share_that_it_tolerates(lake: Lake) -> None:
 def test_a_share_that_is_exactly_tolerated_passes(lake: Lake) -> None:
     append_to_bronze(lake, contract(), [bronze_row(at(DAY, 12), lag) for lag in [7 * HOUR, *[HOUR] * 9]])
     assert all(outcome.passed for outcome in of_tiers(lake, TIERS, [DAY]).values())
+
+
+def test_a_day_that_the_key_log_lacks_fails_all_days_and_one_without_rows_passes(lake: Lake) -> None:
+    source, next_day, empty = contract(), DAY + timedelta(days=1), DAY + timedelta(days=2)
+    arrived = at(DAY, 12)
+    write_source_rows(lake, source, [("a", arrived - HOUR, arrived, "insert", "quarantined")])
+
+    def disposed(days: list[date]) -> dict[date, Any]:
+        outcomes = check_dispositions(lake, source, Counter({DAY: 1, next_day: held}), days)
+        return {outcome.day: outcome for outcome in outcomes}
+
+    held = 0
+    assert {day: one.passed for day, one in disposed([DAY, empty]).items()} == {DAY: True, empty: True}
+    late = at(next_day, 12)
+    row = bronze_row(late, HOUR, record_key="b", id="b", ingestion_id="file2", line_number=1, source_file="two.csv")
+    append_to_bronze(lake, source, [row])
+    held = 1
+    failed = disposed([DAY, next_day])
+    assert {day: one.passed for day, one in failed.items()} == {DAY: False, next_day: False}
+    assert {"is in bronze/events and not in the key log" in f"{one.explanation}" for one in failed.values()} == {True}
+
+
+def test_rows_are_counted_by_what_their_judgement_says() -> None:
+    rows = [("insert", [], None), ("insert", ["positive"], False), ("correct", ["positive", "small"], True), ("retire", [], True)]
+    schema = pa.schema(
+        [("arrival_date", pa.date32()), ("kind", pa.string()), ("failed_rules", pa.list_(pa.string())), ("beyond", pa.bool_())]
+    )
+    claims = pa.Table.from_pylist([dict(zip(schema.names, (DAY, *row))) for row in rows], schema=schema)
+    assert judgement_counts(claims) == ({DAY: 3}, {DAY: 1}, {(DAY, "positive"): 2, (DAY, "small"): 1})
 
 
 def test_checks_of_tiers_have_names_of_their_own() -> None:

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse import locations
-from lakehouse.dispositions import account, claims, living_rows
+from lakehouse.dispositions import account, claims, deliveries, living_rows
 from lakehouse.ledger import applied_inputs, ingestions
+from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.silver import update as silver_update
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.ingested_files import deliver_files
@@ -219,6 +220,22 @@ def test_where_senders_repeat_files_by_mistake_known_content_never_counts_again(
         applied(lake)
     assert len(ingestions.inputs(ingestions.all_of(lake, "events"))) == 2
     assert not applied_inputs.pending(lake, "events")
+
+
+def test_known_content_counts_again_from_its_arrival_on(tmp_path: Path) -> None:
+    lake, source = lake_in(tmp_path), source_under("merge")
+    for number, status in ((1, "ingested"), (5, "redelivered")):
+        entry = Ingestion(
+            *("events", "f1", "hash of f1", arrival(number), f"{number}.csv", 1, None, status, "run", noon(number)),  # type: ignore[arg-type]
+            touched_days=[arrival(0)],
+        )
+        ingestions.record(lake, entry)
+
+    def counted(until: datetime | None) -> list[str]:
+        return sorted(entry.source_file for entry in deliveries.known(lake, source, until=until))
+
+    assert counted(noon(3)) == ["1.csv"]
+    assert counted(noon(6)) == counted(None) == ["1.csv", "5.csv"]
 
 
 def test_of_records_that_their_source_orders_alike_the_later_delivery_counts(tmp_path: Path) -> None:

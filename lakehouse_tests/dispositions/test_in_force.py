@@ -17,6 +17,7 @@ from lakehouse.delta.columns import arrow_schema
 from lakehouse.dispositions import readings as bronze_readings
 from lakehouse.ledger import rebuild_requests
 from lakehouse.ledger.rebuild_requests import RebuildRequest
+from lakehouse_tests.support.arrivals import append_claims
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.laws import law
@@ -122,6 +123,27 @@ def test_a_row_names_the_reading_that_is_in_force_for_it(tmp_path: Path) -> None
         request(lake, reading_id)
     named = bronze_readings.requests_of(lake, "events", [("file", 1), ("file", 2)])
     assert {row: entry.operation_id for row, entry in named.items()} == {("file", 1): "operation:a"}
+    read = bronze_readings.read(lake, "events", COLUMNS)
+    assert read is not None
+    assert sorted(zip(read["line_number"].to_pylist(), read["record_key"].to_pylist())) == [(1, "c"), (2, "b")]
+    assert bronze_readings.next_number(lake, "events") == 4, "a stopped reading has a number, too"
+
+
+def test_the_keys_that_a_row_had_before_it_was_read_again_are_known(tmp_path: Path) -> None:
+    lake = lake_in(tmp_path)
+    assert bronze_readings.next_number(lake, "events") == 1
+    row_writer.append(locations.bronze(lake, "events"), rows({1: "a", 2: "b"}))
+    row_writer.append(
+        locations.readings(lake, "events"),
+        rows({1: "c"}, _reading_id="operation:a", _reading_number=1),
+        partition_by=["arrival_date"],
+    )
+    claim = {"ingestion_id": "file", "arrival_date": DAY, "arrival_ts": AT, "event_date": DAY, "source_sequence": 0}
+    claim |= {"kind": "insert", "standing": "admitted", "beyond": False, "failed_rules": []}
+    append_claims(lake, "events", [claim | {"line_number": line, "record_key": key} for line, key in ((1, "c"), (2, "b"))])
+    assert bronze_readings.former_keys(lake, "events", "c") == set(), "its rebuild was not requested yet"
+    request(lake, "operation:a")
+    assert {key: bronze_readings.former_keys(lake, "events", key) for key in "bcd"} == {"b": set(), "c": {"a"}, "d": set()}
 
 
 def test_a_source_may_have_fields_of_any_name() -> None:

@@ -17,6 +17,15 @@ ARRIVED = datetime(2024, 2, 20, 12, tzinfo=timezone.utc)
 ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 40), st.booleans(), st.booleans()), max_size=20)
 
 
+def test_a_row_that_is_a_second_late_has_its_detail_and_one_in_time_has_none() -> None:
+    source = contract(lateness={"watermark": "PT0S", "beyond": "quarantine"})
+    moment = {"arrival_ts": ARRIVED, "arrival_date": ARRIVED.date(), "ingestion_id": "a", "change_op": "insert"}
+    rows = [moment | {"line_number": late, "event_ts": ARRIVED - timedelta(seconds=late)} for late in (0, 1, 0)]
+    judged = judged_rows.judged(source, pa.Table.from_pylist(rows, schema=arrow_schema(bronze_columns(source))))
+    assert judged["standing"].to_pylist() == ["admitted", "quarantined", "admitted"]
+    assert [detail is None for detail in judged["detail"].to_pylist()] == [True, False, True]
+
+
 @pytest.mark.parametrize("beyond", ["quarantine", "drop"])
 @given(rows=ROWS, history=st.sets(st.sampled_from("abc")))
 def test_no_watermark_holds_the_rows_of_an_admitted_file_and_row_rules_still_do(

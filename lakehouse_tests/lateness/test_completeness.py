@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta, timezone
+from math import floor
 from statistics import median
 from zoneinfo import ZoneInfo
 
@@ -40,6 +41,10 @@ def test_half_of_each_day_comes_on_the_day() -> None:
     assert share_and_interval(estimate([day(30)], known, arrived, UTC, 7)) == (0.5, 0.5, 0.5)
     assert share_and_interval(estimate([day(29)], known, arrived, UTC, 7)) == (0.9, 0.9, 0.9)
     assert share_and_interval(estimate([day(27)], known, arrived, UTC, 7)) == (1, 1, 1)
+    of_today = estimate([day(30)], known, arrived, UTC, 7)
+    assert isinstance(of_today, Estimate)
+    beside = of_today.periods + 1  # of so many equally likely places of a further share, two lie outside of the interval
+    assert of_today.coverage == floor(100 * (beside - 2) / beside) / 100
 
 
 def test_a_silent_source_makes_nothing_more_complete() -> None:
@@ -66,7 +71,9 @@ def test_the_backlog_of_the_first_file_is_no_history() -> None:
 
 def test_what_has_not_begun_and_what_is_too_young() -> None:
     arrived = same(10, {0: 1}, 9)
-    assert isinstance(estimate([day(12)], end_of_day(day(9), UTC), arrived, UTC, 1), Unknown)
+    nothing = Unknown("no row of the period has arrived yet")
+    assert estimate([day(12)], end_of_day(day(9), UTC), arrived, UTC, 1) == nothing
+    assert estimate([day(10)], end_of_day(day(9), UTC), arrived, UTC, 1) == nothing, "the day begins now"
     found = estimate([day(9)], end_of_day(day(9), UTC), arrived, UTC, 6)
     assert isinstance(found, Unknown)
     assert found.because == "only 4 earlier days have been observed for 144 hours; 5 are needed"

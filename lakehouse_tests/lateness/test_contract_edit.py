@@ -86,6 +86,9 @@ def test_contracts_that_cannot_be_edited_are_reported() -> None:
         with_watermark(SHAPES["changes"], timedelta(days=1), date(2024, 1, 1))
     with pytest.raises(PatchError, match=r"lateness\.by\.values\.sale is no mapping"):
         with_watermark(TYPED, timedelta(days=1), SINCE, "sale")
+    block_of_text = "  tiers:\n    - within: P1D\n      serves: |\n        dashboards\ninfo:\n  team: sales\n"
+    with pytest.raises(PatchError, match=r"layout of this file is not supported; add by hand to lateness\.changes"):
+        with_watermark(f"{HEAD}{CLOCKS}lateness:\n  watermark: P7D\n{block_of_text}", timedelta(days=1), SINCE)
     anchored = HEAD + CLOCKS + "lateness: &late\n  watermark: P7D\ninfo: {copy: *late}\n"
     with pytest.raises(PatchError, match=r"cannot be added to lateness\.changes|add by hand"):
         with_watermark(anchored, timedelta(days=1), SINCE)

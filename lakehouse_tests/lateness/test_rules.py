@@ -14,6 +14,7 @@ from lakehouse.contracts.publication import Tuning
 from lakehouse.lateness.rules import (
     RecommendationSeverity,
     WatermarkVerdict,
+    evidence,
     exceeds,
     is_late,
     late_share,
@@ -22,6 +23,7 @@ from lakehouse.lateness.rules import (
     rounded_up,
     share_within,
 )
+from lakehouse.text import format_duration
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 SECONDS = st.lists(st.integers(-3600, 40 * 86_400), min_size=1, max_size=80).map(sorted)
@@ -126,6 +128,12 @@ def test_two_data_in_turn_do_not_move_it_to_and_fro_within_the_band(hours: tuple
         moves += found.moves
         current = found.watermark or current
     assert moves <= 1 or short < long * (1 - band), "only data that differs by more than the band moves it back"
+
+
+def test_the_share_is_shown_for_spans_that_people_name() -> None:
+    shown = {format_duration(line.watermark): line.share for line in evidence([86_400])}
+    spans = ["30 s", "1 min", "5 min", "15 min", "1 h", "6 h", "12 h", "1 d", "2 d", "3 d", "7 d", "14 d", "30 d"]
+    assert shown == {span: float(number >= spans.index("1 d")) for number, span in enumerate(spans)}
 
 
 def test_of_few_rows_nothing_is_proposed() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.lateness import event_watermark, tuning, tuning_decisions
+from lakehouse import locations
+from lakehouse.lateness import cutoff, event_watermark, tuning, tuning_decisions
 from lakehouse.lateness.recommendation import TuningError, recommend, state_of
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.tuned_source import arrive_daily, tuned_source
@@ -88,6 +90,8 @@ def test_without_auto_nothing_is_applied_by_itself(lake: Lake) -> None:
     assert tuning_decisions.of(lake, "events") == []
     applied = tuning.apply_proposal(lake, source, "anna", "the tills send at night")
     assert (applied.seconds, applied.automatic, value(lake, source)) == (36_000, False, 10 * HOUR)
+    shown = {key: applied.evidence[key] for key in ("rows", "caught", "proposed_seconds", "needed_seconds")}
+    assert shown == {"rows": 1000, "caught": 0.97, "proposed_seconds": 36_000, "needed_seconds": 36_000}
     with pytest.raises(TuningError, match="10 h stays, nothing else is proposed"):
         tuning.apply_proposal(lake, source, "anna", "once more")
 
@@ -104,6 +108,17 @@ def test_a_pinned_watermark_is_left_alone_until_it_is_unpinned(lake: Lake) -> No
     assert tuning.apply_daily(lake, source).startswith("events: 2 h -> 2 h 30 min")
     with pytest.raises(TuningError, match="is not pinned"):
         tuning.unpin(lake, source, "anna", "again")
+
+
+def test_decisions_about_lateness_outlive_their_tables(lake: Lake) -> None:
+    source = tuned_source("PT1H")
+    tuning.pin(lake, source, "anna", "as agreed", 2 * HOUR)
+    moved = cutoff.WatermarkDecision("events", None, None, 3600, DAYS[0], "ben", "p99", "99.0%", "[]", MORNING)
+    cutoff.record(lake, moved)
+    for table in (locations.event_watermarks(lake), locations.watermarks(lake)):
+        shutil.rmtree(table.address)
+    assert [(entry.by, entry.seconds) for entry in tuning_decisions.of(lake, "events")] == [("anna", 7200)]
+    assert cutoff.of(lake, "events") == [moved]
 
 
 def test_undo_puts_back_what_was_in_force_and_tuning_does_not_take_the_step_again(lake: Lake) -> None:

@@ -8,8 +8,9 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.contracts.publication import WatermarkTuning
+from lakehouse.contracts.publication import Tuning, WatermarkTuning
 from lakehouse.lateness.max_lateness import step, trade_offs
+from lakehouse.lateness.recommendation import proposal_as_json
 from lakehouse.lateness.rules import LADDER, RecommendationSeverity, WatermarkVerdict, propose
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -18,6 +19,12 @@ SECONDS = st.lists(st.integers(0, 40 * 86_400), min_size=1, max_size=60).map(sor
 FIRST = datetime(2024, 2, 1, tzinfo=timezone.utc)
 #: Hours of the arrivals, in order, and by how many hours the newest event was older.
 ARRIVALS = st.lists(st.tuples(st.integers(0, 24 * 8), st.integers(0, 30)), max_size=15).map(sorted)
+
+
+def test_a_share_is_told_to_a_millionth() -> None:
+    told = proposal_as_json(propose([60, 60, 7_200], HOUR, Tuning(rows=1, catch=0.5)), 0.5)
+    shares = {line["cutoff_seconds"]: line["share"] for line in told["evidence"]}
+    assert {seconds: shares[seconds] for seconds in (30, 60, 3600, 21_600)} == {30: 0, 60: 0.666667, 3600: 0.666667, 21_600: 1}
 
 
 @given(current=SPANS, wanted=SPANS, band=st.sampled_from([0.01, 0.1, 0.25, 0.9]))

@@ -12,8 +12,9 @@ from deltalake import CommitProperties, DeltaTable, Field
 
 from lakehouse import locations
 from lakehouse.delta import change_feed, row_writer
-from lakehouse.ledger import decisions, key_log, redactions
+from lakehouse.ledger import decisions, ingestions, key_log, redactions
 from lakehouse.ledger.decisions import Decision
+from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.silver import audit, audit_erasure
 from lakehouse.silver import audit_log as log
@@ -43,6 +44,21 @@ def test_versions_without_a_row_are_not_read_again_for_ever(lake, monkeypatch: p
     assert [follow_audit(lake), follow_audit(lake)] == [1, 0]
     assert read == [*range(14)]
     assert [row["event_id"] for row in audit_rows(lake)] == ["late"]
+
+
+def test_content_that_was_delivered_again_has_the_arrival_day_of_its_delivery(lake) -> None:
+    first, again = (
+        Ingestion(
+            *("events", "f1", "hash of f1", date(2024, 2, day), name, 1, None, status, "run", NOW),  # type: ignore[arg-type]
+            touched_days=[date(2024, 2, 1)],
+        )
+        for day, name, status in ((1, "one.csv", "ingested"), (5, "two.csv", "redelivered"))
+    )
+    for entry in (first, again):
+        ingestions.record(lake, entry)
+    assert log.cause(lake, "events", {"ingestions": [first.input_id]}, []).redelivered == {}
+    of_both = log.cause(lake, "events", {"ingestions": [first.input_id, again.input_id]}, [])
+    assert of_both.redelivered == {"f1": date(2024, 2, 5)}
 
 
 def test_versions_that_cannot_be_read_any_more_are_passed_over(lake, caplog: pytest.LogCaptureFixture) -> None:

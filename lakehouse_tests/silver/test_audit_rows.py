@@ -43,6 +43,15 @@ def test_a_feed_may_be_split_by_key_and_formatted_in_parts(case: AuditCase) -> N
     assert sum(len(pc.unique(part["event_id"])) for part in parts) == len(pc.unique(whole["event_id"]))
 
 
+def test_a_duration_is_told_in_its_two_largest_units() -> None:
+    spans = ["1 d 2 h", "2 h 3 min", "3 min 4 s", "4 s", "1 d 3 min"]
+    seconds = [93_784, 7_384, 184, 4, 86_584]
+    lags = pa.array([second * 1_000_000 + 5 for second in seconds], pa.int64())
+    late, early = audit_rows._sentences(lags, ["{} late", "by {}"])
+    assert late.to_pylist() == [f"{span} late" for span in spans]
+    assert early.to_pylist() == [f"by {span}" for span in spans]
+
+
 def test_ids_are_those_of_the_audit_log() -> None:
     """They have been stored by other versions: an audit that is written again has the same ids."""
     rows = [("moved", 1, "delete"), ("moved", 2, "insert"), ("twice", 1, "insert"), ("twice", 1, "insert")]

@@ -157,6 +157,8 @@ def test_many_periods_as_of_a_time(lake) -> None:
     assert labels("2024-01-02") == {1: "r1"}
     assert labels("2024-01-03") == {1: "r2", 2: "r1"}
     assert labels("first", day(2)) == {2: "r1"}
+    every = numbers_history.history_between(lake, numbers.series, None, None) or {}
+    assert [start for start, known in sorted(every.items()) if known] == [day(1), day(2)], "all that was published"
     assert {start: one.label for start, one in numbers_history.newest(lake, numbers.series).items()} == {
         day(1): "r3",
         day(2): "r2",

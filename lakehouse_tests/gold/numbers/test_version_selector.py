@@ -8,8 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers.lifecycle import VersionName
-from lakehouse.gold.numbers.version_selector import KNOWN, SelectBy, UnknownVersionError, VersionSelector, parse
+from lakehouse.gold.numbers.version_selector import (
+    KNOWN,
+    SelectBy,
+    UnknownVersionError,
+    VersionSelector,
+    nothing_published,
+    parse,
+)
+from lakehouse_tests.support.numbers_without_spark import metric
 
 UTC = timezone.utc
 
@@ -24,6 +33,19 @@ def test_words(word: str) -> None:
 )
 def test_revisions(text: str, revision: int, adjustment: int | None) -> None:
     assert parse(text) == VersionSelector(SelectBy.REVISION, text, revision=revision, adjustment=adjustment)
+
+
+def test_a_period_without_a_number_is_answered_with_the_nearest_ones() -> None:
+    series, days = Series(metric()), [date(2024, 1, day) for day in (1, 3, 7, 9)]
+
+    def answered(known: list[date]) -> str:
+        return nothing_published(series, "2024-01-05", date(2024, 1, 5), known)
+
+    nothing = "nothing of total has been published for 2024-01-05"
+    assert answered(days) == f"{nothing}; the nearest that are published: 2024-01-03, 2024-01-07"
+    assert answered(days[:2]) == f"{nothing}; the nearest that is published: 2024-01-03"
+    assert answered(days[2:]) == f"{nothing}; the nearest that is published: 2024-01-07"
+    assert answered([]) == nothing
 
 
 def test_dataset_versions() -> None:

@@ -55,6 +55,12 @@ def test_a_change_of_state_belongs_to_every_window_and_an_adjustment_to_those_th
     assert labels([first, final, adjusted], 1) == ["r1", "r2", "r2.a1"]
     assert labels([first, final, adjusted], 2) == []
     assert window_history.last_changes([first, final, adjusted]) == {hour(0): "r1", hour(1): "r2.a1"}
+    seen = {number: window_history.versions_of([first, final, adjusted], hour(number)) for number in (0, 1, 2)}
+    assert {number: [one.label for one in every] for number, every in seen.items()} == {
+        0: ["r1", "r2"],
+        1: ["r1", "r2", "r2.a1"],
+        2: ["r1", "r2"],
+    }
 
 
 def restated(number: int, totals: Totals, rows: int, reason: RevisionReason = RevisionReason.LATE_DATA) -> PublishedVersion:

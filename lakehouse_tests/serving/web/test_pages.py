@@ -63,6 +63,31 @@ def test_numbers_are_those_of_the_tables(client: TestClient, numbers: ScriptedNu
     assert f'data-measure="total">{numbers.latest_total(2):,}<' in newest
 
 
+def drawings(html: str) -> list[set[str]]:
+    """The texts in each drawing of a page: the wide one and the narrow one."""
+    return [set(re.findall(r"<text[^>]*>([^<]*)<", drawing)) for drawing in re.findall(r"<svg.*?</svg>", html, re.DOTALL)]
+
+
+def test_the_page_of_a_metric_begins_with_its_newest_number_and_draws_them_all(client: TestClient) -> None:
+    html = client.get("/page/metrics/total").text.partition("<main")[2]
+    head = html.partition("<section>")[0]
+    assert re.findall(r'class="period"><a href="([^"]*)"', head) == [f"/page/metrics/total/{on(2)}"]
+    assert "<dt>total</dt><dd>7</dd>" in head
+    days = {on(number).removeprefix("2024-") for number in (1, 2)}
+    assert [days <= texts for texts in drawings(html)] == [True, True]
+
+
+def test_a_story_draws_each_revision_and_says_how_far_it_moved(client: TestClient) -> None:
+    html = client.get(f"/page/metrics/total/{on(1)}").text.partition("<main")[2]
+    for texts in drawings(html):
+        assert {"r1", "r2", "r3"} <= texts
+        assert "total" not in texts, "the one measure is named above the drawing"
+    steps = dict(re.findall(r'<li id="(r\d)">(.*?)</li>', html, re.DOTALL))
+    moves = {label: re.findall(r'class="move">(.*?) <span', text) for label, text in steps.items()}
+    assert moves == {"r3": [], "r2": ["total 1 → <b>5</b>"], "r1": []}
+    assert "First published: total <b>1</b>." in steps["r1"]
+
+
 def test_a_move_without_a_changed_row_has_no_false_cause(client: TestClient) -> None:
     """Both revisions were made from the same version of silver: the numbers were given by hand."""
     for path in (f"/page/metrics/total/{on(1)}", f"/page/metrics/total/{on(1)}/r2"):
@@ -73,7 +98,7 @@ def test_a_move_without_a_changed_row_has_no_false_cause(client: TestClient) -> 
 
 def test_what_was_restated_in_a_week(client: TestClient, numbers: ScriptedNumbers) -> None:
     every = client.get(f"/data-quality/restatements?start_date={on(1)}&end_date={on(60)}").json()
-    assert every["total"] > 0
+    assert (every["total"] > 0, every["next_offset"]) == (True, None)
     last = date.fromisoformat(every["restatements"][0]["restated_on"][:10])
     numbers.lake.settings.now = datetime.combine(last, datetime.min.time(), timezone.utc)
     start = last - timedelta(days=6)
@@ -85,6 +110,10 @@ def test_what_was_restated_in_a_week(client: TestClient, numbers: ScriptedNumber
         assert f'/{one["window"]}#{one["version"]}"' in line
         assert f"<b>{one['moved']['total']['after']:,}</b>" in line
         assert one["reason"].replace("_", " ") in line
+    first_page = client.get(f"/data-quality/restatements?start_date={on(1)}&end_date={on(60)}&limit=1").json()
+    assert (len(first_page["restatements"]), first_page["next_offset"]) == (1, 1 if every["total"] > 1 else None)
+    numbers.lake.settings.now = datetime.combine(last + timedelta(days=7), datetime.min.time(), timezone.utc)
+    assert "The last restatement was on" in client.get("/page/restated").text, "a week has seven days"
     numbers.lake.settings.now = at(400)
     assert "The last restatement was on" in client.get("/page/restated").text
 

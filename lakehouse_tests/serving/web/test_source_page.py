@@ -159,13 +159,18 @@ def test_one_that_follows_the_clock(lake: Lake) -> None:
             assert not re.search("[0-9] moved", text)
 
 
-def test_deliveries_that_moved_nothing(lake: Lake) -> None:
+def test_each_delivery_says_whether_it_moved_the_watermark(lake: Lake) -> None:
     delivered_by_the_hour(lake)
     source = watched(strategy="punctuated", marker={"column": "change_op", "value": "<end>"})
     with api_client(lake, catalog(metric(), source=source)) as client:
         text = shown(client)
     assert "the watermark has not moved. 11 deliveries did not move it." in text
     assert "a marker: a record with change_op = <end>" in text
+    with api_client(lake, catalog(metric(), source=BOUNDED)) as client:
+        table = re.findall(r'<tr role="row"><th scope="row".*?</tr>', client.get(PATH).text, re.DOTALL)
+    newest, moved = (words(line) for line in table[:2])
+    assert newest.endswith("newest event 2024-01-02 00:00 watermark 2024-01-03 07:30"), "that of the delivery before it"
+    assert moved.endswith("newest event 2024-01-03 08:30 watermark 2024-01-03 07:30 moved")
 
 
 @pytest.mark.merge

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.lateness.charts import DeliveryPoint, thinned, watermark
+from lakehouse.lateness.charts import DeliveryPoint, against_bound, thinned, watermark
 from lakehouse.reports.templates import COLOURS
 
 NOON = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)
@@ -33,6 +33,15 @@ def points(arrivals: list[tuple[int, int | None]]) -> list[DeliveryPoint]:
 def of_day(number: float) -> DeliveryPoint:
     at = NOON + number * timedelta(days=1)
     return DeliveryPoint(at, at - 90 * MINUTE, at - 150 * MINUTE)
+
+
+def test_a_share_is_drawn_in_percent_beside_its_bound() -> None:
+    names, shares, bounds = ("1 Feb", "2 Feb", "3 Feb"), (0.1, None, 0.4), (0.25, 0.25, 0.25)
+    texts = re.findall(r"<text[^>]*>([^<]*)<", against_bound(names, shares, bounds, in_percent=True).wide)
+    assert {"0 %", "20 %", "40 %"} <= set(texts)
+    assert {"0 %", "60 %", "100 %"} - set(texts) == {"60 %", "100 %"}
+    plain = re.findall(r"<text[^>]*>([^<]*)<", against_bound(names, (1, None, 4), (2, 2, 2)).wide)
+    assert {"0", "2", "4"} <= {text.removesuffix(".0") for text in plain}
 
 
 @given(arrivals=ARRIVALS, most=st.integers(3, 40))
