@@ -67,7 +67,7 @@ SURFACES = ("commands.py", "routes.py", "pages.py", "charts.py")
 #: The modules that know where tables are, and that open, read and write them.
 TABLES = (
     "lakehouse.locations",
-    "lakehouse.lake_tables",
+    "lakehouse.locations",
     "lakehouse.lake.table",
     "deltalake",
 )

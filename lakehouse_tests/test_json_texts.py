@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakehouse.json_texts import distinct_values, json_text, json_texts
+from lakehouse.delta.columns import distinct_values, json_text, json_texts
 
 UTC = st.datetimes(timezones=st.just(timezone.utc))
 COLUMNS: dict[pa.DataType, st.SearchStrategy[Any]] = {

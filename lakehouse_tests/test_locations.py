@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import lakehouse
-from lakehouse import lake_tables, locations
+from lakehouse import locations
 from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.contracts.series import Series
 from lakehouse_tests.support.lake import contract
@@ -22,7 +22,7 @@ def test_what_the_code_writes_is_in_the_inventory() -> None:
     known = {
         f"{one}"
         for of_kind in both
-        for one in lake_tables.tables(Catalog({"events": of_kind}, {"total": metric(late_events={})}))
+        for one in locations.every_table(Catalog({"events": of_kind}, {"total": metric(late_events={})}))
     }
     sources = [path.read_text() for path in _PACKAGE.rglob("*.py")]
     written = {f"{layer}/{name.replace('{source}', 'events')}" for text in sources for layer, name in _TABLE.findall(text)}
@@ -32,12 +32,12 @@ def test_what_the_code_writes_is_in_the_inventory() -> None:
 
 
 def test_only_a_source_under_append_has_a_table_of_newest_rows() -> None:
-    assert "silver/events_newest" not in {f"{one}" for one in lake_tables.tables(Catalog({"events": contract()}, {}))}
+    assert "silver/events_newest" not in {f"{one}" for one in locations.every_table(Catalog({"events": contract()}, {}))}
 
 
 def test_each_table_is_there_once_and_at_its_address(lake) -> None:
     catalog = load_catalog(None)
-    tables = lake_tables.tables(catalog)
+    tables = locations.every_table(catalog)
     assert len({f"{table}" for table in tables}) == len(tables)
     addresses = {table.of(lake) for table in tables}
     for daily in map(Series, catalog.metrics.values()):
