@@ -203,9 +203,9 @@ def _counts(
         stored = locations.silver_read_of(lake, entry)
         for piece in stored.pieces(columns, {"event_date": days}):
             facts.update(row_counts(piece, "event_date"))
-            for on, intervals, counts, zone in zip(keys, intervals_of, unmatched, zones):
+            for on, known_of, counts, zone in zip(keys, intervals_of, unmatched, zones):
                 texts = tables.key_texts([piece[name] for name in on])
-                known = intervals(texts.unique().drop_null())
+                known = known_of(texts.unique().drop_null())
                 place = changed_intervals.covering(pa.chunked_array([texts]), fact_index.event_times(piece, zone), known)
                 counts.update(row_counts(piece.filter(pc.is_null(place)), "event_date"))
     return facts, unmatched

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse import locations, pieces
 from lakehouse.contracts import sql_expressions
 from lakehouse.delta.columns import ORDER, bronze_columns, silver_columns
-from lakehouse.dispositions import judged_rows, readings
+from lakehouse.dispositions import judged_rows
 from lakehouse.dispositions import readings as bronze_readings
 from lakehouse.dispositions.judged_rows import failure_column
 from lakehouse.dispositions.readings import NUMBER, READING_ID, RECEIVED, ROW_ID
@@ -178,7 +178,7 @@ def judged(lake: Lake, contract: SourceContract, session: Callable[[], SparkSess
         return judged_rows.judged(contract, rows if failed is None else _with_failures(rows, failed), history)
 
     columns = judged_rows.columns_to_judge(contract)
-    yield from pieces.mapped(judge, readings.pieces(lake, contract.dataset, columns, where))
+    yield from pieces.mapped(judge, bronze_readings.pieces(lake, contract.dataset, columns, where))
 
 
 def judged_reading(

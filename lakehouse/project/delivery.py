@@ -19,7 +19,6 @@ from lakehouse.bronze import run_deliveries
 from lakehouse.contracts import SourceContract, load_catalog, load_contract
 from lakehouse.contracts.inputs import DAY
 from lakehouse.contracts.loader import load_sound_catalog
-from lakehouse.contracts.source import SourceContract
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import Lake
 from lakehouse.ledger import ingestions

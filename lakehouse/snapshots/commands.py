@@ -134,8 +134,8 @@ def rows(
     if malformed and (known_at or as_of_event or snapshot):
         msg = "--malformed shows what cannot be read now: use it without --known-at, --as-of-event and --snapshot"
         raise typer.BadParameter(msg)
-    from lakehouse.snapshots import input_sets, local_rows
-    from lakehouse.snapshots import rows as snapshot_rows  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.snapshots import input_sets, local_rows  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.snapshots import rows as snapshot_rows  # noqa: PLC0415
 
     lake, catalog = catalog_with(source)
     contract = catalog.sources[source]

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
-    from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
     from lakehouse.snapshots.comparison import FieldTotals
 

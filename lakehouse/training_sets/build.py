@@ -29,7 +29,6 @@ from lakehouse.delta.columns import is_number
 from lakehouse.lake import table_io
 from lakehouse.spark.session import sized_for
 from lakehouse.training_sets import events, labels, releases, tables
-from lakehouse.training_sets import events as set_events
 from lakehouse.training_sets import records as set_records
 from lakehouse.training_sets.events import Span
 from lakehouse.training_sets.releases import Release, ReleaseError, ReleaseEvent, ReleaseKind
@@ -121,7 +120,7 @@ def build(
     known = set_records.now(lake, contract.sources, known_at).with_source(of_labels.name, labels.inputs_of(lake, of_labels))
     mature_by = of_labels.known_at or known.published_until
     stored = tables.training_set(lake, contract.name, version)
-    with sized_for(spark, lake, many=set_events.is_large(lake, contract)):
+    with sized_for(spark, lake, many=events.is_large(lake, contract)):
         write(rows_of(spark, lake, catalog, contract, known, mature_by), stored)
         written = spark.read.format("delta").load(stored.address)
         about = {
@@ -159,10 +158,10 @@ def rows_of(
     keys: Any = None,
 ) -> DataFrame:
     """The rows of a set in the order of its columns; see ``set_table.read``."""
-    until = contract.until or (mature_by.date() + set_events.DAY)
+    until = contract.until or (mature_by.date() + events.DAY)
     span = Span(contract.first_day, until)
-    events = set_events.events(spark, lake, catalog, contract, known, span, contract.reading, keys)
-    rows = set_events.with_labels(spark, lake, catalog, contract, events, known, mature_by)
+    rows_of = events.events(spark, lake, catalog, contract, known, span, contract.reading, keys)
+    rows = events.with_labels(spark, lake, catalog, contract, rows_of, known, mature_by)
     split = F.lit(None).cast("string")
     for name, first in contract.split.items():
         split = F.when(F.col("event_date") >= F.lit(first), F.lit(name)).otherwise(split)

@@ -33,7 +33,6 @@ from lakehouse.ledger import ingestions
 from lakehouse.spark import dataframes
 from lakehouse.spark.session import sized_for
 from lakehouse.training_sets import labels, records
-from lakehouse.training_sets import records as set_records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -270,9 +269,9 @@ def history_of_dimension(
         every = joins.intervals_as_then(spark, lake, contract, inputs.ids, inputs.until)
         return every.select(*key, *names, F.col("valid_from").alias(BEGINS), F.col("valid_to").alias(ENDS))
     columns = _record_columns(contract)
-    records = set_records.records(spark, lake, contract, inputs).select(*(name for name, _ in columns[1:]))
+    rows = records.records(spark, lake, contract, inputs).select(*(name for name, _ in columns[1:]))
     of_key = F.expr(f"substring(record_key, 1, length(record_key) - {TIME_LENGTH})")
-    by_key = records.withColumn("_key", of_key).repartition("_key").sortWithinPartitions("_key")
+    by_key = rows.withColumn("_key", of_key).repartition("_key").sortWithinPartitions("_key")
     found = by_key.mapInArrow(partial(_known_of, contract), ddl((*columns, ("from_ts", "timestamp"))))
     holds = F.col("kind").isNotNull() & ~F.coalesce("key_ends", F.lit(False))
     values = [F.when(holds, F.col(column)).alias(name) for column, name in join.attributes]
@@ -363,7 +362,7 @@ def _record_columns(contract: SourceContract) -> Columns:
 
 def _known_of(contract: SourceContract, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Apply the rule of ``records`` to whole keys of records."""
-    for records in joins.whole_keys(batches):
-        of_keys = tables.by_key(contract, records.drop_columns(["_key"]))
+    for whole in joins.whole_keys(batches):
+        of_keys = tables.by_key(contract, whole.drop_columns(["_key"]))
         columns = arrow_schema((*_record_columns(contract), ("from_ts", "timestamp")))
-        yield from set_records.known_values(of_keys).select(columns.names).cast(columns).to_batches()
+        yield from records.known_values(of_keys).select(columns.names).cast(columns).to_batches()

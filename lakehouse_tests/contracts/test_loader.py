@@ -295,6 +295,16 @@ def test_a_loaded_contract_never_changes(tmp_path: Path) -> None:
             setattr(part, key, None)
 
 
+@pytest.mark.parametrize(
+    "form",
+    ["format: csv, skip_lines: 1", "format: csv, comment: '#'", "format: csv, columns: [id, at]", "format: json, array: true"],
+)
+def test_files_in_a_form_of_their_own_are_not_read_column_wise(file: Path, form: str) -> None:
+    text = "dataset: shop\nprimary_key: [id]\nclocks: {event: at}\nmodel: {fields: [{name: id, type: string}]}\n"
+    assert source(file, f"{text}source: {{{form.partition(',')[0]}}}\n").source.is_plain
+    assert not source(file, f"{text}source: {{{form}}}\n").source.is_plain
+
+
 def test_a_broken_contract_is_left_out_unless_it_names_the_source(tmp_path: Path) -> None:
     (tmp_path / "shop.yaml").write_text(SHOP_SOURCE)
     (tmp_path / "other.yaml").write_text("metric: [\n")

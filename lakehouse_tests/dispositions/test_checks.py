@@ -80,14 +80,14 @@ def test_a_day_that_the_key_log_lacks_fails_all_days_and_one_without_rows_passes
         return {outcome.day: outcome for outcome in outcomes}
 
     held = 0
-    assert {day: one.passed for day, one in disposed([DAY, empty]).items()} == {DAY: True, empty: True}
+    assert {day: outcome.passed for day, outcome in disposed([DAY, empty]).items()} == {DAY: True, empty: True}
     late = at(next_day, 12)
     row = bronze_row(late, HOUR, record_key="b", id="b", ingestion_id="file2", line_number=1, source_file="two.csv")
     append_to_bronze(lake, source, [row])
     held = 1
     failed = disposed([DAY, next_day])
-    assert {day: one.passed for day, one in failed.items()} == {DAY: False, next_day: False}
-    assert {"is in bronze/events and not in the key log" in f"{one.explanation}" for one in failed.values()} == {True}
+    assert {day: outcome.passed for day, outcome in failed.items()} == {DAY: False, next_day: False}
+    assert {"is in bronze/events and not in the key log" in f"{outcome.explanation}" for outcome in failed.values()} == {True}
 
 
 def test_rows_are_counted_by_what_their_judgement_says() -> None:

@@ -132,6 +132,8 @@ def test_a_row_names_the_reading_that_is_in_force_for_it(tmp_path: Path) -> None
 def test_the_keys_that_a_row_had_before_it_was_read_again_are_known(tmp_path: Path) -> None:
     lake = lake_in(tmp_path)
     assert bronze_readings.next_number(lake, "events") == 1
+    row_writer.append(locations.readings(lake, "events"), SCHEMA.empty_table(), partition_by=["arrival_date"])
+    assert bronze_readings.next_number(lake, "events") == 1, "a table without a reading"
     row_writer.append(locations.bronze(lake, "events"), rows({1: "a", 2: "b"}))
     row_writer.append(
         locations.readings(lake, "events"),

@@ -55,34 +55,17 @@ NOON = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
 
 
 def _logs(lake: Lake) -> list[LogTable[Any]]:
-    of_a_source = [module.log(lake, "events") for module in (decisions, late_decisions, late_decisions, redactions)]
-    of_all = [
-        module.log(lake)
-        for module in (
-            *(applied_inputs, contract_archive, failures, failures, ingestions, input_sets, publications),
-            *(rebuild_requests, publications, tokens, cutoff, missing_inputs, ingestions, status),
-            *(
-                alerts,
-                notices,
-                promotion_log,
-                held_numbers,
-                restatement_reports,
-                held_numbers,
-                max_lateness_decisions,
-                input_sets,
-                correction_record,
-                live_batches,
-                reconciliations,
-                dispatch,
-                backtest_log,
-                canary_log,
-                model_promotions,
-                releases,
-                retraining,
-            ),
-        )
-    ]
-    return [*of_a_source, *of_all, backfills.plan_log(lake), backfills.event_log(lake)]
+    of_source = (decisions.log, late_decisions.log, late_decisions.history_log, redactions.log)
+    of_all = (
+        *(applied_inputs.log, contract_archive.log, failures.log, failures.check_log, ingestions.log, ingestions.unread_log),
+        *(publications.log, publications.restatement_log, rebuild_requests.log, tokens.log, cutoff.log, missing_inputs.log),
+        *(status.log, alerts.log, notices.log, dispatch.late_output_log, promotion_log.log, held_numbers.rejected_log),
+        *(held_numbers.revert_log, restatement_reports.log, max_lateness_decisions.decision_log, input_sets.log),
+        *(input_sets.snapshot_log, correction_record.log, live_batches.log, reconciliations.log, backtest_log.log),
+        *(canary_log.log, model_promotions.log, releases.log, retraining.log),
+    )
+    of_a_source = [log(lake, "events") for log in of_source]
+    return [*of_a_source, *(log(lake) for log in of_all), backfills.plan_log(lake), backfills.event_log(lake)]
 
 
 def test_the_columns_of_every_log_are_those_that_its_table_has_always_had(lake: Lake) -> None:

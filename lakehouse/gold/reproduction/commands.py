@@ -40,10 +40,7 @@ def reproduce(
     if period is None or revision is None:
         _stop(f"specify the number: 'lakehouse gold reproduce {metric} 2024-11-07 --revision r2', or a version name.")
     from lakehouse.gold.reproduction import reproduce as tables  # noqa: PLC0415
-    from lakehouse.gold.reproduction.recompute import (
-        ForgottenContractError,
-        ReproduceError,
-    )
+    from lakehouse.gold.reproduction.recompute import ForgottenContractError, ReproduceError  # noqa: PLC0415
     from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.snapshots.input_sets import UnknownInputsError  # noqa: PLC0415
 

@@ -26,7 +26,6 @@ from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReas
 from lakehouse.gold.publication import late_at_close
 from lakehouse.gold.restatement import silver_tables
 from lakehouse.late_events import left_out
-from lakehouse.late_events import left_out as row_difference
 from lakehouse.ledger import applied_inputs, decisions, ingestions, late_decisions, rebuild_requests, redactions
 from lakehouse.ledger.ids import is_manual_input
 from lakehouse.ledger.row_states import QuarantineStatus
@@ -245,11 +244,11 @@ def count_silver_rows(
     for table in held:
         counts.update(data_files.rows_by_partition(table))
     counts.subtract(silver_tables.count(lake, metric, source_days(metric, days)))
-    left_out, limited = Counter[date](), set(days).difference(with_every_row)
+    uncounted, limited = Counter[date](), set(days).difference(with_every_row)
     if metric.late_source is not None and limited:
-        left_out.update(row_difference.count_difference(lake, metric, metric.late_source, named_now(lake, metric, limited)))
+        uncounted.update(left_out.count_difference(lake, metric, metric.late_source, named_now(lake, metric, limited)))
     return {
-        day: sum(counts[covered] - (left_out[covered] if day in limited else 0) for covered in source_days(metric, [day]))
+        day: sum(counts[covered] - (uncounted[covered] if day in limited else 0) for covered in source_days(metric, [day]))
         for day in days
     }
 

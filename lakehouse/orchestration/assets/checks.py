@@ -1,16 +1,14 @@
-"""Asset checks for Dagster to show and re-run. Asset runs evaluate the same functions (see ``common.run_events``).
+"""Asset checks for Dagster to show and re-run. Asset runs evaluate the same functions (see ``run_events``).
 
-The checks of a model's scores: their names, and the rows that they evaluate. The checks are in ``models.scoring``.
+The checks of a model's scores: their names, and the rows that they evaluate. The checks are in ``models.score_checks``.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
 
 import dagster as dg
 import pyarrow.compute as pc
+from pyspark.sql import SparkSession
 
 from lakehouse.bronze import checks as bronze_checks
 from lakehouse.contracts import Catalog, MetricContract, ModelContract, SourceContract
@@ -25,11 +23,6 @@ from lakehouse.orchestration.assets.source_assets import keys as source_keys
 from lakehouse.orchestration.resources import LakeSpark, LakeTables
 from lakehouse.quality.check_rules import CheckResult
 from lakehouse.silver import checks as silver_checks
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from lakehouse.contracts import Catalog, ModelContract
 
 #: Evaluates the requested checks for given days, reading through the given lake; it may evaluate others as well.
 Judge = Callable[[Lake, Collection[date], Collection[str], LakeSpark], list[CheckResult]]

@@ -6,20 +6,20 @@ Bronze's partitions are arrival days, as for files. A run for a partition materi
 every other arrival day of its messages.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
+from pyspark.sql import SparkSession
 
 from lakehouse import locations
 from lakehouse.bronze import checks as bronze_checks
 from lakehouse.bronze.ingest import DayReport, Ingest
 from lakehouse.contracts import Catalog, SourceContract
+from lakehouse.contracts.inputs import KafkaTopic
 from lakehouse.lake import Lake
 from lakehouse.ledger import applied_inputs, failures, ingestions
 from lakehouse.orchestration import plan_runs, run_events
@@ -31,13 +31,6 @@ from lakehouse.silver import replaced_days
 from lakehouse.silver.update import SilverUpdate, update
 from lakehouse.streams import service
 from lakehouse.text import join_limited
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from lakehouse.contracts.inputs import KafkaTopic
-    from lakehouse.contracts.source import SourceContract
-    from lakehouse.lake import Lake
 
 _SHOWN = 5
 
