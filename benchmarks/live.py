@@ -30,7 +30,7 @@ from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.lake import table_io
 from lakehouse.ledger import applied_inputs
-from lakehouse.orchestration.common.resources import LakeSpark
+from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.silver import update as silver_update
 from lakehouse_tests.support.kafka_broker import KafkaBroker
 from lakehouse_tests.support.kafka_lake import write_contract

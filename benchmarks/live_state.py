@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakehouse.bronze.ingest import Ingest
-from lakehouse.live import status, window_state
+from lakehouse.live import status
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.live_lake import LiveLake
 from lakehouse_tests.support.united_lake import metric
 
 if TYPE_CHECKING:
-    from lakehouse.live.window_state import WindowState
+    from lakehouse.live.status import WindowState
 
 BEGINS = datetime(2024, 10, 29, tzinfo=timezone.utc)
 ARRIVES = BEGINS.date() + timedelta(days=1)
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--paper-keys", type=int, default=50_000)
     parser.add_argument("--paper-windows", type=int, default=1_440)
     options = parser.parse_args()
-    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (help is shown without Spark)
+    from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415 (help is shown without Spark)
 
     with tempfile.TemporaryDirectory() as folder:
         live = {"watermark": f"PT{options.windows}M", "max_files_per_trigger": 1}
@@ -70,7 +70,7 @@ def read(lake: LiveLake, number: int, places: list[tuple[int, int]]) -> WindowSt
     lake.stream()
     known = status.of(lake.lake, "hourly")
     assert known is not None
-    return window_state.of(lake.lake, lake.hourly, known)
+    return status.window_state_of(lake.lake, lake.hourly, known)
 
 
 def report(title: str, state: WindowState, keys: int, windows: int) -> None:

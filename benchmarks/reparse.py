@@ -17,9 +17,9 @@ from volume_files import seconds_of
 from volume_lakehouse import first_load, numbers_of
 
 from lakehouse.contracts import load_catalog
-from lakehouse.orchestration.common.resources import LakeSpark
 from lakehouse.orchestration.execution.catch_up import catch_up
 from lakehouse.orchestration.execution.in_process import InProcess
+from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.reparse import apply as reading
 from lakehouse.reparse import read_again as reading_again
 from lakehouse.reparse.read_again import read_again

@@ -17,7 +17,7 @@ from volume_lakehouse import first_load, numbers_of
 
 from lakehouse.contracts.series import Series
 from lakehouse.gold.reproduction import reproduce
-from lakehouse.orchestration.common.resources import LakeSpark
+from lakehouse.orchestration.resources import LakeSpark
 
 _DAYS = 5
 

@@ -17,7 +17,7 @@ import numpy as np
 from volume_files import seconds_of, write_readings
 from volume_lakehouse import first_load, numbers_of
 
-from lakehouse.orchestration.common.resources import LakeSpark
+from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.stages import staging
 from lakehouse.stages.staging import StageRequest
 

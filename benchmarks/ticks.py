@@ -40,13 +40,13 @@ from lakehouse.gold.publication import revisions
 from lakehouse.gold.publication.candidates import Draft
 from lakehouse.gold.publication.revisions import Signature
 from lakehouse.lake import Lake, table_io
-from lakehouse.ledger import applied_inputs, decisions, ingestions, restatements
+from lakehouse.ledger import applied_inputs, decisions, ingestions, publications
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
-from lakehouse.ledger.restatements import Restatement
+from lakehouse.ledger.publications import Restatement
 from lakehouse.ledger.row_states import StewardVerdict
 from lakehouse.orchestration.build import definitions_of
-from lakehouse.orchestration.common.resources import LakeTables
+from lakehouse.orchestration.resources import LakeTables
 from lakehouse.settings import Settings
 
 FIRST = date(2021, 1, 1)
@@ -292,7 +292,7 @@ class Built:
         followed = locations.silver(self.lake, "sales").version()
         for one in (self.daily, *self.daily.rollups):
             version = locations.gold(self.lake, one).version()
-            restatements.record(self.lake, Restatement(one.name, "run", LONG_AGO, followed, version, self.days))
+            publications.record_restatement(self.lake, Restatement(one.name, "run", LONG_AGO, followed, version, self.days))
             followed = locations.gold(self.lake, self.daily).version()
 
     def dagster(self) -> None:

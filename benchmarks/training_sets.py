@@ -28,7 +28,7 @@ from lakehouse.contracts import Catalog, MetricContract, SourceContract, Trainin
 from lakehouse.contracts.loader import completed
 from lakehouse.contracts.series import Series
 from lakehouse.gold.publication.write_audit_publish import Run
-from lakehouse.gold.reproduction import contract_history
+from lakehouse.gold.reproduction import recompute
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.lake import Lake
@@ -36,7 +36,7 @@ from lakehouse.ledger import applied_inputs
 from lakehouse.settings import Settings
 from lakehouse.silver import update as silver_update
 from lakehouse.spark.session import sized_for, spark_options
-from lakehouse.training_sets import build, labels, set_table
+from lakehouse.training_sets import build, labels, tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -168,7 +168,7 @@ def deliver(spark: SparkSession, lake: Lake, name: str, rows: pa.Table, now: dat
 
 def publish(spark: SparkSession, lake: Lake, one: MetricContract) -> None:
     """The numbers that are pending."""
-    contract_history.remember(lake, one, SOURCES["payments"])
+    recompute.remember_contract(lake, one, SOURCES["payments"])
     daily = Series(one)
     pending = find_pending(lake, daily)
     restatement_days.restate(lake, SOURCES["payments"], daily, lambda: spark, pending.starts, Run("run"), pending)
@@ -253,7 +253,7 @@ def main() -> None:
         for name, seconds in times.items():
             print(f"{name}: {', '.join(f'{second:.1f}' for second in seconds)} s")
         print(f"ratio {times['by contract'][-1] / times['by hand'][-1]:.2f}")
-        ours = set_table.read(lake, made, ["record_key", *SET.features.names, "label"])
+        ours = tables.read_set(lake, made, ["record_key", *SET.features.names, "label"])
         theirs = spark.read.format("delta").load(f"{folder}/by_hand_1").select(*ours.column_names).toArrow()
         order = [("record_key", "ascending")]
         same = ours.sort_by(order).cast(theirs.schema).equals(theirs.sort_by(order).cast(theirs.schema))

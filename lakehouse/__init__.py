@@ -21,7 +21,7 @@ def run(contract: str | Path, files: Iterable[str | Path]) -> SingleRun:
     :raises LakehouseError: one of its subclasses, with a sentence that says what happened and what to do.
     """
     from lakehouse.orchestration.execution import single_run  # noqa: PLC0415 (Dagster and Spark load in seconds)
-    from lakehouse.project import deployed_source  # noqa: PLC0415
+    from lakehouse.project import delivery  # noqa: PLC0415
 
-    meant = deployed_source.of(contract)
+    meant = delivery.deployed_source(contract)
     return single_run.run_files(meant.lake, meant.catalog, meant.dataset, [Path(file) for file in files])

@@ -46,10 +46,10 @@ def test_every_exception_is_reported_or_has_a_reason_not_to_be() -> None:
 
 
 def _run(monkeypatch: pytest.MonkeyPatch, problem: BaseException) -> None:
-    def fails() -> None:
+    def fails(*_: object) -> None:
         raise problem
 
-    monkeypatch.setattr(cli, "app", fails)
+    monkeypatch.setattr(cli, "called", fails)
     cli.main()
 
 

@@ -47,7 +47,7 @@ def test_spark_is_noticed() -> None:
 
 @pytest.mark.parametrize(
     ("private", "place"),
-    [("dagster._", "orchestration/common/dagster_internals.py"), ("deltalake._", "lake/delta_rs_internals.py")],
+    [("dagster._", "orchestration/dagster_internals.py"), ("deltalake._", "lake/delta_rs_internals.py")],
 )
 def test_the_internals_of_a_library_are_imported_in_one_module(private: str, place: str) -> None:
     root = Path(lakehouse.__file__).parent
@@ -67,7 +67,7 @@ SURFACES = ("commands.py", "routes.py", "pages.py", "charts.py")
 #: The modules that know where tables are, and that open, read and write them.
 TABLES = (
     "lakehouse.locations",
-    "lakehouse.lake_tables",
+    "lakehouse.locations",
     "lakehouse.lake.table",
     "deltalake",
 )

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import lakehouse
-from lakehouse import lake_tables, locations
+from lakehouse import locations
 from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.contracts.series import Series
 from lakehouse_tests.support.lake import contract
@@ -22,22 +22,22 @@ def test_what_the_code_writes_is_in_the_inventory() -> None:
     known = {
         f"{one}"
         for of_kind in both
-        for one in lake_tables.tables(Catalog({"events": of_kind}, {"total": metric(late_events={})}))
+        for one in locations.every_table(Catalog({"events": of_kind}, {"total": metric(late_events={})}))
     }
     sources = [path.read_text() for path in _PACKAGE.rglob("*.py")]
     written = {f"{layer}/{name.replace('{source}', 'events')}" for text in sources for layer, name in _TABLE.findall(text)}
     assert len(written) > 15
-    assert written <= known, "add it to lake_tables.tables"
+    assert written <= known, "add it to locations.every_table"
     assert {"bronze/events", "silver/events", "silver/events_newest", "gold/total", "gold/total_candidates"} <= known
 
 
 def test_only_a_source_under_append_has_a_table_of_newest_rows() -> None:
-    assert "silver/events_newest" not in {f"{one}" for one in lake_tables.tables(Catalog({"events": contract()}, {}))}
+    assert "silver/events_newest" not in {f"{one}" for one in locations.every_table(Catalog({"events": contract()}, {}))}
 
 
 def test_each_table_is_there_once_and_at_its_address(lake) -> None:
     catalog = load_catalog(None)
-    tables = lake_tables.tables(catalog)
+    tables = locations.every_table(catalog)
     assert len({f"{table}" for table in tables}) == len(tables)
     addresses = {table.of(lake) for table in tables}
     for daily in map(Series, catalog.metrics.values()):
@@ -48,7 +48,7 @@ def test_each_table_is_there_once_and_at_its_address(lake) -> None:
 
 def test_only_locations_and_generic_readers_build_addresses() -> None:
     building = {f"{path.relative_to(_PACKAGE)}" for path in _PACKAGE.rglob("*.py") if "lake.table(" in path.read_text()}
-    readers_of_any_table = {"lake_tables.py", "orchestration/common/resources.py", "examples/simulation_results.py"}
-    assert building == {"locations.py", "training_sets/addresses.py", *readers_of_any_table}, (
+    readers_of_any_table = {"orchestration/resources.py", "examples/simulation_results.py"}
+    assert building == {"locations.py", "training_sets/tables.py", *readers_of_any_table}, (
         "take the address from lakehouse.locations (allowed: readers of any table)"
     )

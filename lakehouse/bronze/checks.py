@@ -23,10 +23,10 @@ from lakehouse.dispositions import account_tables
 from lakehouse.dispositions import checks as dispositions_checks
 from lakehouse.lake import table_io
 from lakehouse.lateness.rules import exceeds
-from lakehouse.ledger import ingestions, unread_rows
+from lakehouse.ledger import ingestions
 from lakehouse.ledger.row_states import QuarantineStatus
-from lakehouse.quality import check_rules, source_checks
-from lakehouse.quality.check_result import CheckResult
+from lakehouse.quality import check_rules
+from lakehouse.quality.check_rules import CheckResult
 from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.quality.source_checks import FilledCounts
+    from lakehouse.quality.check_rules import FilledCounts
 
 FRESH, REVIEWED, NONE_HELD = "arrivals_are_fresh", "reviews_in_time", "no_file_held"
 _ALWAYS = {
-    **source_checks.CONTRACT_SCHEMA,
+    **check_rules.CONTRACT_SCHEMA,
     "rows_accounted": "Records read = rows in Bronze = claims in the key log + malformed rows.",
     "malformed_tolerated": "No more records of the day are malformed than the contract tolerates.",
     NONE_HELD: "No file of the day is held because it cannot be read or differs from its manifest.",
@@ -74,14 +74,14 @@ def check_bronze(lake: Lake, contract: SourceContract, days: Collection[date]) -
     source = contract.dataset
     entries = ingestions.all_of(lake, source)
     table = locations.bronze(lake, source).open()
-    outcomes = source_checks.check_schema(table, arrow_schema(bronze_columns(contract)), days)
+    outcomes = check_rules.check_schema(table, arrow_schema(bronze_columns(contract)), days)
     where = {"arrival_date": list(days)}
     in_bronze, malformed, claims = Counter[date](), Counter[date](), Counter[date]()
     for rows in locations.bronze(lake, source).pieces(["arrival_date", "malformed_reason"], where):
-        in_bronze += source_checks.row_counts(rows, "arrival_date")
-        malformed += source_checks.row_counts(rows, "arrival_date", of="malformed_reason")
+        in_bronze += check_rules.row_counts(rows, "arrival_date")
+        malformed += check_rules.row_counts(rows, "arrival_date", of="malformed_reason")
     for log in locations.key_log(lake, source).pieces(["arrival_date", "kind"], where):
-        claims += source_checks.row_counts(log.filter(pc.not_equal(log["kind"], "retire")), "arrival_date")
+        claims += check_rules.row_counts(log.filter(pc.not_equal(log["kind"], "retire")), "arrival_date")
     held = ingestions.still_held(entries)
     outcomes += dispositions_checks.check_rows(lake, contract, in_bronze, days)
     outcomes += check_source_rules(lake, contract, days)
@@ -89,14 +89,14 @@ def check_bronze(lake: Lake, contract: SourceContract, days: Collection[date]) -
         read = sum(entry.rows for entry in entries if entry.arrival_date == day and entry.status == "ingested")
         numbers = {"rows_read": read, "rows_in_bronze": in_bronze[day], "claims": claims[day], "malformed": malformed[day]}
         ids = [entry.ingestion_id for entry in entries if entry.arrival_date == day] if malformed[day] else []
-        reason = unread_rows.first_reason(lake, source, ids)
+        reason = ingestions.first_reason(lake, source, ids)
         outcomes.append(_check_malformed(contract, day, malformed[day], in_bronze[day], reason))
         balanced = read == in_bronze[day] == claims[day] + malformed[day]
         outcomes.append(CheckResult("rows_accounted", day, balanced, numbers, None if balanced else "materialize the day again"))
         messages = [entry.message for entry in held if entry.arrival_date == day]
         explanation = "; ".join(filter(None, messages)) or None
         outcomes.append(CheckResult(NONE_HELD, day, not messages, {"files_held": len(messages)}, explanation))
-    return source_checks.with_severities(contract, outcomes)
+    return check_rules.with_severities(contract, outcomes)
 
 
 def check_source_rules(lake: Lake, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
@@ -109,7 +109,7 @@ def check_source(lake: Lake, contract: SourceContract) -> list[CheckResult]:
     """Every check on the source as it is now; the day of an outcome is today."""
     lake = lake.cached()
     fresh = [_check_freshness(lake, contract, contract.freshness)] if contract.freshness else []
-    return source_checks.with_severities(contract, [*fresh, _check_reviews(lake, contract)])
+    return check_rules.with_severities(contract, [*fresh, _check_reviews(lake, contract)])
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def _check_row_counts(contract: SourceContract, entries: Iterable[Ingestion], da
         if entry.status == "ingested":
             rows[entry.arrival_date] += entry.rows - entry.malformed
     findings = {day: list(check_rules.row_count(_ArrivalDay(day, rows), rule)) for day in sorted(days)}
-    return [check_rules.outcome("row_count", day, of_day, source_checks.way_out) for day, of_day in findings.items()]
+    return [check_rules.outcome("row_count", day, of_day, check_rules.way_out) for day, of_day in findings.items()]
 
 
 def _check_malformed(contract: SourceContract, day: date, malformed: int, rows: int, reason: str | None) -> CheckResult:
@@ -159,9 +159,9 @@ def _check_nulls(lake: Lake, contract: SourceContract, days: Collection[date]) -
     for rows in table.pieces(columns, {"arrival_date": days}):
         sound = rows.filter(pc.and_(pc.is_null(rows["malformed_reason"]), pc.not_equal(rows["change_op"], "delete")))
         for name, (total, filled) in counts.items():
-            total.update(source_checks.row_counts(sound, "arrival_date"))
-            filled.update(source_checks.row_counts(sound, "arrival_date", of=name))
-    return source_checks.check_nulls(contract, days, counts, "records")
+            total.update(check_rules.row_counts(sound, "arrival_date"))
+            filled.update(check_rules.row_counts(sound, "arrival_date", of=name))
+    return check_rules.check_nulls(contract, days, counts, "records")
 
 
 def _check_freshness(lake: Lake, contract: SourceContract, rule: Freshness) -> CheckResult:

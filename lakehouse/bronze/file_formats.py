@@ -2,6 +2,8 @@
 
 Only the file formats belong here; the *meaning* of a record's values is decided in ``row_parser``. A fault of the file as a whole
 (a broken gzip stream, a missing column) is a :class:`FileProblem`: such a file is held, and not read in part.
+
+Recognizes binary formats that the product does not read by their first bytes, each with a sentence on its conversion.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from decimal import Decimal, InvalidOperation
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from lakehouse.bronze import foreign_bytes, json_arrays, line_limits
+from lakehouse.bronze import line_limits
 from lakehouse.bronze.envelopes import without_tombstones
 from lakehouse.bronze.line_limits import CutLine
 from lakehouse.errors import LakehouseError
@@ -30,11 +32,14 @@ if TYPE_CHECKING:
     from lakehouse.contracts.inputs import Source
 
 GZIP_MAGIC = b"\x1f\x8b"
+
 #: A quote must be closed within this many lines, and ``line_limits.MAX_RECORD_BYTES``; otherwise its first line is malformed
 #: and reading continues after it.
 MAX_LINES_OF_A_RECORD = 1_000
+
 #: JSON nested deeper, or numbers longer than this, are malformed: no column could hold them, and they can exhaust a worker.
 MAX_DEPTH = 100
+
 MAX_DIGITS = 1_000
 
 #: Delimiters that senders use in place of the contract's.
@@ -93,10 +98,10 @@ def json_lines(stream: BinaryIO, source: Source, before: int = 0) -> Iterator[tu
 
 def _array_elements(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
     try:
-        yield from json_arrays.elements(unzipped(stream))
+        yield from line_limits.elements(unzipped(stream))
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise FileProblem(f"the gzip stream breaks off ({error}); have the file sent again") from None
-    except json_arrays.BrokenArrayError as problem:
+    except line_limits.BrokenArrayError as problem:
         raise FileProblem(f"{problem}") from None
 
 
@@ -237,7 +242,7 @@ def csv_header(lines: Iterator[tuple[int, bytes]], source: Source, columns: list
         return []
     if isinstance(line, CutLine):
         raise FileProblem(f"line {number}: the header is {line.problem}")
-    if other := foreign_bytes.of_magic(line):
+    if other := foreign_format(line):
         raise FileProblem(f"the file {other}")
     try:
         header = next(_csv_reader([line.decode()], source))
@@ -404,3 +409,30 @@ def _check_depth(values: dict[str, Any]) -> None:
 def readable_text(line: bytes) -> str:
     """The line as text that can be stored and read by people, whatever its bytes."""
     return line.decode(errors="backslashreplace").replace("\0", "\\x00")
+
+
+_TO_PARQUET = "convert it to Parquet, or to CSV or JSON lines (a file may be compressed with gzip)"
+
+_MAGIC = {
+    b"\xd0\xcf\x11\xe0": "is an old Excel workbook; save the sheet as CSV in UTF-8",
+    b"Obj\x01": f"is an Avro file; {_TO_PARQUET}",
+    b"ORC": f"is an ORC file; {_TO_PARQUET}",
+    b"PAR1": "is a Parquet file; 'source.format: parquet' reads it",
+    b"BZh": "is compressed with bzip2; unpack it, or compress it with gzip",
+    b"\x28\xb5\x2f\xfd": "is compressed with zstd; unpack it, or compress it with gzip",
+    b"\xfd7zXZ": "is compressed with xz; unpack it, or compress it with gzip",
+    b"%PDF": "is a PDF; ask the sender for the table as CSV",
+}
+
+#: Bytes that text does not have. A header may begin with the letters of a format, such as ORCID.
+_OF_NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f\x80-\xff]")
+
+
+def foreign_format(content: bytes) -> str | None:
+    """The sentence about a file that begins with ``content``; None if no format is recognized."""
+    if content[:4] == b"PK\x03\x04":
+        if b"xl/" in content or b"[Content_Types].xml" in content[:2000]:
+            return "is an Excel workbook; save the sheet as CSV in UTF-8"
+        return "is a zip archive; unpack it and give the files in it (a file may be compressed with gzip)"
+    found = next((magic for magic in _MAGIC if content.startswith(magic)), None)
+    return _MAGIC[found] if found and not (found.isalnum() and not _OF_NO_TEXT.search(content)) else None

@@ -24,10 +24,10 @@ from lakehouse.bronze import pending_files, run_deliveries
 from lakehouse.bronze import table as bronze_table
 from lakehouse.bronze.landing import Fingerprint, LandingFile
 from lakehouse.delta.columns import bronze_columns
-from lakehouse.dispositions import account_tables, claims, readings, row_rules
+from lakehouse.dispositions import account_tables, claims, readings, row_frames
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.lateness import watermark_per_key
-from lakehouse.ledger import contracts_in_use, ingestions, key_log, lost_rows, unread_rows
+from lakehouse.ledger import contract_archive, ingestions, key_log
 from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.spark import commits as spark_commits
@@ -69,7 +69,7 @@ def judge(
         counts.clear()
         newest.clear()
         where = {"arrival_date": arrivals, "ingestion_id": set(ids)}
-        rows_judged = row_rules.judged(lake, contract, session, where)
+        rows_judged = row_frames.judged(lake, contract, session, where)
         for rows in pieces.counted("rows judged", rows_judged):
             _count(rows, counts, newest)
             yield key_log.claims(rows)
@@ -90,8 +90,8 @@ def judge(
 def _record_unread(lake: Lake, contract: SourceContract, files: Sequence[DeliveredFile]) -> None:
     """Record the malformed rows of files by event day: numbers wait for them."""
     where = {"arrival_date": {file.arrival_date for file in files}, "ingestion_id": {file.ingestion_id for file in files}}
-    rows = readings.pieces(lake, contract.dataset, list(unread_rows.COLUMNS), where)
-    unread_rows.record(lake, unread_rows.count(contract.dataset, rows, lake.now()))
+    rows = readings.pieces(lake, contract.dataset, list(ingestions.UNREAD_COLUMNS), where)
+    ingestions.record_unread(lake, ingestions.count_unread(contract.dataset, rows, lake.now()))
 
 
 def schema_problem(lake: Lake, contract: SourceContract, session: Callable[[], SparkSession]) -> str | None:
@@ -170,7 +170,7 @@ class Ingest:
     @cached_property
     def _contract_problem(self) -> str | None:
         """The reason why Bronze accepts no row of the contract, or None; computed when there is a new file."""
-        return contracts_in_use.problem_of_source(self._lake, self._contract) or schema_problem(
+        return contract_archive.problem_of_source(self._lake, self._contract) or schema_problem(
             self._lake, self._contract, self._session
         )
 
@@ -245,7 +245,7 @@ class Ingest:
         :raises LostRowsError: naming the files that are no longer in landing, or have other content.
         """
         lake, contract = self._lake, self._contract
-        if not contract.source.kafka and (lost := lost_rows.lost_deliveries(lake, self._source)):
+        if not contract.source.kafka and (lost := ingestions.lost_deliveries(lake, self._source)):
             listing = bronze_landing.listing_of_days(lake, contract, {entry.arrival_date for entry in lost})
             files = {file.name: file for file in listing.files}
             again: list[tuple[DeliveredFile, LandingFile]] = []
@@ -256,11 +256,11 @@ class Ingest:
             _LOG.warning("bronze/%s lacks %d ingested files: %d are read again from landing", self._source, len(lost), len(again))
             if again:
                 bronze_table.append(self._session, lake, contract, again, self._run_id)
-            if gone := lost_rows.lost_deliveries(lake, self._source):
-                raise lost_rows.refused(
+            if gone := ingestions.lost_deliveries(lake, self._source):
+                raise ingestions.refused(
                     f"bronze/{self._source}", gone, "put them back into landing as they were, and run this again"
                 )
-        if lost := lost_rows.lost_claims(lake, self._source):
+        if lost := ingestions.lost_claims(lake, self._source):
             _LOG.warning("the key log of %s lacks %d ingested files: it is derived again from bronze", self._source, len(lost))
             judge(lake, contract, self._session, [_delivered(entry, entry.recorded_at) for entry in lost], {})
         account_tables.restore(lake, contract)
@@ -332,8 +332,8 @@ class Ingest:
         now = self._lake.now()
         delivered = [_delivered(entry, now) for entry in new]
         if new:
-            self.notices += contracts_in_use.notices_of_source(self._lake, self._contract)
-            contracts_in_use.accept(self._lake, self._contract)
+            self.notices += contract_archive.notices_of_source(self._lake, self._contract)
+            contract_archive.accept(self._lake, self._contract)
             self._expect(sum(entry.bytes for entry in new))
             content: Deliveries = [(file, files[file.ingestion_id]) for file in delivered]
             bronze_table.append(self._session, self._lake, self._contract, content, self._run_id)

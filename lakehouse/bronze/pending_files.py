@@ -13,8 +13,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from lakehouse.bronze import landing as bronze_landing
+from lakehouse.bronze.file_completeness import ManifestEntry, ManifestProblem, manifest_entries
 from lakehouse.bronze.file_formats import FileProblem
-from lakehouse.bronze.manifests import ManifestEntry, ManifestProblem, manifest_entries
 from lakehouse.ledger import ingestions
 from lakehouse.text import join_limited
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import date, datetime
 
-    from lakehouse.bronze.file_stability import Observations
+    from lakehouse.bronze.file_completeness import Observations
     from lakehouse.bronze.landing import Fingerprint, LandingFile, Listing
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake

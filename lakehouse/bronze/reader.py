@@ -21,8 +21,7 @@ from lakehouse.bronze.csv_columns import can_split, csv_blocks, row_group_parts,
 from lakehouse.bronze.file_formats import read_records, unzipped
 from lakehouse.bronze.json_columns import json_blocks
 from lakehouse.bronze.landing import open_file
-from lakehouse.bronze.parquet_columns import can_read, parquet_blocks, records_of
-from lakehouse.bronze.parquet_rows import ParquetRows
+from lakehouse.bronze.parquet import ParquetRows, can_read, parquet_blocks, records_of
 from lakehouse.bronze.row_parser import RowParser
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import claims, judged_rows

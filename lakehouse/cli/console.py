@@ -126,7 +126,7 @@ def damage() -> list[str]:
     if "deltalake" not in sys.modules:
         return []
     try:
-        from lakehouse.operations.maintenance import damaged_tables  # noqa: PLC0415
+        from lakehouse.operations import damaged_tables  # noqa: PLC0415
 
         return [f"{entry}" for entry in damaged_tables.find(*deployment())]
     except Exception:  # noqa: BLE001 (what has failed is said in any case)

@@ -92,9 +92,9 @@ def not_counted_text(
 
 def print_malformed(lake: Lake, source: str, **which: Any) -> None:
     """Print the first malformed rows of a source with reason and raw text; see ``malformed_rows.tables`` for the arguments."""
-    from lakehouse.dispositions import malformed_rows  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.dispositions import unread  # noqa: PLC0415 (Arrow loads in a second)
 
-    rows = malformed_rows.few(lake, source, _MALFORMED + 1, **which)
+    rows = unread.few_malformed(lake, source, _MALFORMED + 1, **which)
     for row in rows[:_MALFORMED]:
         text = f"malformed: {row['source_file']}:{row['line_number']}: {row['malformed_reason']}"
         out.print(f"{text}: {row['raw_payload'] or '(redacted)'}", highlight=False, markup=False, soft_wrap=True)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from lakehouse.contracts import derived, effect, fit, late_events, record_changes, yaml_file
-from lakehouse.contracts import joins as of_joins
-from lakehouse.contracts import metric_sources as of_several_sources
+from lakehouse.contracts import derived, effect, fit, record_changes, yaml_file
+from lakehouse.contracts import metric_sources as of_joins
+from lakehouse.contracts import publication as late_events
 from lakehouse.contracts import windows as of_windows
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.model import ModelContract
@@ -405,11 +405,11 @@ def completed(metric: MetricContract, sources: Mapping[str, SourceContract]) -> 
 
 def _misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> Iterator[tuple[tuple[int | str, ...], str]]:
     """The mistakes between a metric and the sources that it reads and joins: where in the metric's file, and what to do."""
-    yield from of_several_sources.misfits(metric, sources)
+    yield from of_joins.misfits(metric, sources)
     if metric.source in sources:
-        yield from of_joins.misfits(metric, sources)
+        yield from of_joins.join_misfits(metric, sources)
         yield from of_windows.misfits(metric, sources)
-    yield from late_events.misfits(metric, sources)
+    yield from late_events.late_events_misfits(metric, sources)
     yield from record_changes.misfits(metric, sources)
 
 

@@ -4,36 +4,118 @@ Spark SQL.
 The rules of a derived metric that concern the contracts of its inputs belong to ``derived``.
 
 The keys of a metric's contract that a derived metric leaves out, because its inputs decide them.
+
+``live`` and ``reconcile`` in a metric's contract: how the speed layer computes the metric, and which difference is an alert.
+
+Belongs here: the keys, their defaults, and what a streaming aggregation cannot do. The rows that the stream counts are defined in
+``live.stream``.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import date  # noqa: TC003 (pydantic reads it)
+from datetime import (
+    date,
+    timedelta,
+)
 from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import AliasChoices, Field, PrivateAttr, model_validator
 
-from lakehouse.contracts import metric_sources, speed_layer, windows
+from lakehouse.contracts import metric_sources, windows
 from lakehouse.contracts.alerts import MetricAlerts, misfits
 from lakehouse.contracts.base import Documented, Name, SparkType, Strict
 from lakehouse.contracts.checks import ChangeBounds, GoldChecks, problems
 from lakehouse.contracts.derived import DerivedInput  # noqa: TC001 (pydantic reads it)
-from lakehouse.contracts.joins import Join, brought_by, clashes
-from lakehouse.contracts.late_events import LateEvents  # noqa: TC001 (pydantic reads it)
-from lakehouse.contracts.metric_sources import MetricSource
-from lakehouse.contracts.publication import FinalNeeds, PublicationRules
+from lakehouse.contracts.metric_sources import Join, MetricSource, brought_by, clashes
+from lakehouse.contracts.publication import (
+    FinalNeeds,
+    LateEvents,
+    PublicationRules,
+)
 from lakehouse.contracts.series import RESERVED
-from lakehouse.contracts.speed_layer import ReconciliationTerms, SpeedLayer  # noqa: TC001 (pydantic reads them)
 from lakehouse.contracts.sql_expressions import Aggregate, cast, null_if_zero
-from lakehouse.contracts.windows import WINDOW_START
+from lakehouse.contracts.windows import WINDOW_START, SessionWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.contracts.windows import EventWindow, SessionWindow
+    from lakehouse.contracts.windows import EventWindow
+
+
+#: Functions that Spark refuses in a streaming aggregation, by a pattern of the expression.
+_REFUSED = {
+    r"\bdistinct\b": "counts distinct values, which Spark refuses over a stream; take approx_count_distinct",
+    r"\bwithin\s+group\b": "sorts the rows of a group, which Spark refuses over a stream",
+}
+
+
+class SpeedLayer(Strict):
+    """The settings of a metric's stream."""
+
+    watermark: timedelta = Field(
+        timedelta(minutes=10),
+        ge=timedelta(0),
+        validation_alias=AliasChoices("open_for", "watermark"),
+        description="How long after the newest event a window stays open; later rows are dropped by the stream.",
+    )
+    trigger: timedelta = Field(timedelta(seconds=5), ge=timedelta(0), description="The time between two batches of the stream.")
+    max_files_per_trigger: int = Field(1000, ge=1, description="A batch reads at most so many files of Bronze.")
+    keep: timedelta = Field(
+        timedelta(days=7), ge=timedelta(0), description="How long live rows of a closed window are kept after reconciliation."
+    )
+
+    managed: bool = Field(False, description="Whether Dagster runs the stream, and starts it again when it has ended.")
+
+    @model_validator(mode="after")
+    def _in_milliseconds(self) -> SpeedLayer:
+        if self.watermark % timedelta(milliseconds=1):
+            msg = "open_for: Spark counts in milliseconds; write whole ones, such as PT10M"
+            raise ValueError(msg)
+        return self
+
+
+class ReconciliationTerms(Strict):
+    """The bound on the difference between a day's live and published numbers beyond which it is an alert."""
+
+    threshold: float = Field(
+        ge=0,
+        description="Alert when a window's live number differs from the published one by more than this share.",
+    )
+
+
+def with_live_defaults(content: Any) -> Any:
+    """Replace ``live: true`` in a metric's file by a speed layer with all defaults; ``false`` means none."""
+    if isinstance(content, dict) and isinstance(content.get("live"), bool):
+        return {**content, "live": {} if content["live"] else None}
+    return content
+
+
+def live_problems(metric: MetricContract) -> Iterator[str]:
+    """The mistakes in a metric's speed layer, each as ``field: what to do``."""
+    if metric.live is None:
+        if metric.reconcile is not None:
+            yield "reconcile: compares live numbers with published ones; add 'live: true', or leave the key out"
+        for key in ("live_state", "live_unread_after"):
+            if getattr(metric.alerts, key) is not None:
+                yield f"alerts.{key}: is about the stream of the metric; add 'live: true', or leave the key out"
+        return
+    unfit = {
+        "a derived metric reads no rows, so there is nothing to stream; make its inputs live": metric.is_derived,
+        "the stream reads one source, and this metric has several; leave the key out": metric.sources,
+        "the stream does not join dimensions; leave the key out, or count in another metric without 'joins'": metric.joins,
+        f"the stream has no windows of {metric.trailing_days} days; leave the key out, or the window": metric.trailing_days > 1,
+        "the stream has no sessions; leave the key out, or count by windows such as 'window: {size: PT1H}'": isinstance(
+            metric.window, SessionWindow
+        ),
+    }
+    yield from (f"live: {text}" for text, is_so in unfit.items() if is_so)
+    for measure in metric.measures:
+        for pattern, text in _REFUSED.items():
+            if re.search(pattern, measure.sql, re.IGNORECASE):
+                yield f"live: the measure {measure.name} {text}"
 
 
 def not_derived(metric: MetricContract) -> list[str]:
@@ -61,11 +143,15 @@ def not_derived(metric: MetricContract) -> list[str]:
 
 
 _EXACT = ("int", "bigint", "decimal")
+
 #: A star that means rows, and a star that means columns; any other star multiplies.
 _COUNT_OF_ROWS = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
+
 _ALL_COLUMNS = re.compile(r"(?:[(,.]|\bdistinct|\ball)\s*\*", re.IGNORECASE)
+
 #: Functions that turn other values into a time, or a day into its first moment.
 _MAKES_TIMES = re.compile(r"timestamp|unixtime|date_trunc|interval|hour|minute|second", re.IGNORECASE)
+
 _CALL = re.compile(r"\w\s*\(|::")
 
 
@@ -341,7 +427,7 @@ class MetricContract(Documented):
     @model_validator(mode="before")
     @classmethod
     def _first_source(cls, content: Any) -> Any:
-        return speed_layer.with_defaults(windows.with_start_in_grain(metric_sources.with_first_source(content)))
+        return with_live_defaults(windows.with_start_in_grain(metric_sources.with_first_source(content)))
 
     @model_validator(mode="after")
     def _consistent(self) -> MetricContract:
@@ -364,7 +450,7 @@ class MetricContract(Documented):
             + misfits(self.alerts, types, self.grain, self.publication.rollups)
             + self._immaterial(types)
         )
-        unfit += [*not_derived(self), *windows.unfit(self), *speed_layer.problems(self)]
+        unfit += [*not_derived(self), *windows.unfit(self), *live_problems(self)]
         if unfit:
             raise ValueError(unfit[0])
         inexact = [measure.name for measure in self.measures if not measure.is_exact]

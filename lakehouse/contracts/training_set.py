@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from lakehouse.contracts.base import SYSTEM_COLUMNS, Documented, Name, SparkType, Strict
-from lakehouse.contracts.joins import Join  # noqa: TC001 (pydantic reads it)
+from lakehouse.contracts.metric_sources import Join  # noqa: TC001 (pydantic reads it)
 from lakehouse.contracts.sql_expressions import Aggregate, RowExpression  # noqa: TC001 (pydantic reads them)
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.calendar import day_conditions
+from lakehouse.calendar import days as day_conditions
 from lakehouse.delta import commit_log
-from lakehouse.delta.columns import PROVENANCE
-from lakehouse.delta.wider_types import WIDENED
+from lakehouse.delta.columns import PROVENANCE, WIDENED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -259,7 +258,7 @@ def key_changes_on(table: DeltaTable, days: Collection[date], first: int, last: 
 
 
 def _on(days: Collection[date]) -> str:
-    return day_conditions.among("event_date", days)
+    return day_conditions.condition_among("event_date", days)
 
 
 def _sides(feed: pa.Table) -> pa.Table:

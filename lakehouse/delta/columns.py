@@ -1,24 +1,44 @@
 """The columns of the tables that a contract describes, as Spark DDL and as Arrow.
 
 The business days of many moments, and the first moments of many days: the rules of ``calendar.days`` for columns.
+
+Columns whose type only becomes wider: int to bigint, and decimals with more digits before the point.
+
+The type is changed in the table's log by one commit, and no data file is written again. Every reader that the tables are meant
+for (Spark, delta-rs, DuckDB, polars) converts the values of older files as it reads them. Delta's own table feature for this,
+``typeWidening``, would shut out delta-rs and polars.
+
+polars reads no column that becomes wider in another way.
+
+Values of columns as JSON without loss: decimals, times, NaN and infinities become strings.
+
+:func:`json_texts` formats a whole column; where Arrow cannot format a value, each distinct one is formatted once.
 """
 
 from __future__ import annotations
 
+import json
 from datetime import date, datetime, timedelta, timezone
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from json.encoder import encode_basestring
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import CommitProperties, Schema
 
 from lakehouse.calendar.days import BUSINESS_DAY_START, business_day_of, start_of_day
+from lakehouse.contracts.base import is_only_wider
 from lakehouse.contracts.inputs import OF_A_MESSAGE
 from lakehouse.contracts.record_changes import OF_A_CHANGE
+from lakehouse.text import json_value
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from zoneinfo import ZoneInfo
+
+    from deltalake import DeltaTable
 
     from lakehouse.contracts.source import SourceContract
 
@@ -39,7 +59,9 @@ PROVENANCE = (
     ("correction_reason", "string"),
     ("corrected_field", "string"),
 )
+
 _AS_READ = (("raw_payload", "string"), ("malformed_reason", "string"))
+
 #: The total order of R2, most significant first: never the order of ingestion. Text is compared by its UTF-8 bytes; a row
 #: without ``source_order`` (see ``bronze.envelopes``) comes before those with one. ``ordered_at`` and ``delivery``
 #: are of ``dispositions.deliveries``.
@@ -102,10 +124,15 @@ def is_number(kind: pa.DataType) -> bool:
 
 #: The type of the clocks in Bronze.
 MOMENT = pa.timestamp("us", "UTC")
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
 _MICROSECOND = timedelta(microseconds=1)
+
 _HOUR = timedelta(hours=1) // _MICROSECOND
+
 _DAY = timedelta(days=1) // _MICROSECOND
+
 _DAY_START = timedelta(hours=BUSINESS_DAY_START.hour, minutes=BUSINESS_DAY_START.minute) // _MICROSECOND
 
 
@@ -147,3 +174,126 @@ def _offset(hour: int, zone: ZoneInfo) -> int | None:
 
 def _moment(micros: int) -> datetime:
     return _EPOCH + micros * _MICROSECOND
+
+
+#: What the metadata of a commit calls the columns with another type.
+WIDENED = "wider_columns"
+
+
+def is_wider(before: pa.DataType, after: pa.DataType) -> bool:
+    """Whether ``after`` only becomes wider than ``before``; the rule is that of contracts."""
+    return is_only_wider(_name_in_contracts(before), _name_in_contracts(after))
+
+
+def widen(table: DeltaTable, schema: pa.Schema) -> bool:
+    """Give the columns of an open table the wider types of a schema, in one commit behind its newest version.
+
+    :param schema: of rows that are to be written; other columns and types of it change nothing.
+    :returns: whether a type was changed.
+    :raises CommitFailedError: when another writer has changed the columns since ``table`` was opened.
+    """
+    columns = pa.schema(table.schema().to_arrow())
+    wanted = {item.name: item.type for item in schema}
+    wider = {item.name: wanted[item.name] for item in columns if is_wider(item.type, wanted.get(item.name, item.type))}
+    if not wider or not table.metadata().partition_columns:  # every table with columns of a contract has some
+        return False
+    (by, *_) = table.metadata().partition_columns
+    no_partition = "-1" if pa.types.is_integer(columns.field(by).type) else "0001-01-01"
+    why = {WIDENED: {name: f"{kind}" for name, kind in wider.items()}}
+    table.create_write_transaction(
+        [],
+        mode="overwrite",  # a transaction that appends keeps the columns as they are
+        schema=Schema.from_arrow(pa.schema([item.with_type(wider.get(item.name, item.type)) for item in columns])),
+        partition_by=table.metadata().partition_columns,
+        partition_filters=[(by, "=", no_partition)],  # no file is removed
+        commit_properties=CommitProperties(custom_metadata={"userMetadata": json.dumps(why)}),
+    )
+    table.update_incremental()
+    return True
+
+
+def _name_in_contracts(kind: pa.DataType) -> str:
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    return {pa.int32(): "int", pa.int64(): "bigint"}.get(kind, f"{kind}")
+
+
+NULL = "null"
+
+#: Characters that JSON escapes in a string; others stay as they are.
+_ESCAPED = r'[\x00-\x1f"\\]'
+
+#: Python writes smaller numbers with an exponent.
+_LEAST_WITHOUT_EXPONENT = 1e-4
+
+_JSON = json.JSONEncoder(ensure_ascii=False)
+
+
+def json_text(value: Any) -> str:
+    """One value as JSON."""
+    if value is None:
+        return NULL
+    if isinstance(value, str):
+        return encode_basestring(value)
+    if isinstance(value, date):  # a datetime is one, too
+        return f'"{value.isoformat()}"'
+    return _JSON.encode(json_value(value))
+
+
+def json_texts(values: pa.Array) -> pa.Array:
+    """Each value as JSON, as :func:`json_text` gives it; ``null`` for NULL, so that no text is missing."""
+    kind = values.type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        texts = values.cast(pa.string())
+    elif pa.types.is_string(kind):
+        texts = _with_exceptions(values, _quoted(values), pc.match_substring_regex(values, _ESCAPED))
+    elif pa.types.is_decimal(kind):
+        digits = values.cast(pa.string())
+        texts = _with_exceptions(values, _quoted(digits), pc.match_substring(digits, "E"))  # 0E-8: 0.00000000
+    elif kind == pa.float64():
+        texts = _numbers(values)
+    elif kind == pa.timestamp("us", "UTC"):
+        texts = _moments(values)
+    else:
+        texts = of_distinct(values, json_text)
+    return pc.fill_null(texts, NULL)
+
+
+def of_distinct(values: pa.Array, text: Callable[[Any], str | None]) -> pa.Array:
+    """The text of each value, computed once for each distinct value; NULL for NULL."""
+    distinct, which = distinct_values(values)
+    return pa.array([text(value) for value in distinct.to_pylist()], pa.string()).take(which)
+
+
+def distinct_values(values: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The distinct values without NULL, and for each value its position among them, NULL for NULL."""
+    bits = values.view(pa.int64()) if values.type == pa.float64() else values  # as numbers 0.0 and -0.0 are equal
+    encoded = bits.dictionary_encode()
+    return encoded.dictionary.view(values.type), encoded.indices
+
+
+def _quoted(texts: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise('"', texts, '"', "")
+
+
+def _with_exceptions(values: pa.Array, texts: pa.Array, exceptions: pa.Array) -> pa.Array:
+    """The texts, where the texts of exceptional values are computed individually."""
+    special = pc.fill_null(exceptions, False)
+    if not pc.any(special).as_py():
+        return texts
+    return pc.replace_with_mask(texts, special, of_distinct(values.filter(special), json_text))
+
+
+def _numbers(values: pa.Array) -> pa.Array:
+    """Numbers as Python writes them: Arrow writes the same digits, but 1 for 1.0, and uses the exponent for other numbers."""
+    digits = values.cast(pa.string())
+    points = pc.if_else(pc.match_substring(digits, "."), digits, pc.binary_join_element_wise(digits, ".0", ""))
+    other = pc.or_(pc.match_substring_regex(digits, "[en]"), pc.less(pc.abs(values), _LEAST_WITHOUT_EXPONENT))
+    return _with_exceptions(values, points, other)
+
+
+def _moments(values: pa.Array) -> pa.Array:
+    """Times in UTC as ISO texts, without microseconds where they are 0."""
+    texts = pc.utf8_replace_slice(values.cast(pa.timestamp("us")).cast(pa.string()), 10, 11, "T")
+    whole = pc.equal(pc.utf8_slice_codeunits(texts, 19, 26), ".000000")
+    return _quoted(pc.binary_join_element_wise(pc.if_else(whole, pc.utf8_slice_codeunits(texts, 0, 19), texts), "+00:00", ""))

@@ -1,15 +1,27 @@
-"""The metadata of a table's commits: copied into a log, each commit once, and as a fingerprint of the state of tables."""
+"""The metadata of a table's commits: copied into a log, each commit once, and as a fingerprint of the state of tables.
+
+Commits that the log of a table no longer holds, although readers have followed them.
+
+A table that is restored from a copy, or whose newest log entry is lost or emptied by a power failure, gives the same version
+numbers to other commits. A follower of a table therefore stores an id of the commit with the version, and a table that has lost
+commits gets another *lineage*: its followers start over, as with a table that was created again. Numbers of lost commits are not
+reused, because logs of commits are kept by number.
+
+The followed commits are recorded in ``ledger``; the recovery of a layer's lost commits belongs to that layer.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pyarrow as pa
 
-from lakehouse.delta import row_writer
-from lakehouse.lake.delta_rs_internals import newest_version
+from lakehouse.delta import partition_writer, row_writer
+from lakehouse.lake.delta_rs_internals import file_system, newest_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -88,3 +100,107 @@ def _state(table: Table) -> str:
         return "none"
     committed = [commit.get("timestamp") for commit in opened.history(1)]  # the newest commit
     return f"{opened.metadata().id} {opened.version()} {committed}"
+
+
+_LOG = logging.getLogger(__name__)
+
+#: The table property that differs once commits were lost.
+_LINEAGE = "lakehouse.lineage"
+
+#: The key of the metadata of commits that take the place of lost ones.
+_COMMIT_KEY = "lost_commits"
+
+
+def commit_id(table: DeltaTable | None, version: int | None = None) -> str:
+    """The id of a commit: a digest of its log entry. Empty if there is none, or the log was shortened.
+
+    :param version: by default the version at which the table was opened.
+    """
+    if table is None:
+        return ""
+    name = f"_delta_log/{table.version() if version is None else version:020}.json"
+    try:
+        with file_system(table).open_input_stream(name) as entry:
+            return hashlib.sha256(entry.read()).hexdigest()[:16]
+    except FileNotFoundError:
+        return ""
+
+
+def are_lost(table: DeltaTable | None, version: int, commit: str | None) -> bool:
+    """Whether a table no longer holds a commit.
+
+    :param version: of the commit; -1 for none, which cannot be lost.
+    :param commit: its id; None or empty if an older release recorded the version without one: then the answer is False.
+    """
+    if version < 0 or not commit:
+        return False
+    if table is None or version > table.version():
+        return True
+    return commit_id(table, version) not in {"", commit}  # an entry that maintenance has removed proves nothing
+
+
+def lineage(table: DeltaTable | None) -> str:
+    """The lineage of a table: versions of different lineages cannot be compared. Empty if the table has never lost a commit."""
+    return "" if table is None else str(table.metadata().configuration.get(_LINEAGE, ""))
+
+
+def is_kept(lineage: str, earlier: str, version: int) -> bool:
+    """Whether a table with ``lineage`` still holds a version that it had under the lineage ``earlier``.
+
+    Each loss adds a part to the lineage: the newest version that was kept, and a random name.
+    """
+    before, since = earlier.split(".") if earlier else [], lineage.split(".") if lineage else []
+    kept = [int(part.split("~")[0]) for part in since[len(before) :]]
+    return since[: len(before)] == before and all(version <= newest for newest in kept)
+
+
+def is_closed(table: DeltaTable, followed: int, since: int) -> bool:
+    """Whether :func:`close_gap` with these versions was the last change of a table's lineage."""
+    return table.version() > followed and lineage(table).split(".")[-1].startswith(f"{since}~")
+
+
+def identity(table: DeltaTable) -> str:
+    """The id of a table, and its lineage if it has lost commits."""
+    return ":".join(filter(None, (f"{table.metadata().id}", lineage(table))))
+
+
+def close_gap(target: Table, followed: int, since: int) -> DeltaTable | None:
+    """Give a table that has lost commits another lineage, and advance it to the newest version that was followed.
+
+    :param followed: the newest version that was followed.
+    :param since: the newest version that is known to be kept, -1 without one.
+    :returns: the table; None if it no longer exists.
+    """
+    table = advance(target, followed)
+    if table is not None:  # else the caller decides what that means
+        begin_lineage(table, followed, since)
+    return table
+
+
+def advance(target: Table, followed: int) -> DeltaTable | None:
+    """Advance a table that has lost commits to the newest version that was followed. The loss is detected until
+    :func:`begin_lineage`.
+
+    The arguments and the result are those of :func:`close_gap`.
+    """
+    table = target.snapshot()
+    if table is None:
+        return None
+    _LOG.warning(
+        "%s does not hold commit %d any more, which others have followed: it was restored from a copy, or its log was damaged. "
+        "What it lost is made up for from the layer below.",
+        target.name,
+        followed,
+    )
+    while table.version() < followed:
+        partition_writer.commit_without_rows(table, why={_COMMIT_KEY: {"followed": followed}})
+        table.update_incremental()
+    return table
+
+
+def begin_lineage(table: DeltaTable, followed: int, since: int) -> None:
+    """Give a table another lineage; see :func:`close_gap`."""
+    why: dict[str, Any] = {_COMMIT_KEY: {"followed": followed, "kept": since}}
+    new_lineage = ".".join(filter(None, (lineage(table), f"{since}~{uuid4().hex[:8]}")))
+    partition_writer.set_properties(table, {_LINEAGE: new_lineage}, why)
+    table.update_incremental()

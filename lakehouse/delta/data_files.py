@@ -4,6 +4,10 @@ Arrow's dataset, which ``table_io`` uses, compares the statistics of row groups 
 range of texts, it reads all row groups.
 
 The files in a table's folder, whether the Delta log references them or not: for maintenance.
+
+Data files that a table's log lists but that are missing or have another length, because of a faulty copy or disk.
+
+Restoring their rows belongs to the layer of the table.
 """
 
 from __future__ import annotations
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
     from datetime import date
 
     from deltalake import DeltaTable
+
+    from lakehouse.lake import Table
 
 
 _LOG = re.compile(r"_delta_log/(\d{20})\.(json|checkpoint)\b.*")
@@ -264,3 +270,53 @@ def _plain(rows: pa.Table) -> pa.Table:
     for item in views:
         rows = rows.set_column(rows.column_names.index(item.name), item.name, rows[item.name].cast(pa.string()))
     return rows
+
+
+#: The suffix of the new name of a truncated file; maintenance deletes the file, because no log lists it.
+_SUFFIX = ".damaged"
+
+
+class DamagedFile(NamedTuple):
+    """A data file.
+
+    :param path: below the table's folder.
+    :param partition: the value of the column that the table is partitioned by; None without one.
+    :param rows: the number of rows that it had.
+    """
+
+    path: str
+    partition: Any
+    rows: int
+    is_missing: bool
+
+
+def damaged_files(table: Table) -> list[DamagedFile]:
+    """The damaged files of a table, by path; only names and lengths are looked up."""
+    opened = table.snapshot()
+    return [] if opened is None else damaged_files_of_table(opened)
+
+
+def damaged_files_of_table(table: DeltaTable) -> list[DamagedFile]:
+    """The damaged files of an open table, by path."""
+    listed = listed_files(table)
+    if not len(listed):
+        return []
+    columns = table.metadata().partition_columns
+    values = listed[f"partition.{columns[0]}"].to_pylist() if columns else [None] * len(listed)
+    counts = listed["num_records"].to_pylist() if "num_records" in listed.column_names else [0] * len(listed)
+    infos = file_system(table).get_file_info([unquote(path) for path in listed["path"].to_pylist()])
+    expected = zip(infos, listed["size_bytes"].to_pylist(), values, counts)
+    damaged = [
+        DamagedFile(info.path, value, count or 0, not info.is_file)
+        for info, size, value, count in expected
+        if not info.is_file or info.size != size
+    ]
+    return sorted(damaged, key=lambda file: file.path)
+
+
+def set_aside(table: DeltaTable, files: Iterable[DamagedFile]) -> None:
+    """Rename truncated files, so that every reader finds them missing, a case that code following a table's changes handles."""
+    system = file_system(table)
+    for file in files:
+        if not file.is_missing:
+            system.move(file.path, f"{file.path}{_SUFFIX}")

@@ -13,8 +13,8 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from lakehouse.calendar import day_conditions
-from lakehouse.delta import wider_types
+from lakehouse.calendar import days as day_conditions
+from lakehouse.delta import columns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -101,13 +101,13 @@ def replace(
     (column,) = table.metadata().partition_columns
     days = [value for value in partitions if isinstance(value, date)]
     if len(days) == len(partitions):
-        predicate = day_conditions.among(column, days, "'{}'")
+        predicate = day_conditions.condition_among(column, days, "'{}'")
     else:
         predicate = f"{column} IN ({', '.join(repr(value) for value in sorted(f'{value}' for value in partitions))})"
     properties = commit_properties(why, transaction)
     if not len(rows):
         return bool(table.delete(predicate, commit_properties=properties)["num_removed_files"])
-    if wider_types.widen(table, rows.schema):
+    if columns.widen(table, rows.schema):
         msg = f"columns of {table.table_uri} have become wider"
         raise CommitFailedError(msg)
     existing = {item.name for item in table.schema().fields}

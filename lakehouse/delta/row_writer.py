@@ -18,8 +18,9 @@ from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transactio
 from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from lakehouse.calendar import day_conditions
-from lakehouse.delta import leases, partition_writer, wider_types
+from lakehouse.calendar import days
+from lakehouse.delta import columns as wider_types
+from lakehouse.delta import leases, partition_writer
 from lakehouse.lake.delta_rs_internals import listed_files
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def replace(
     :param app_id: the Delta transaction that the commit records, with version 1.
     :raises CommitFailedError: when another writer has changed rows of these days since ``table`` was opened.
     """
-    predicate = day_conditions.among(column, values)
+    predicate = days.condition_among(column, values)
     why = CommitProperties(app_transactions=[Transaction(app_id, 1)])
 
     def write(data: Any, schema: pa.Schema) -> None:

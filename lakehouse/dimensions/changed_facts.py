@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.contracts.joins import brought_by
+from lakehouse.contracts.metric_sources import brought_by
 from lakehouse.delta import change_feed
-from lakehouse.dimensions import changed_intervals, fact_index, join_keys
+from lakehouse.dimensions import changed_intervals, fact_index, tables
 from lakehouse.lake import table_io
 from lakehouse.text import json_value
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from datetime import date
     from zoneinfo import ZoneInfo
 
-    from lakehouse.contracts.joins import Join
     from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.metric_sources import Join
     from lakehouse.lake import Lake
 
 
@@ -132,7 +132,7 @@ def _of_source(lake: Lake, metric: MetricContract, join: Join, ranges: pa.Table)
     table, columns = locations.intervals(lake, earlier.dimension), list(dict.fromkeys([*changed_intervals.PLACE, *on]))
     parts = []
     for piece in table.pieces(columns, None):
-        keyed = piece.select(changed_intervals.PLACE).append_column("other_key", join_keys.texts([piece[name] for name in on]))
+        keyed = piece.select(changed_intervals.PLACE).append_column("other_key", tables.key_texts([piece[name] for name in on]))
         parts.append(keyed.filter(pc.is_in(keyed["other_key"], wanted)))
     inner = changed_intervals.within(pa.concat_tables([_NO_INTERVALS, *parts], promote_options="permissive"), ranges)
     origin = ranges["origin"].take(inner["range"])
@@ -152,7 +152,7 @@ def _facts_in(
         days = fact_index.days_of(lake, entry.silver, own, ranges, zone)
         columns = list(dict.fromkeys([*own, *_OF_FACTS]))
         for piece in stored.pieces(columns, {"event_date": days}) if days else ():
-            keys = pa.chunked_array([join_keys.texts([piece[name] for name in own])])
+            keys = pa.chunked_array([tables.key_texts([piece[name] for name in own])])
             place = changed_intervals.covering(keys, fact_index.event_times(piece, zone), ranges)
             yield piece.filter(place.is_valid()), ranges["origin"].take(place.drop_null()).combine_chunks()
 

@@ -2,12 +2,18 @@
 
 The expected intervals are computed from silver's rows of the days and from the changes by key, by the rule in ``intervals``.
 Intervals that lag behind silver, because a run was stopped, fail until silver is materialized again.
+
+The check that facts have a match in the dimensions that a metric joins, within the share that the contract tolerates.
+
+Arrow in, counts per event day out, without Spark. The value of a fact without a match in the number belongs to ``as_of``.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from datetime import date
+from fractions import Fraction
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,34 +23,41 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import data_files
 from lakehouse.dimensions import buckets as dimension_buckets
-from lakehouse.dimensions import interval_table, tables
-from lakehouse.dimensions.intervals import intervals
+from lakehouse.dimensions import changed_intervals, fact_index, interval_table, tables
+from lakehouse.dimensions.interval_table import intervals
 from lakehouse.dispositions.winners import groups, numpy_of
 from lakehouse.lake import table_io
-from lakehouse.quality.check_result import CheckResult
+from lakehouse.quality.check_rules import CheckResult, row_counts
 from lakehouse.quality.row_sums import RowSums
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from deltalake import DeltaTable
     from numpy.typing import NDArray
 
+    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.metric_sources import Join
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
 
 EQUAL_CHANGES = "intervals_equal_changes"
+
 NAMES = {
     "intervals_disjoint": "No two intervals of a key overlap.",
     "intervals_without_gap": "An interval after which its key has none was ended by a change.",
     "one_current_interval": "A key has one current interval at most.",
     EQUAL_CHANGES: "The changes by key are those of silver, and in a sample of buckets the intervals are what follows from them.",
 }
+
 #: The number of buckets that are compared with the rule.
 _SAMPLED = 4
+
 #: The keys of up to this many changes are looked up individually; with more, whole buckets are read.
 _FEW_CHANGES = 10_000
+
 _IDENTITY = ["record_key", "ingestion_id", "line_number"]
+
 _OPEN = np.iinfo(np.int64).max
 
 
@@ -141,3 +154,74 @@ def _are_ended(held: pa.Table, changes: pa.Table) -> NDArray[np.bool_]:
     both = [part.rename_columns(names) for part in (held.select(["dimension_key", "valid_to"]), by_key, by_itself)]
     place = groups(*(pa.concat_tables(both)[name] for name in names))
     return np.isin(place[: len(held)], place[len(held) :])
+
+
+FACTS_MATCHED = "facts_matched"
+
+MATCHED_DESCRIPTION = "No more of the day's facts than the contract tolerates are without a match in a dimension that is joined."
+
+_INTERVALS = pa.schema(
+    [("dimension_key", pa.string()), *((name, changed_intervals.TIME) for name in changed_intervals.PLACE[1:])]
+)
+
+
+def bounded(metric: MetricContract) -> list[Join]:
+    """The joins of a metric whose contract bounds the share of facts without a match."""
+    return [join for join in metric.joins if join.max_unmatched is not None]
+
+
+def check_matched(lake: Lake, metric: MetricContract, days: Collection[date]) -> list[CheckResult]:
+    """The check on each event day, a warning if it fails; none if no join of the metric has a bound."""
+    joins = bounded(metric)
+    if not joins or not days:
+        return []
+    facts, unmatched = _counts(lake, metric, joins, days)
+    outcomes = []
+    for day in sorted(days):
+        of_joins = [(join, counts[day]) for join, counts in zip(joins, unmatched)]
+        problems = [
+            f"{count} of {facts[day]} facts have no match in {join.dimension}; a share of {join.max_unmatched} is tolerated"
+            for join, count in of_joins
+            if count > Fraction(join.max_unmatched or 0) * facts[day]
+        ]
+        numbers = {"facts": facts[day]} | {f"{join.dimension}_unmatched": count for join, count in of_joins}
+        why = f"{'; '.join(problems)}: they count as unknown, and move when their keys come" if problems else None
+        outcomes.append(CheckResult(FACTS_MATCHED, day, not problems, numbers, why, warns=True))
+    return outcomes
+
+
+def _counts(
+    lake: Lake, metric: MetricContract, joins: Sequence[Join], days: Collection[date]
+) -> tuple[Counter[date], list[Counter[date]]]:
+    """The number of facts of each day, and by join the number of facts without a match."""
+    facts, unmatched = Counter[date](), [Counter[date]() for _ in joins]
+    zones = [metric.day_zone(join) for join in joins]
+    intervals_of = [_intervals(lake, metric.dimensions[join.dimension]) for join in joins]
+    for entry in metric.read:
+        keys = [[entry.column(name) for name in join.on] for join in joins]
+        columns = list(dict.fromkeys([*(name for on in keys for name in on), "event_date", "event_ts"]))
+        stored = locations.silver_read_of(lake, entry)
+        for piece in stored.pieces(columns, {"event_date": days}):
+            facts.update(row_counts(piece, "event_date"))
+            for on, known_of, counts, zone in zip(keys, intervals_of, unmatched, zones):
+                texts = tables.key_texts([piece[name] for name in on])
+                known = known_of(texts.unique().drop_null())
+                place = changed_intervals.covering(pa.chunked_array([texts]), fact_index.event_times(piece, zone), known)
+                counts.update(row_counts(piece.filter(pc.is_null(place)), "event_date"))
+    return facts, unmatched
+
+
+def _intervals(lake: Lake, contract: SourceContract) -> Callable[[pa.Array], pa.Table]:
+    """A function that returns the intervals of given keys, possibly with those of other keys."""
+
+    @cache
+    def every() -> pa.Table | None:
+        stored = locations.intervals(lake, contract.dataset)
+        return stored.read(_INTERVALS.names, None)
+
+    def intervals_of(wanted: pa.Array) -> pa.Table:
+        are_few = len(wanted) <= tables.FEW_KEYS
+        found = tables.intervals_of_keys(lake, contract, _INTERVALS.names, wanted) if are_few else every()
+        return _INTERVALS.empty_table() if found is None else found.cast(_INTERVALS)
+
+    return intervals_of

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from deltalake import ColumnProperties
 
 from lakehouse import locations
-from lakehouse.delta import change_feed, data_files, lost_commits, partition_writer, row_writer
+from lakehouse.delta import change_feed, commit_log, data_files, partition_writer, row_writer
 from lakehouse.delta import columns as delta_columns
-from lakehouse.dimensions import changed_intervals, join_keys, tables
+from lakehouse.dimensions import changed_intervals, tables
 from lakehouse.lake import table_io
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def days_of(lake: Lake, silver: str, on: Sequence[str], ranges: pa.Table, zone: 
 
 def _mark(facts: DeltaTable) -> str:
     """The id of the Delta transaction that records the version of silver; it differs for a table that was created again."""
-    return f"facts:{lost_commits.identity(facts)}"
+    return f"facts:{commit_log.identity(facts)}"
 
 
 def _followed(table: DeltaTable, facts: DeltaTable) -> int:
@@ -156,7 +156,7 @@ def _entries(facts: pa.Table, on: Sequence[str]) -> pa.Table:
     """The index entries of ``facts``, by key."""
     at = event_times(facts, _UTC)
     keyed = pa.table(
-        [join_keys.texts([facts[name] for name in on]), facts["event_date"], at], names=["join_key", "event_date", "at"]
+        [tables.key_texts([facts[name] for name in on]), facts["event_date"], at], names=["join_key", "event_date", "at"]
     )
     keyed = keyed.filter(pc.and_(keyed["join_key"].is_valid(), keyed["event_date"].is_valid()))
     spans = keyed.group_by(["join_key", "event_date"]).aggregate([("at", "min"), ("at", "max")]).combine_chunks()

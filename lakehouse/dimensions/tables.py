@@ -3,6 +3,14 @@
 ``ops/<dimension>_by_key`` holds the changes of silver by bucket, ``silver/<dimension>_intervals`` the intervals.
 
 The key of a dimension, its bucket, and the time of a change, from the record keys of changes.
+
+The join keys of facts and dimensions as text: the counterpart, for columns, of ``row_parser.record_key`` for a record.
+
+Reads the present intervals of given keys of a dimension, without Spark.
+
+The reads for updates belong to ``interval_table``.
+
+The intervals of a dimension that contain a moment, as the table of intervals holds them now.
 """
 
 from __future__ import annotations
@@ -15,24 +23,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.delta import lost_commits
+from lakehouse import locations
+from lakehouse.delta import commit_log, data_files
 from lakehouse.delta.columns import arrow_schema
+from lakehouse.ledger import redactions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from deltalake import DeltaTable
     from numpy.typing import NDArray
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.delta.columns import Columns
+    from lakehouse.lake import Lake
 
 
 #: The end of a record key, and its number of characters.
 _TIME = r'","\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"\]$'
+
 TIME_LENGTH = len(',"2024-01-01T00:00:00.000000Z"]')
+
 #: The polynomial of CRC-32 as ``zlib`` and Spark compute it, with its bits reversed.
 _POLYNOMIAL = 0xEDB88320
+
 _ALL_BITS = np.uint32(0xFFFFFFFF)
 
 
@@ -96,6 +111,7 @@ _TABLE = _table()
 
 
 _KEY = (("bucket", "int"), ("dimension_key", "string"))
+
 #: Columns from the change that opens an interval.
 _ORIGIN = (("record_key", "string"), ("arrival_ts", "timestamp"), ("ingestion_id", "string"), ("line_number", "bigint"))
 
@@ -159,4 +175,60 @@ def mark(contract: SourceContract, silver: DeltaTable) -> str:
         "buckets": contract.dimension.buckets,
     }
     digest = hashlib.sha256(json.dumps(terms).encode()).hexdigest()[:12]
-    return f"silver:{lost_commits.identity(silver)}:{digest}"
+    return f"silver:{commit_log.identity(silver)}:{digest}"
+
+
+#: The characters that JSON escapes with a backslash.
+_ESCAPED = r'["\\\x00-\x1f]'
+
+
+def key_texts(columns: Sequence[pa.ChunkedArray]) -> pa.Array:
+    """The key of each row: the value itself, or a JSON list if the key has several columns; NULL if a value is NULL.
+
+    :param columns: of strings, integers, booleans, days or decimals with up to six digits behind the point.
+    """
+    plain = [pc.cast(pa.chunked_array(column), pa.string()).combine_chunks() for column in columns]
+    if len(plain) == 1:
+        return plain[0]
+    quoted = [pc.binary_join_element_wise('"', _escaped(column), '"', "") for column in plain]
+    return pc.binary_join_element_wise("[", pc.binary_join_element_wise(*quoted, ","), "]", "")
+
+
+def _escaped(values: pa.Array) -> pa.Array:
+    special = pc.fill_null(pc.match_substring_regex(values, _ESCAPED), False)
+    if not pc.any(special).as_py():
+        return values
+    written = [json.dumps(value, ensure_ascii=False)[1:-1] for value in values.filter(special).to_pylist()]
+    return pc.replace_with_mask(values, special, pa.array(written, pa.string()))
+
+
+#: Up to this many keys are looked up individually; with more, all intervals are read.
+FEW_KEYS = 10_000
+
+
+def intervals_of_keys(lake: Lake, contract: SourceContract, columns: Sequence[str], wanted: pa.Array) -> pa.Table | None:
+    """The intervals of the keys ``wanted``; None without a table.
+
+    :param columns: of the table of intervals; a column that the table does not have yet is empty.
+    :param wanted: a small number of keys, as in ``dimension_key``; none is NULL.
+    """
+    table = locations.intervals(lake, contract.dataset).open()
+    if table is None:
+        return None
+    buckets = key_buckets(wanted, contract.dimension.buckets).unique()
+    return data_files.with_texts(table, columns, "dimension_key", wanted, {"bucket": buckets})
+
+
+def current_intervals(lake: Lake, contract: SourceContract, moment: datetime) -> Iterator[pa.Table]:
+    """The intervals that contain ``moment``, in pieces, with the columns ``tables.interval_columns``; none without a table."""
+    names = [name for name, _ in interval_columns(contract)]
+    hidden = redactions.keys_by_field(lake, contract.dataset)  # the table follows a redaction later
+    for piece in locations.intervals(lake, contract.dataset).pieces(names, None):
+        yield valid_intervals(redactions.applied(as_intervals(contract, piece), hidden), moment)
+
+
+def valid_intervals(intervals: pa.Table, moment: datetime) -> pa.Table:
+    """The intervals that contain ``moment``."""
+    at = pa.scalar(moment, intervals["valid_from"].type)
+    has_begun = pc.less_equal(intervals["valid_from"], at)
+    return intervals.filter(pc.and_(has_begun, pc.fill_null(pc.greater(intervals["valid_to"], at), True)))

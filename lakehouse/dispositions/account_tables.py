@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 from deltalake import ColumnProperties
 
 from lakehouse import locations, pieces
-from lakehouse.delta import lost_commits, row_writer
+from lakehouse.delta import commit_log, row_writer
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import account, claims, readings
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.winners import positions
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io
-from lakehouse.ledger import applied_inputs, decisions, ingestions, key_log, lost_rows, redactions
+from lakehouse.ledger import applied_inputs, decisions, ingestions, key_log, redactions
 from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineReason, QuarantineStatus, StewardVerdict
 
 if TYPE_CHECKING:
@@ -124,11 +124,11 @@ def restore(lake: Lake, contract: SourceContract, *, anyway: bool = False) -> bo
     lost = [(table, lost) for table in both(lake, source) if (lost := applied_inputs.lost_versions(lake, source, table))]
     if not lost and not anyway:
         return False
-    lost_rows.require_none(lake, source)
+    ingestions.require_none(lake, source)
     try:
         _derive(lake, contract)
         for table, versions in lost:
-            lost_commits.close_gap(table, versions.followed, versions.kept)
+            commit_log.close_gap(table, versions.followed, versions.kept)
     except OSError as problem:
         names = " and ".join(table.name for table, _ in lost)
         msg = (

@@ -20,7 +20,7 @@ from lakehouse.lateness import history, measurement
 from lakehouse.lateness.rules import exceeds, late_share, tiers_of
 from lakehouse.ledger import applied_inputs, key_log
 from lakehouse.ledger.row_states import Disposition, QuarantineStatus
-from lakehouse.quality.check_result import CheckResult
+from lakehouse.quality.check_rules import CheckResult
 from lakehouse.quality.row_sums import RowSums
 from lakehouse.text import format_duration, with_earlier_names
 

@@ -17,7 +17,7 @@ from lakehouse.dispositions.admission import MARKER, judge
 from lakehouse.dispositions.winners import cases, groups, numpy_of
 from lakehouse.lateness import measurement
 from lakehouse.lateness.measurement import are_late, lags, microseconds
-from lakehouse.ledger import hand_corrections, key_log
+from lakehouse.ledger import ingestions, key_log
 from lakehouse.text import DURATION_UNITS, DURATION_UNITS_SHOWN
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def judged(contract: SourceContract, rows: pa.Table, history: pa.Array | None = 
     watermarks = [None if one.watermark is None else microseconds(one.watermark) for one in bounds]
     late: pa.ChunkedArray = pa.chunked_array([pa.nulls(len(rows), pa.int64())])
     if any(watermark is not None for watermark in watermarks):
-        held_against = pc.and_not(judged_by_rules, hand_corrections.are_by_hand(rows["source_file"]))
+        held_against = pc.and_not(judged_by_rules, ingestions.are_by_hand(rows["source_file"]))
         if history is not None:
             held_against = pc.and_not(held_against, pc.is_in(rows["ingestion_id"], value_set=history))
         late = pc.if_else(held_against, lags(rows, contract), pa.scalar(None, pa.int64()))

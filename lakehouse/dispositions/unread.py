@@ -7,6 +7,10 @@ was replaced.
 
 Belongs here: that rule, and the share that a contract tolerates. Which periods wait, and the text about it, is in
 ``gold.restatement.closing``; the counts are recorded by ``ledger.unread_rows``.
+
+The malformed rows of Bronze in force, with the reason and the record as it was sent; redactions are applied.
+
+Commands, pages and the API show them. Which of them delay a number is decided in ``unread``.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,20 +28,23 @@ from lakehouse import locations
 from lakehouse.dispositions import readings
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.lateness.rules import exceeds
-from lakehouse.ledger import ingestions, key_log, unread_rows
+from lakehouse.ledger import ingestions, key_log, redactions
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import date
     from decimal import Decimal
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
+    from lakehouse.ledger.ids import RowId
     from lakehouse.ledger.ingestions import Ingestion
 
 #: For a file with more malformed rows, later rows of the same keys are not looked up.
 MOST_LOOKED_UP = 100_000
+
 _COLUMNS = ("ingestion_id", "line_number", "record_key", "corrects_key", "event_date", "malformed_reason")
+
 _ORDER = ("source_sequence", "source_order", "arrival_ts")
 
 
@@ -179,14 +187,14 @@ def of_source(lake: Lake, contract: SourceContract, days: Collection[date] | Non
     versions = [table.version() for table in tables]
     also = (*versions, contract.reprocess_policy, contract.quality.malformed.tolerated)
     of_source = {"source": [contract.dataset]}
-    return unread_rows.log(lake).derived("unread", lambda: _of_source(lake, contract, None), of_source, also)
+    return ingestions.unread_log(lake).derived("unread", lambda: _of_source(lake, contract, None), of_source, also)
 
 
 def _of_source(lake: Lake, contract: SourceContract, days: Collection[date] | None) -> UnreadOfSource:
     source = contract.dataset
     entries = ingestions.all_of(lake, source)
     known = ingestions.ingested(entries)
-    recorded = unread_rows.newest(lake, source) if known else {}
+    recorded = ingestions.newest_unread(lake, source) if known else {}
     counted = [name for name, entry in known.items() if (recorded[name].malformed if name in recorded else entry.malformed)]
     if not counted:
         return none_of(contract)
@@ -202,7 +210,7 @@ def _of_source(lake: Lake, contract: SourceContract, days: Collection[date] | No
     return UnreadOfSource(contract.quality.malformed.tolerated, files, received)
 
 
-def _unread_file(entry: Ingestion, recorded: unread_rows.UnreadRows | None) -> UnreadFile:
+def _unread_file(entry: Ingestion, recorded: ingestions.UnreadRows | None) -> UnreadFile:
     """The malformed rows of a file; for files that an earlier release ingested no event day is known."""
     days = dict(zip(recorded.days, recorded.rows)) if recorded else {}
     malformed = recorded.malformed if recorded else entry.malformed
@@ -301,3 +309,57 @@ def _comes_after(contract: SourceContract, place_of: Mapping[str, int], claim: M
         return *order, place_of[record["ingestion_id"]], record["line_number"]
 
     return claim["ingestion_id"] in place_of and place(claim) > place(row)
+
+
+COLUMNS = (
+    *("arrival_date", "source_file", "ingestion_id", "line_number", "event_date", "record_key"),
+    *("malformed_reason", "raw_payload"),
+)
+
+
+def malformed_tables(
+    lake: Lake,
+    source: str,
+    *,
+    arrival_days: Collection[date] | None = None,
+    event_days: Collection[date] | None = None,
+    ids: Collection[str] | None = None,
+    key: str | None = None,
+) -> Iterator[pa.Table]:
+    """The malformed rows in tables, by arrival day, and within each by file and line; only files with malformed rows are read.
+
+    :param event_days: only rows that name one of these event days.
+    :param ids: only rows of these ingestions.
+    """
+    known = ingestions.ingested(ingestions.all_of(lake, source))
+    counted = ingestions.newest_unread(lake, source)
+    files = [
+        entry
+        for name, entry in known.items()
+        if (counted[name].malformed if name in counted else entry.malformed)
+        and (ids is None or name in ids)
+        and (arrival_days is None or entry.arrival_date in arrival_days)
+    ]
+    hidden = redactions.keys_by_field(lake, source) if files else {}
+    for day in sorted({entry.arrival_date for entry in files}):
+        where: dict[str, Collection[Any]] = {"arrival_date": [day]}
+        where["ingestion_id"] = [entry.ingestion_id for entry in files if entry.arrival_date == day]
+        where |= {} if event_days is None else {"event_date": event_days}
+        where |= {} if key is None else {"record_key": [key]}
+        rows = readings.read(lake, source, COLUMNS, where)
+        if rows is not None:
+            malformed = redactions.applied(rows.filter(pc.is_valid(rows["malformed_reason"])), hidden)
+            yield malformed.sort_by([("source_file", "ascending"), ("line_number", "ascending")])
+
+
+def few_malformed(lake: Lake, source: str, count: int, **which: Any) -> list[dict[str, Any]]:
+    """The first ``count`` malformed rows, by column; see :func:`tables` for the arguments."""
+    return list(
+        islice((row for rows in malformed_tables(lake, source, **which) for row in rows.slice(0, count).to_pylist()), count)
+    )
+
+
+def raw_texts(lake: Lake, source: str, key: str) -> dict[RowId, str]:
+    """The records of ``key`` that could not be read, as they were sent."""
+    rows = [row for table in malformed_tables(lake, source, key=key) for row in table.to_pylist()]
+    return {(row["ingestion_id"], row["line_number"]): row["raw_payload"] or "(redacted)" for row in rows}

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.delta.columns import ORDER
-from lakehouse.dispositions import verdicts
+from lakehouse.dispositions import reprocess_policy
 from lakehouse.ledger.row_states import Disposition, QuarantineReason
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from lakehouse.dispositions.reprocess_policy import Choice, ReprocessPolicy
-    from lakehouse.dispositions.verdicts import RowVerdict
+    from lakehouse.dispositions.reprocess_policy import Choice, ReprocessPolicy, RowVerdict
 
 
 if TYPE_CHECKING:
@@ -167,7 +166,7 @@ def dispositions(
     :param contents: returns a number for the content of each given claim: the same number for rows of one key with equal content,
         NULL where the content is unknown or equal to no other. It is called with the claims of contested keys only.
     """
-    known = list(verdicts.CONTEST)
+    known = list(reprocess_policy.CONTEST)
     verdict_of, outranked_by = np.full(len(claims), _NONE), np.full(len(claims), _NONE)
 
     def judge_cases(rule: Callable[..., RowVerdict | None], *columns: str) -> Numbers:
@@ -177,7 +176,7 @@ def dispositions(
         judged: Numbers = rows[verdict_of[rows] != _NONE]
         return judged
 
-    judge_cases(verdicts.barred, "standing", "detail", "steward")
+    judge_cases(reprocess_policy.barred, "standing", "detail", "steward")
     excluded = np.empty(0, np.int64)
     if policy.chooses_deliveries:
         excluded = judge_cases(partial(policy.excluded, chosen=chosen), "event_date", "ingestion_id")
@@ -291,16 +290,20 @@ def _ranked(
         ],
         [
             _applied(kind),
-            _number(verdicts.SAYS_THE_SAME),
-            _number(verdicts.SAME_EVENT),
-            _number(verdicts.RETIRED),
+            _number(reprocess_policy.SAYS_THE_SAME),
+            _number(reprocess_policy.SAME_EVENT),
+            _number(reprocess_policy.RETIRED),
             np.select(
                 [by_delivery, was_here & (ordered_at[winner] > arrived[winner]), was_here],
-                [_number(verdicts.LATER_DELIVERY), _number(verdicts.TAKEN_BACK), _number(verdicts.NEWER_RECORD_WAS_HERE)],
-                _number(verdicts.NEWER_RECORD),
+                [
+                    _number(reprocess_policy.LATER_DELIVERY),
+                    _number(reprocess_policy.TAKEN_BACK),
+                    _number(reprocess_policy.NEWER_RECORD_WAS_HERE),
+                ],
+                _number(reprocess_policy.NEWER_RECORD),
             ),
         ],
-        np.where(was_here, _number(verdicts.DELETE_WAS_HERE), _number(verdicts.DELETED)),
+        np.where(was_here, _number(reprocess_policy.DELETE_WAS_HERE), _number(reprocess_policy.DELETED)),
     )
     rival = np.where(wins, _NONE, order[np.where(says_the_same, newest_equal, winner)])
     back = np.argsort(order)
@@ -378,11 +381,11 @@ def _lives(kinds: Numbers) -> NDArray[np.bool_]:
 
 def _applied(kinds: Numbers) -> Numbers:
     """The number of the verdict on claims of these kinds that win."""
-    return np.where(_lives(kinds), _LIVES, _number(verdicts.ENDED_ITS_KEY))
+    return np.where(_lives(kinds), _LIVES, _number(reprocess_policy.ENDED_ITS_KEY))
 
 
 def _number(verdict: RowVerdict) -> int:
-    return verdicts.CONTEST.index(verdict)
+    return reprocess_policy.CONTEST.index(verdict)
 
 
-_LIVES = _number(verdicts.LIVES)
+_LIVES = _number(reprocess_policy.LIVES)

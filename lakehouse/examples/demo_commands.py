@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from lakehouse.examples.late_tier_results import LateTier
+    from lakehouse.examples.late_tier import LateTier
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion, Standing
     from lakehouse.lake import Lake
@@ -71,7 +71,7 @@ def demo(
     if context.invoked_subcommand is not None:
         return
     from lakehouse.contracts import load_catalog  # noqa: PLC0415 (Dagster and Spark load in seconds)
-    from lakehouse.examples import late_tier_results  # noqa: PLC0415
+    from lakehouse.examples import late_tier  # noqa: PLC0415
     from lakehouse.lake import Lake  # noqa: PLC0415
     from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415
     from lakehouse.orchestration.execution.replay import Replay  # noqa: PLC0415
@@ -107,7 +107,7 @@ def demo(
         with_progress(with_tiers, with_tiers.arrival_days()[0])
     _report(lake, every_day=every_day)
     key = _report_bronze(lake)
-    effects = late_tier_results.late_tier(tiers, catalog)
+    effects = late_tier.late_tier(tiers, catalog)
     _report_late_tier(effects, every_day=every_day)
     _say_how_to_go_on(tiers, key, [day.day for day in effects.restated], every_step=every_day)
 
@@ -123,10 +123,10 @@ def _play_models(lake: Lake, seed: int) -> None:
         text = f"The demo of models needs {' and '.join(missing)}: install the extra with 'pip install lakehouse[ml]'."
         errors.print(text, style="red", highlight=False, soft_wrap=True)
         raise typer.Exit(2)
-    from lakehouse.cli.models_demo import story  # noqa: PLC0415
+    from lakehouse.cli import models_demo  # noqa: PLC0415
 
     require_java(lake)
-    story.play(lake.root, seed)
+    models_demo.play(lake.root, seed)
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> int:

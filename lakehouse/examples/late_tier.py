@@ -2,6 +2,10 @@
 
 Only the texts of files and contracts are generated here; the caller writes them. The sales are in ``sales_stream``; the restated
 days are read in ``late_tier_results``.
+
+Reads the effect of the late tier change on the demo's published numbers: the restated days, and the unchanged ones.
+
+The customers and the contracts are in ``late_tier``.
 """
 
 from __future__ import annotations
@@ -10,22 +14,39 @@ import csv
 import io
 import random
 from collections import defaultdict
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from decimal import Decimal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lakehouse.contracts.series import Series
 from lakehouse.examples.sales_stream import CUSTOMERS, END, FIRST_DAY, records
+from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers.comparison import Sides
+from lakehouse.gold.publication import restatement_reports
+from lakehouse.ledger import publications
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+    from datetime import date
 
+    from lakehouse.contracts import Catalog
     from lakehouse.examples.sales_stream import Sale
+    from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.lake import Lake
 
 SOURCE, BY_TIER, SHARE = "customers", "revenue_by_tier", "gold_share"
+
 #: The customer is gold from the first of these days on; until the last file arrives, the second day is believed to be the first.
 GOLD_SINCE, BELIEVED_SINCE = FIRST_DAY + timedelta(days=3), FIRST_DAY + timedelta(days=10)
+
 _LISTED, _CORRECTED = END - timedelta(hours=18), END + timedelta(hours=10)
+
 _JOINED = FIRST_DAY - timedelta(days=31)
+
 _TIERS, _REGIONS = ("basic", "basic", "silver", "gold"), ("north", "south")
+
 #: Sales that arrive later may wait for a steward.
 _SOON = timedelta(days=5)
 
@@ -124,3 +145,69 @@ def _text(changes: Iterable[CustomerChange]) -> str:
     for change in changes:
         writer.writerow([f"{value:%Y-%m-%dT%H:%M:%SZ}" if isinstance(value, datetime) else value for value in change])
     return out.getvalue()
+
+
+@dataclass(frozen=True)
+class RestatedByTier:
+    """A day restated by the change: the revenue by tier before and after, and the share of gold if it followed."""
+
+    day: date
+    version: str
+    tiers: Mapping[str, Sides]
+    because: str
+    share: Sides | None
+
+
+@dataclass(frozen=True)
+class LateTier:
+    """The days that the change restated.
+
+    ``changes`` are the dimension changes recorded by the newest publication; ``kept`` are the unchanged days of the revenue by
+    tier, ``shares_kept`` the unchanged days of the share.
+    """
+
+    changes: list[dict[str, Any]]
+    restated: list[RestatedByTier]
+    kept: list[date]
+    shares_kept: list[date]
+
+
+def late_tier(lake: Lake, catalog: Catalog) -> LateTier:
+    """The effects of the newest tier changes on the published days."""
+    by_tier, share = (Series(catalog.metrics[name]) for name in (BY_TIER, SHARE))
+    known, shares = _history(lake, by_tier), _history(lake, share)
+    restated = []
+    for day, versions in known.items():
+        for before, after in pairwise(versions):
+            if because := restatement_reports.because(lake, by_tier, after):
+                sides = _share_made_of(shares.get(day, []), day, after.label)
+                restated.append(RestatedByTier(day, after.label, _tiers(before, after), because, sides))
+    recorded = [one for one in publications.of(lake, by_tier.name) if one.dimension_changes]
+    days, followed = {one.day for one in restated}, {one.day for one in restated if one.share}
+    return LateTier(
+        changes=list(restatement_reports.recorded_changes(lake, recorded[-1])["first"]) if recorded else [],
+        restated=restated,
+        kept=[day for day in known if day not in days],
+        shares_kept=[day for day in shares if day not in followed],
+    )
+
+
+def _history(lake: Lake, series: Series) -> dict[date, list[PublishedVersion]]:
+    return dict(sorted(numbers_history.history(lake, series).items()))
+
+
+def _tiers(before: PublishedVersion, after: PublishedVersion) -> dict[str, Sides]:
+    """The revenue of the tiers whose revenue changed."""
+    old, new = ({row["tier"]: row["revenue"] for row in version.rows} for version in (before, after))
+    sides = {tier: Sides(old.get(tier, Decimal(0)), new.get(tier, Decimal(0))) for tier in sorted({*old, *new})}
+    return {tier: one for tier, one in sides.items() if one.changed}
+
+
+def _share_made_of(versions: list[PublishedVersion], day: date, label: str) -> Sides | None:
+    """The share before and after it first used revision ``label`` of the revenue by tier; None if it was not restated then."""
+    for before, after in pairwise(versions):
+        inputs = after.made_from.of_metrics.get(BY_TIER)
+        if inputs and inputs.revisions.get(day) == label and after.has_new_content:
+            (old,), (new,) = before.rows, after.rows
+            return Sides(old["gold_percent"], new["gold_percent"])
+    return None

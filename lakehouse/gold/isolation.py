@@ -21,8 +21,7 @@ from pyspark.errors import (
     NumberFormatException,
 )
 
-from lakehouse.gold import failures
-from lakehouse.ledger import failed_numbers
+from lakehouse.ledger import failures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -108,7 +107,7 @@ def numbers_of(
     :param compute: computes periods for the metric itself (None), or for a copy of it with only one of its measures.
     :param start_of: the first day of a period.
     """
-    known = failed_numbers.failing(lake, series.name) if periods else {}
+    known = failures.failing(lake, series.name) if periods else {}
     suspects = {period for period in periods if start_of(period) in known}
     numbers, problems = isolate(list(periods), lambda part: compute(None, part), suspects)
     measures, failed = list(series.metric.measures), dict[P, tuple[str | None, str]]()

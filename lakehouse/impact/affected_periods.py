@@ -16,7 +16,7 @@ from lakehouse.contracts.series import days_reached
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import candidates
-from lakehouse.ledger import failed_numbers, publications
+from lakehouse.ledger import failures, publications
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -180,7 +180,7 @@ class _PublishedPeriods:
         self._versions: dict[str, dict[str, Any]] = {row["version_name"]: row for row in rows}
         self._newest = {row[series.by]: row for row in rows if row["is_latest"]}
         self._held = {held.start for held in candidates.held(lake, series, starts)}
-        self._held |= failed_numbers.failing(lake, series.name, starts).keys()
+        self._held |= failures.failing(lake, series.name, starts).keys()
         self._publications = {entry.gold_version: entry for entry in publications.of(lake, series.name)}
 
     def affected(self, changed: Collection[date] | None = None) -> list[Affected]:

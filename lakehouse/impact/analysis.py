@@ -26,8 +26,9 @@ from lakehouse.bronze import reader
 from lakehouse.bronze.landing import LandingFile
 from lakehouse.calendar.days import span
 from lakehouse.contracts.series import source_read
-from lakehouse.dimensions import changed_facts, changed_intervals, interval_reads, tables
-from lakehouse.dispositions import claims, malformed_rows
+from lakehouse.dimensions import changed_facts, changed_intervals, tables
+from lakehouse.dispositions import claims
+from lakehouse.dispositions import unread as malformed_rows
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import served_version
@@ -151,7 +152,7 @@ def _keys_and_times(changes: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 def _begins(lake: Lake, contract: SourceContract, of_keys: pa.Array) -> pa.Table:
     """The starts of the present intervals of the keys ``of_keys``."""
-    held = interval_reads.of_keys(lake, contract, _BEGINS.names[:2], of_keys)
+    held = tables.intervals_of_keys(lake, contract, _BEGINS.names[:2], of_keys)
     if held is None:
         return _BEGINS.empty_table()
     return held.append_column("is_change", pa.repeat(False, len(held))).cast(_BEGINS)
@@ -312,7 +313,7 @@ def _of_ingestions(
     waiting = {day for day, lacking in applied_inputs.pending(lake, contract.dataset).items() if lacking & ids}
     keys = key_log.keys_of(lake, contract.dataset, ids) if contract.is_dimension else None
     notes = [f"ingested on {entry.arrival_date} as {entry.ingestion_id}, {entry.source_file}" for entry in entries]
-    unread = malformed_rows.few(lake, contract.dataset, _MALFORMED, ids=ids) if malformed else []
+    unread = malformed_rows.few_malformed(lake, contract.dataset, _MALFORMED, ids=ids) if malformed else []
     notes += [_unread(row) for row in unread]
     result = Impact(
         source=contract.dataset,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.dispositions.account import BronzeRow
-    from lakehouse.gold.publication.attribute_changes import PublishedChange
+    from lakehouse.gold.publication.restatement_reports import PublishedChange
     from lakehouse.impact.affected_periods import Affected
     from lakehouse.impact.analysis import Impact
     from lakehouse.impact.row_changes import SilverChange
@@ -210,8 +210,8 @@ def trace(
 ) -> None:
     """Show the disposition of each record of a key with its reason, the changes in silver, and the published days it changed."""
     from lakehouse.dispositions import account as dispositions_account  # noqa: PLC0415 (Arrow loads in a second)
-    from lakehouse.dispositions import malformed_rows  # noqa: PLC0415
     from lakehouse.dispositions import readings as bronze_readings  # noqa: PLC0415
+    from lakehouse.dispositions import unread as malformed_rows  # noqa: PLC0415
     from lakehouse.impact import row_changes  # noqa: PLC0415 (Arrow loads in a second)
 
     lake, catalog = catalog_with(source)
@@ -246,14 +246,14 @@ def _numbers_that_join(lake: Lake, catalog: Catalog, source: str, key: str) -> l
 
     from lakehouse.dimensions.tables import dimension_keys  # noqa: PLC0415
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415
-    from lakehouse.gold.publication import attribute_changes  # noqa: PLC0415
+    from lakehouse.gold.publication import restatement_reports  # noqa: PLC0415
 
     [of_dimension] = dimension_keys(pa.array([key])).to_pylist()
     return [
         change
         for metric in catalog.metrics_joining(source)
         if of_dimension is not None
-        for change in attribute_changes.of_key(lake, served_version.daily(lake, catalog, metric), source, of_dimension)
+        for change in restatement_reports.changes_of_key(lake, served_version.daily(lake, catalog, metric), source, of_dimension)
     ]
 
 

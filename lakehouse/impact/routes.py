@@ -16,16 +16,16 @@ from starlette.concurrency import run_in_threadpool
 from lakehouse.impact import analysis
 from lakehouse.impact.analysis import UnknownSubjectError
 from lakehouse.models import lineage
-from lakehouse.serving.api.models import Shape
-from lakehouse.serving.http import parameters, responses
-from lakehouse.serving.http.parameters import Day, Parameters, SourceName
-from lakehouse.serving.http.problems import Problem
+from lakehouse.serving import parameters, responses
+from lakehouse.serving.models import Shape
+from lakehouse.serving.parameters import Day, Parameters, SourceName
+from lakehouse.serving.responses import Problem
 from lakehouse.training_sets.affected import columns_searched
 
 if TYPE_CHECKING:
     from lakehouse.contracts import SourceContract
     from lakehouse.impact.analysis import Impact
-    from lakehouse.serving.http.published_cache import PublishedCache
+    from lakehouse.serving.published_cache import PublishedCache
 
 
 #: The number of requests analysed at once, and the number of days in a request.

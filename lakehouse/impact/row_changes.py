@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series, days_reached
-from lakehouse.delta import change_feed, commit_log, lost_commits
+from lakehouse.delta import change_feed, commit_log
 from lakehouse.delta.columns import content_columns
 from lakehouse.gold.numbers import served_version
 from lakehouse.lake import Table
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake, table_io
-    from lakehouse.ledger.restatements import Restatement
+    from lakehouse.ledger.publications import Restatement
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def rows(lake: Lake, contract: SourceContract, days: Collection[date], first: in
     table = locations.silver_of(lake, contract).open()
     if table is None or not 0 <= first <= last <= table.version():
         return Behind(known=False)
-    place = (lost_commits.identity(table), locations.silver_of(lake, contract).address, tuple(lake.storage_options.items()))
+    place = (commit_log.identity(table), locations.silver_of(lake, contract).address, tuple(lake.storage_options.items()))
     try:
         shown, feed, total = _read(place, frozenset(days), first, last, most)
     except change_feed.ForgottenFeedError:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import commit_log, data_files, lost_commits, partition_writer, row_writer
+from lakehouse.delta import commit_log, data_files, partition_writer, row_writer
 from lakehouse.dispositions import readings as bronze_readings
 from lakehouse.lake import table_io
 from lakehouse.late_events import late_rows, left_out
@@ -62,13 +62,13 @@ def follow(lake: Lake, contract: SourceContract, metrics: Iterable[MetricContrac
     lost = applied_inputs.lost_versions(lake, source, stored)
     if lost is not None:  # metrics follow the commits by number: none is given twice
         row_writer.open_or_create(stored, late_rows.SCHEMA, ["arrival_date"])
-        lost_commits.advance(stored, lost.followed)
-    known = left_out.deliveries(lake, contract)
+        commit_log.advance(stored, lost.followed)
+    known = left_out.deliveries_of(lake, contract)
     for metric in judging:
         for step in _steps(known, _unclassified(lake, metric, known, is_lost=lost is not None)):
             _classify(lake, metric, contract, known, step)
     if lost is not None and (table := stored.snapshot()) is not None:
-        lost_commits.begin_lineage(table, lost.followed, lost.kept)
+        commit_log.begin_lineage(table, lost.followed, lost.kept)
 
 
 def changed_days(table: DeltaTable, metric: str, first: int) -> set[date] | None:

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.contracts.late_events import LateAction
+from lakehouse.contracts.publication import LateAction
 from lakehouse.dispositions import readings
 from lakehouse.dispositions.winners import positions
-from lakehouse.late_events import classification, left_out
-from lakehouse.late_events.classification import TIME, LateReason
+from lakehouse.late_events import left_out
+from lakehouse.late_events.left_out import TIME, LateReason
 from lakehouse.lateness.measurement import lags
 from lakehouse.ledger import late_decisions
 
@@ -86,11 +86,11 @@ def classified(
     :param admitted: the ids of rows that count by a steward's decision, however late they came.
     """
     terms, zone = left_out.terms_of(metric), ZoneInfo(contract.clocks.timezone)
-    ends, met = classification.window_ends(rows, metric, zone), known.watermarks(rows)
-    is_late = classification.are_late(ends, met)
+    ends, met = left_out.window_ends(rows, metric, zone), known.watermarks(rows)
+    is_late = left_out.are_late(ends, met)
     late, ends, met = rows.filter(is_late), ends.filter(is_late), met.filter(is_late)
-    beyond = classification.are_beyond(ends, met, terms)
-    too_late = classification.are_left_out(ends, met, terms)
+    beyond = left_out.are_beyond(ends, met, terms)
+    too_late = left_out.are_left_out(ends, met, terms)
     is_admitted = pc.and_(too_late, pc.is_valid(positions(late, admitted)))
     never = pc.if_else(beyond, LateAction.SIDE_OUTPUT.value, terms.action.value)
     columns = {
@@ -101,7 +101,7 @@ def classified(
         "action": pc.if_else(is_admitted, ADMITTED, never),
         "reason": pc.if_else(beyond, LateReason.BEYOND.value, LateReason.WITHIN.value),
         "counts": pc.or_(pc.invert(too_late), is_admitted),
-        "windows": classification.windows_of(late, metric, zone),
+        "windows": left_out.windows_of(late, metric, zone),
     }
     columns |= {name: late[name] for name in _READ}
     return pa.table({name: columns[name] for name in SCHEMA.names}).cast(SCHEMA)

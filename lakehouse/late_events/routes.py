@@ -17,16 +17,16 @@ from starlette.concurrency import run_in_threadpool
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.publication import late_at_close
 from lakehouse.late_events import counters, late_rows
-from lakehouse.serving.api.models import Shape
-from lakehouse.serving.http import responses
-from lakehouse.serving.http.parameters import Day, Flag, Limit, MetricName, NoParameters, Offset, Parameters, SourceName
-from lakehouse.serving.http.problems import Problem
+from lakehouse.serving import responses
+from lakehouse.serving.models import Shape
+from lakehouse.serving.parameters import Day, Flag, Limit, MetricName, NoParameters, Offset, Parameters, SourceName
+from lakehouse.serving.responses import Problem
 from lakehouse.text import with_earlier_names
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog, MetricContract
     from lakehouse.lake import Lake
-    from lakehouse.serving.http.published_cache import PublishedCache
+    from lakehouse.serving.published_cache import PublishedCache
 
 
 _COUNTS = {

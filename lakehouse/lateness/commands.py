@@ -147,13 +147,13 @@ def report(
 ) -> None:
     """Show the lateness of each event type and beyond each tier, the dispositions of all rows, and changes of the cutoff."""
     from lakehouse.lateness import cutoff as cutoff_log  # noqa: PLC0415 (Arrow loads in a second)
-    from lakehouse.lateness import measurement, tuning_advice  # noqa: PLC0415
+    from lakehouse.lateness import measurement, recommendation  # noqa: PLC0415
     from lakehouse.lateness import rules as judging  # noqa: PLC0415
 
     of = _measured(source, start_date, end_date)
     measured, before = of.measured, cutoff_log.of(of.lake, source)
     late = measurement.sums_of(measurement.late_dispositions(of.lake, of.contract, measured.first, measured.last))
-    recommended = tuning_advice.of_source(of.lake, of.contract, measured)
+    recommended = recommendation.advice_of_source(of.lake, of.contract, measured)
     if as_json:
         types = [
             {"event_type": entry.event_type, "rows": entry.rows, "on_time": entry.on_time, "max": entry.latest}

@@ -4,6 +4,11 @@ Belongs here: the computation from the deliveries of a source, under each strate
 records of each delivery, and for ``per_key`` also ``watermark_per_key``, so that replays and rebuilds give the same result;
 the watermark never moves back. Which ``max_lateness`` is in force belongs to ``tuning``, the lateness of a single row to
 ``rules``, the bound ``lateness.cutoff`` to ``admission``.
+
+``ops/event_watermarks``: the decisions about ``max_lateness`` of the event-time watermarks, by tuning or by a person.
+
+Decisions about a source are numbered. A decision is written only if no other one was written since its basis was read. The value
+that results is computed in ``max_lateness``.
 """
 
 from __future__ import annotations
@@ -13,12 +18,14 @@ from datetime import datetime, timedelta, timezone
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from lakehouse import locations
 from lakehouse.contracts.source_rules import BoundedWatermark, PerKeyWatermark, ProcessingTimeWatermark, TunableWatermark
-from lakehouse.lateness import tuning_decisions, watermark_per_key
-from lakehouse.lateness.max_lateness import in_force
+from lakehouse.lateness import watermark_per_key
+from lakehouse.lateness.max_lateness import MaxLatenessDecision, in_force
 from lakehouse.lateness.measurement import microseconds
 from lakehouse.lateness.watermark_per_key import NEVER, KeyedState
-from lakehouse.ledger import history_admissions, ingestions
+from lakehouse.ledger import ingestions, late_decisions
+from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,11 +33,11 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.contracts.source_rules import WatermarkStrategy
     from lakehouse.lake import Lake
-    from lakehouse.lateness.max_lateness import MaxLatenessDecision
     from lakehouse.ledger.ingestions import Ingestion
 
 #: The watermark before the first event: nothing is believed to be complete.
 BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
+
 #: The number of keys that hold a watermark which are named.
 _HOLDING = 5
 
@@ -119,7 +126,7 @@ def met_by_each(lake: Lake, contract: SourceContract, entries: Mapping[str, Inge
         before = step.watermark
     plans = {name: entry.backfill for name, entry in entries.items() if entry.backfill is not None}
     # Rows of a file that arrived before the admission stay late: earlier numbers were computed with them as late (R10).
-    for admission in history_admissions.log(lake, contract.dataset).read() if plans else ():
+    for admission in late_decisions.history_log(lake, contract.dataset).read() if plans else ():
         if plans.get(admission.ingestion_id) == admission.plan_id:
             met.pop(admission.ingestion_id, None)
     return met
@@ -133,7 +140,7 @@ def of_deliveries(lake: Lake, contract: SourceContract, entries: Mapping[str, In
     strategy = contract.clocks.watermark
     if strategy is None:
         return []
-    decided = tuning_decisions.of(lake, contract.dataset) if isinstance(strategy, TunableWatermark) else ()
+    decided = decisions_of(lake, contract.dataset) if isinstance(strategy, TunableWatermark) else ()
     least: Mapping[str, int] = {}
     if isinstance(strategy, PerKeyWatermark):
         least = watermark_per_key.least_after(lake, contract, strategy, entries)
@@ -172,7 +179,7 @@ class SourceWatermark:
 def of_source(lake: Lake, contract: SourceContract, at: datetime | None = None) -> SourceWatermark | None:
     """The watermark at ``at`` (default: now), from the deliveries in Bronze; None if the contract has none."""
     strategy = contract.clocks.watermark
-    decided = tuning_decisions.of(lake, contract.dataset) if isinstance(strategy, TunableWatermark) else ()
+    decided = decisions_of(lake, contract.dataset) if isinstance(strategy, TunableWatermark) else ()
     return None if strategy is None else _of_source(lake, contract, strategy, decided, at or lake.now())
 
 
@@ -222,3 +229,21 @@ def _of_source(
     if isinstance(strategy, PerKeyWatermark) and len(arrived) == len(taken):
         held_by = [key or "(no key)" for key in state.times.holding(microseconds(strategy.idle_timeout), _HOLDING)]
     return SourceWatermark(contract.dataset, present, now, by_steps(present, arrived, now), arrived, held_by)
+
+
+def decision_log(lake: Lake) -> LogTable[MaxLatenessDecision]:
+    """The table."""
+    return LogTable(MaxLatenessDecision, lake, locations.event_watermarks(lake), partition_by="source", journaled=True)
+
+
+def decisions_of(lake: Lake, source: str) -> Sequence[MaxLatenessDecision]:
+    """The decisions about a source, oldest first."""
+    return sorted(decision_log(lake).read({"source": [source]}), key=lambda entry: entry.number)
+
+
+def record_decision(lake: Lake, decision: MaxLatenessDecision) -> bool:
+    """Append a decision.
+
+    :returns: whether it was written; not if there is one of this number already.
+    """
+    return decision_log(lake).append([decision], app_id=f"event-watermark:{decision.source}:{decision.number}")

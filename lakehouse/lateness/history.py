@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.lake import table_io
-from lakehouse.ledger import hand_corrections, ingestions
+from lakehouse.ledger import ingestions
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -131,7 +131,7 @@ def of_source(lake: Lake, source: str) -> SourceHistory:
 
     def compute() -> tuple[date | None, pa.Array]:
         entries = ingestions.ingested(ingestions.all_of(lake, source)).values()
-        planned = [entry for entry in entries if entry.backfill is not None or hand_corrections.is_by_hand(entry.source_file)]
+        planned = [entry for entry in entries if entry.backfill is not None or ingestions.is_by_hand(entry.source_file)]
         return followed_since(entries), pa.array([entry.ingestion_id for entry in planned], pa.string())
 
     # Cached per version of the ledger: a server calls this whenever it checks for new data.

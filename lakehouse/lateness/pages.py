@@ -22,9 +22,9 @@ from lakehouse.lateness.event_watermark import BEGINNING
 from lakehouse.ledger import ingestions
 from lakehouse.operations.alerts import figures
 from lakehouse.operations.alerts.alert import AlertKind
-from lakehouse.serving.http import parameters
-from lakehouse.serving.http.parameters import Day, Parameters, SourceName
-from lakehouse.serving.web.page import PREFIX, respond
+from lakehouse.serving import parameters
+from lakehouse.serving.page import PREFIX, respond
+from lakehouse.serving.parameters import Day, Parameters, SourceName
 from lakehouse.text import format_duration
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.operations.alerts.figures import ArrivalFigure
     from lakehouse.reports.templates import Chart
-    from lakehouse.serving.http.observed_source import ObservedSource
-    from lakehouse.serving.http.published_cache import PublishedCache
+    from lakehouse.serving.published_cache import ObservedSource, PublishedCache
 
 
 _CHOICES = (7, 28, 92)

@@ -19,24 +19,23 @@ from starlette.concurrency import run_in_threadpool
 from lakehouse.calendar.periods import Kind
 from lakehouse.dispositions import account_tables
 from lakehouse.gold.numbers.routes import window
-from lakehouse.lateness import event_watermark, measurement, recommendation, tuning_advice
+from lakehouse.lateness import event_watermark, measurement, recommendation
 from lakehouse.lateness import rules as judging
 from lakehouse.lateness.max_lateness import DecisionKind
 from lakehouse.lateness.recommendation import percentiles_as_json, proposal_as_json, recommendation_as_json, state_as_json
-from lakehouse.serving.api import quality_models
-from lakehouse.serving.api.models import Shape
-from lakehouse.serving.api.quality_models import QuantilesModel, RecommendationModel
-from lakehouse.serving.http import parameters, responses
-from lakehouse.serving.http.parameters import Day, Limit, NoParameters, Offset, Parameters, SourceName
-from lakehouse.serving.http.problems import Problem
+from lakehouse.serving import parameters, quality_models, responses
+from lakehouse.serving.models import Shape
+from lakehouse.serving.parameters import Day, Limit, NoParameters, Offset, Parameters, SourceName
+from lakehouse.serving.quality_models import QuantilesModel, RecommendationModel
+from lakehouse.serving.responses import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from lakehouse.contracts import SourceContract
     from lakehouse.lateness.measurement import EventTypeLateness, LatenessMeasurement
-    from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
-    from lakehouse.serving.http.snapshot import VersionSummary
+    from lakehouse.serving.published_cache import PublishedCache, PublishedSeries
+    from lakehouse.serving.snapshot import VersionSummary
 
 
 #: The greatest number of arrival days of a request, and the greatest number of event types listed.
@@ -72,7 +71,7 @@ def data_quality_routes(cache: PublishedCache) -> APIRouter:
         contract = cache.source(source)
         of_rows = measurement.measure(cache.lake, contract, start, end)
         late = measurement.sums_of(measurement.late_dispositions(cache.lake, contract, start, end))
-        recommended = [one.as_json() for one in tuning_advice.of_source(cache.lake, contract, of_rows)]
+        recommended = [one.as_json() for one in recommendation.advice_of_source(cache.lake, contract, of_rows)]
         return (
             _source(contract, of_rows)
             | {f"late_{name}": count for name, count in late.items()}

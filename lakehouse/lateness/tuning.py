@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.lateness import tuning_decisions
+from lakehouse.lateness import event_watermark
 from lakehouse.lateness.max_lateness import MaxLatenessDecision, whole_seconds
 from lakehouse.lateness.recommendation import TuningError, recommend, state_of
 from lakehouse.text import format_duration
@@ -152,7 +152,7 @@ def _record(
         decided_at=lake.now(),
         evidence=_evidence(proposal) if proposal else {},
     )
-    return decision if tuning_decisions.record(lake, decision) else None
+    return decision if event_watermark.record_decision(lake, decision) else None
 
 
 def _evidence(proposal: Proposal) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakehouse import locations
-from lakehouse.delta import lost_commits
+from lakehouse.delta import commit_log
 from lakehouse.lake import table_io
 from lakehouse.ledger import decisions, ingestions, rebuild_requests, redactions
 from lakehouse.ledger.log_table import LogTable
@@ -77,7 +77,7 @@ def record(
     :param derived: further tables that contain them.
     """
     version = -1 if silver is None else silver.version()
-    commit, lineage = lost_commits.commit_id(silver), lost_commits.lineage(silver)
+    commit, lineage = commit_log.commit_id(silver), commit_log.lineage(silver)
     tables = {table.name: table.open() for table in derived}
     followed = {name: _held(opened) for name, opened in tables.items() if opened is not None}
     entry = AppliedInputs(source, run_id, sorted(days), sorted(ingestion_ids), method, version, now, commit, lineage, followed)
@@ -85,7 +85,7 @@ def record(
 
 
 def _held(table: DeltaTable) -> tuple[int, str, str]:
-    return table.version(), lost_commits.commit_id(table), lost_commits.lineage(table)
+    return table.version(), commit_log.commit_id(table), commit_log.lineage(table)
 
 
 def every_input(lake: Lake, source: str) -> frozenset[str]:
@@ -184,7 +184,7 @@ def lost_versions(lake: Lake, source: str, derived: Table | None = None) -> Lost
     :param derived: a further table that is derived with silver, instead of silver.
     """
     table = (derived or locations.silver(lake, source)).open()
-    lineage, name = lost_commits.lineage(table), None if derived is None else derived.name
+    lineage, name = commit_log.lineage(table), None if derived is None else derived.name
     of_source = {"source": [source]}
 
     def recorded() -> dict[int, str | None]:
@@ -194,7 +194,7 @@ def lost_versions(lake: Lake, source: str, derived: Table | None = None) -> Lost
     seen = log(lake).derived(f"versions of {name}", recorded, of_source, also=lineage)
     followed, kept = max(seen, default=-1), -1
     for version in sorted(seen, reverse=True):
-        if not lost_commits.are_lost(table, version, seen[version]):
+        if not commit_log.are_lost(table, version, seen[version]):
             kept = version
             break
     return None if followed == kept else LostVersions(followed, kept)
@@ -211,7 +211,7 @@ class _Held(NamedTuple):
         version, _, lineage = entry.of_table(self.name)
         if lineage == self.lineage:
             return self.lost is None or version <= self.lost.kept
-        return lost_commits.is_kept(self.lineage, lineage, version)
+        return commit_log.is_kept(self.lineage, lineage, version)
 
 
 def _held_silver(lake: Lake, source: str) -> tuple[_Held, ...]:
@@ -226,7 +226,7 @@ def _held_silver(lake: Lake, source: str) -> tuple[_Held, ...]:
     return tuple(
         _Held(
             None if table is None else table.name,
-            lost_commits.lineage((table or locations.silver(lake, source)).open()),
+            commit_log.lineage((table or locations.silver(lake, source)).open()),
             lost_versions(lake, source, table),
         )
         for table in derived

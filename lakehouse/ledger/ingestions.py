@@ -1,19 +1,46 @@
-"""``ops/ingestions``: one row per delivery of a file, whether ingested, already known, or held, and how a held one ended."""
+"""``ops/ingestions``: one row per delivery of a file, whether ingested, already known, or held, and how a held one ended.
+
+The file names of deliveries by which a person enters a correction (``lakehouse correct``).
+
+Belongs here: the name. Proposing, approving and entering corrections belongs to ``operations.changes``. Bronze stores the
+name with each row, so that everything that depends on it can be computed again from Bronze.
+
+Files that the ledger records as ingested, but of which Bronze or the key log has no row.
+
+The cause is a table that was restored from a copy, or a damaged log. ``bronze.ingest`` restores both: rows of Bronze are read
+again from landing, and claims are derived again from Bronze; ``streams.lost_messages`` does so for messages, from their topic.
+Until then silver computes nothing: a row of another file would take the place of a missing one.
+
+``ops/unread_rows``: the number of rows of a delivered file that could not be read, by the event days that they name.
+
+An entry is written when a file with malformed rows is ingested, and again when a reading changes which of them can be read; the
+newest entry about a file holds. Which numbers wait because of them is decided in ``dispositions.unread``.
+"""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
+from datetime import date
 from typing import TYPE_CHECKING, Literal
+
+import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.errors import LakehouseError
-from lakehouse.ledger import ids
+from lakehouse.lake import table_io
+from lakehouse.ledger import ids, key_log
 from lakehouse.ledger.ids import delivery_name
 from lakehouse.ledger.log_table import LogTable
+from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
-    from datetime import date, datetime
+    from datetime import datetime
+
+    import pyarrow as pa
+    from deltalake import DeltaTable
 
     from lakehouse.lake import Lake
 
@@ -189,3 +216,185 @@ def give_up(lake: Lake, source: str, name: str, by: str, reason: str) -> Ingesti
     )
     record_later(lake, entry)
     return entry
+
+
+_BY_HAND = re.compile(r"(?:^|[./])correction-[0-9a-f]{12}[.]")
+
+
+def hand_file_name(correction_id: str, ending: str) -> str:
+    """The name of the file with a correction; the landing folder may prefix it with the arrival day.
+
+    :param ending: such as ``.csv``.
+    """
+    return f"correction-{correction_id}{ending}"
+
+
+def is_by_hand(source_file: str) -> bool:
+    """Whether a delivered file contains a correction that a person entered."""
+    return _BY_HAND.search(source_file) is not None
+
+
+def are_by_hand(source_files: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The Arrow form of :func:`is_by_hand`; never NULL."""
+    return pc.fill_null(pc.match_substring_regex(source_files.cast("string"), _BY_HAND.pattern), False)
+
+
+_SHOWN = 3
+
+#: The number of files, recorded last, that are looked up in the key log.
+_LOOKED_AT = 8
+
+
+class LostRowsError(LakehouseError):
+    """Bronze lacks rows of files that were ingested. The message names the files, and how to read them again."""
+
+
+def lost_deliveries(lake: Lake, source: str) -> list[Ingestion]:
+    """The ingested files of which Bronze has no row, by arrival day and file.
+
+    They are determined from the row counts in Bronze's log; only days with too few rows are read.
+    """
+    known = [entry for entry in _ingested(lake, source) if entry.rows]
+    table = locations.bronze(lake, source).open() if known else None
+    if table is None:
+        return known
+    lacking = Counter[date]()
+    for entry in known:
+        lacking[entry.arrival_date] += entry.rows
+    files = table_io.files_with(table, {})
+    for day, rows in zip(files["partition.arrival_date"].to_pylist(), files["num_records"].to_pylist()):
+        lacking[day] -= rows
+    days = {day for day, rows in lacking.items() if rows > 0}
+    return _absent(table, [entry for entry in known if entry.arrival_date in days])
+
+
+def lost_claims(lake: Lake, source: str) -> list[Ingestion]:
+    """The ingested files with well-formed rows of which the key log has no claim.
+
+    Only the files recorded last are checked first: a log that has lost commits has lost its newest ones.
+    """
+    known = [entry for entry in _ingested(lake, source) if entry.rows > entry.malformed]
+    table = locations.key_log(lake, source).open() if known else None
+    if table is None:
+        return known
+    newest = sorted(known, key=lambda entry: (entry.recorded_at, entry.arrival_date))[-_LOOKED_AT:]
+    unmarked = [entry for entry in newest if table.transaction_version(key_log.app_id(entry.ingestion_id)) is None]
+    return _absent(table, known) if _absent(table, unmarked) else []
+
+
+def _ingested(lake: Lake, source: str) -> list[Ingestion]:
+    return list(ingested(all_of(lake, source)).values())
+
+
+def _absent(table: DeltaTable, entries: list[Ingestion]) -> list[Ingestion]:
+    """Those ``entries`` of which the table has no row."""
+    if not entries:
+        return []
+    days = {entry.arrival_date for entry in entries}
+    present = set(table_io.distinct_of_version(table, ["ingestion_id"], {"arrival_date": days})["ingestion_id"].to_pylist())
+    return [entry for entry in entries if entry.ingestion_id not in present]
+
+
+def require_none(lake: Lake, source: str) -> None:
+    """Refuse to compute silver from a Bronze or a key log that lacks rows.
+
+    :raises LostRowsError: with the files.
+    """
+    if lost := lost_deliveries(lake, source):
+        raise refused(f"bronze/{source}", lost, f"materialize bronze/{source}: they are read again from landing")
+    if lost := lost_claims(lake, source):
+        raise refused(f"the key log of {source}", lost, f"materialize bronze/{source}: it is derived again")
+
+
+def refused(table: str, lost: Sequence[Ingestion], way_out: str) -> LostRowsError:
+    """The error about ``lost`` files."""
+    names = join_limited([entry.source_file for entry in lost], _SHOWN)
+    rows = sum(entry.rows for entry in lost)
+    return LostRowsError(f"{table} has lost the {rows:,} rows of {len(lost):,} ingested files ({names}): {way_out}")
+
+
+#: The columns of Bronze that are counted.
+UNREAD_COLUMNS = ("ingestion_id", "arrival_date", "line_number", "event_date", "malformed_reason")
+
+
+@dataclass(frozen=True)
+class UnreadRows:
+    """The malformed rows of one ingestion: ``rows`` has the number of those that name the event day in ``days``; the others name
+    none.
+
+    ``line_number`` and ``reason`` belong to the first malformed row. ``reading`` is 0 for the count at ingestion, else the number
+    of the reading after which the rows were counted.
+    """
+
+    source: str
+    ingestion_id: str
+    arrival_date: date
+    malformed: int = field(kw_only=True)
+    days: list[date] = field(default_factory=list, kw_only=True)
+    rows: list[int] = field(default_factory=list, kw_only=True)
+    line_number: int | None = field(default=None, kw_only=True)
+    reason: str | None = field(default=None, kw_only=True)
+    reading: int = field(default=0, kw_only=True)
+    recorded_at: datetime
+
+
+def unread_log(lake: Lake) -> LogTable[UnreadRows]:
+    """The table."""
+    return LogTable(UnreadRows, lake, locations.unread_rows(lake), partition_by="source")
+
+
+def count_unread(source: str, pieces: Iterable[pa.Table], recorded_at: datetime) -> list[UnreadRows]:
+    """The entries of those ingestions in ``pieces`` that have malformed rows.
+
+    :param pieces: rows with :data:`COLUMNS`; rows of one ingestion may be in several pieces.
+    """
+    counts: dict[str, Counter[date | None]] = {}
+    entries: dict[str, UnreadRows] = {}
+    for rows in pieces:
+        malformed = rows.select(UNREAD_COLUMNS).filter(pc.is_valid(rows["malformed_reason"]))
+        if not len(malformed):
+            continue
+        by_day = malformed.group_by(["ingestion_id", "event_date"]).aggregate([([], "count_all")])
+        for row in by_day.to_pylist():
+            counts.setdefault(row["ingestion_id"], Counter())[row["event_date"]] += row["count_all"]
+        by_file = malformed.group_by(["ingestion_id", "arrival_date"]).aggregate([("line_number", "min")])
+        for first in by_file.to_pylist():
+            name, line = first["ingestion_id"], first["line_number_min"]
+            known = entries.get(name)
+            if known is None or known.line_number is None or line < known.line_number:
+                is_first = pc.and_(pc.equal(malformed["ingestion_id"], name), pc.equal(malformed["line_number"], line))
+                reason = malformed.filter(is_first)["malformed_reason"][0].as_py()
+                entry = UnreadRows(source, name, first["arrival_date"], malformed=0, recorded_at=recorded_at)
+                entries[name] = replace(entry, line_number=line, reason=reason)
+    return [
+        replace(
+            entry,
+            malformed=counts[name].total(),
+            days=sorted(day for day in counts[name] if day is not None),
+            rows=[rows for day, rows in sorted((day, rows) for day, rows in counts[name].items() if day is not None)],
+        )
+        for name, entry in entries.items()
+    ]
+
+
+def record_unread(lake: Lake, entries: Collection[UnreadRows]) -> None:
+    """Append the entries of one source, except those of a file that the table already has after the same reading."""
+    if entries:
+        where = {"source": [next(iter(entries)).source], "ingestion_id": [entry.ingestion_id for entry in entries]}
+        unread_log(lake).append_missing(entries, lambda entry: f"unread:{entry.reading}:{entry.ingestion_id}", where)
+
+
+def newest_unread(lake: Lake, source: str) -> dict[str, UnreadRows]:
+    """The unread rows of each ingestion at present; ingestions of earlier releases have no entry."""
+    entries = unread_log(lake).read({"source": [source]})
+    return {entry.ingestion_id: entry for entry in sorted(entries, key=lambda entry: entry.reading)}
+
+
+def first_reason(lake: Lake, source: str, ingestion_ids: Collection[str]) -> str | None:
+    """Why the first malformed row of ``ingestion_ids`` is malformed; None if there is none, or an earlier release
+    ingested them.
+    """
+    if not ingestion_ids:
+        return None
+    known = newest_unread(lake, source)
+    return next((known[name].reason for name in ingestion_ids if name in known and known[name].reason), None)

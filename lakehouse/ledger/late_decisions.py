@@ -2,6 +2,11 @@
 
 Decisions are input, as files are: the log is append-only, and the newest decision about a row and a metric holds. The set of
 inputs that a number names tells which of them it knew (rule R10). Making one belongs to ``stewardship.admit_late``.
+
+``bronze/<source>_admissions``: the files to whose rows no watermark applies, because a person has admitted them as history.
+
+An admission is input, like a steward's decision: it is recorded before the rows of the file are judged, and applies whenever they
+are judged again. It concerns lateness only; row rules still apply.
 """
 
 from __future__ import annotations
@@ -91,3 +96,30 @@ def admitted(decided: Iterable[LateDecision], among: Collection[str] | None = No
     rows = [row for row, one in newest(decided, among).items() if one.counts]
     columns = [pa.array([row[0] for row in rows], pa.string()), pa.array([row[1] for row in rows], pa.int64())]
     return pa.table(columns, names=["ingestion_id", "line_number"])
+
+
+@dataclass(frozen=True)
+class HistoryAdmission:
+    """The decision of a backfill's runner to admit the rows of a file, however late they came."""
+
+    ingestion_id: str
+    plan_id: str
+    by: str
+    reason: str
+    decided_at: datetime
+
+
+def history_log(lake: Lake, source: str) -> LogTable[HistoryAdmission]:
+    """The table of a source."""
+    return LogTable(HistoryAdmission, lake, locations.history_admissions(lake, source), journaled=True)
+
+
+def record_history(lake: Lake, source: str, plan_id: str, ids: Collection[str], by: str, reason: str) -> None:
+    """Append the admissions of a plan, in one commit and once."""
+    admissions = [HistoryAdmission(ingestion_id, plan_id, by, reason, lake.now()) for ingestion_id in sorted(set(ids))]
+    history_log(lake, source).append(admissions, app_id=f"admission:{plan_id}")
+
+
+def admitted_files(lake: Lake, source: str) -> pa.Array:
+    """The ids of the ingestions that are admitted."""
+    return history_log(lake, source).select(["ingestion_id"])["ingestion_id"].combine_chunks()

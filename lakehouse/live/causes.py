@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lakehouse.contracts.speed_layer import ReconciliationTerms
+    from lakehouse.contracts.metric import ReconciliationTerms
 
 
 #: Doubles of any size are added without rounding.

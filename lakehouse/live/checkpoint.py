@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import locations
-from lakehouse.delta import lost_commits
+from lakehouse.delta import commit_log
 from lakehouse.delta.columns import silver_columns
 from lakehouse.errors import LakehouseError
 from lakehouse.live import batches
@@ -105,7 +105,7 @@ class LiveQuery:
         """Record that a batch has read Bronze up to a place."""
         version = until.version - (until.index < 0)
         if version >= 0:
-            _write(self._newest_read, {"version": version, "commit": lost_commits.commit_id(bronze, version)})
+            _write(self._newest_read, {"version": version, "commit": commit_log.commit_id(bronze, version)})
 
     def before(self, batch: int) -> BatchOffsets:
         """The offsets of the previous batch."""
@@ -181,7 +181,7 @@ def require_commits_read(lake: Lake, metric: MetricContract, contract: SourceCon
     """
     version, commit = query.newest_read()
     bronze = locations.bronze(lake, contract.dataset).open()
-    if lost_commits.are_lost(bronze, version, commit):
+    if commit_log.are_lost(bronze, version, commit):
         msg = (
             f"live/{metric.name}: bronze/{contract.dataset} does not hold commit {version} any more, which the stream has read: "
             f"it was restored from a copy, or its log was damaged; {_way_out(metric)}"

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import MetricContract
     from lakehouse.lake import Lake
     from lakehouse.live.causes import Reconciled
-    from lakehouse.live.status import StreamStatus
-    from lakehouse.live.window_state import WindowState
+    from lakehouse.live.status import StreamStatus, WindowState
 
 
 app = typer.Typer(help="Live numbers: those of streams, within seconds, apart from published numbers.", no_args_is_help=True)
@@ -42,7 +41,7 @@ def start(
 ) -> None:
     """Run a metric's stream until it is stopped by 'lakehouse live stop', Ctrl+C or SIGTERM."""
     lake, contract, source = live_metric_named(metric)
-    from lakehouse.live import run  # noqa: PLC0415 (Spark loads in a second)
+    from lakehouse.live import stream  # noqa: PLC0415 (Spark loads in a second)
 
     stopping = threading.Event()
 
@@ -55,7 +54,7 @@ def start(
     out.print(
         f"live/{contract.name} follows bronze/{source.dataset}; stop it with 'lakehouse live stop {metric}'.", soft_wrap=True
     )
-    last = run.run(session, lake, contract, source, ends=drain, is_stopped=stopping.is_set)
+    last = stream.run(session, lake, contract, source, ends=drain, is_stopped=stopping.is_set)
     out.print(f"Stopped after batch {last.batch}.")
     if drain and contract.live and contract.live.managed:
         _leave_alone(lake, contract.name)
@@ -68,12 +67,11 @@ def status(
 ) -> None:
     """Show the state of streams: rows of state, rates, watermark, late rows, and open windows. Starts no Spark."""
     from lakehouse.live import status as live_status  # noqa: PLC0415
-    from lakehouse.live import window_state  # noqa: PLC0415
 
     lake, catalog = deployment()
     live = [live_metric_named(metric)[1]] if metric else [each for each in catalog.metrics.values() if each.live]
     known = [(each.name, live_status.of(lake, each.name)) for each in live]
-    states = {each.name: window_state.of(lake, each, now) for each, (_, now) in zip(live, known) if now}
+    states = {each.name: live_status.window_state_of(lake, each, now) for each, (_, now) in zip(live, known) if now}
     if as_json:
         for name, each in known:
             fields = asdict(each) | {"window_state": asdict(states[name])} if each else {"metric": name, "state": "never run"}
@@ -123,9 +121,9 @@ def stop(metric: Metric, wait: Annotated[int, typer.Option(help="Seconds to wait
 def rebuild(metric: Metric) -> None:
     """Recompute the live numbers of a metric from Bronze, with a new checkpoint."""
     lake, contract, source = live_metric_named(metric)
-    from lakehouse.live import run  # noqa: PLC0415 (Spark loads in a second)
+    from lakehouse.live import stream  # noqa: PLC0415 (Spark loads in a second)
 
-    last = run.rebuild(lambda: _session(lake), lake, contract, source)
+    last = stream.rebuild(lambda: _session(lake), lake, contract, source)
     out.print(f"live/{contract.name} was computed again in {last.batch + 1} batches.")
 
 
@@ -141,7 +139,7 @@ def _leave_alone(lake: Lake, metric: str) -> None:
 
 def _session(lake: Lake) -> SparkSession:
     """A session in this process, because this process writes the batches; a Connect server would write them in its own."""
-    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
+    from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415
 
     if lake.settings.spark_remote is not None:
         errors.print(
@@ -194,7 +192,7 @@ def reconcile(
     lake, contract, source = live_metric_named(metric)
     from lakehouse.calendar.days import business_day_of  # noqa: PLC0415
     from lakehouse.live import reconcile as reconciliation  # noqa: PLC0415 (Spark loads in a second)
-    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
+    from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415
 
     yesterday = business_day_of(lake.now(), ZoneInfo(source.clocks.timezone)) - timedelta(days=1)
     about = day.date() if day else yesterday

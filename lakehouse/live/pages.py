@@ -19,9 +19,9 @@ from lakehouse.contracts.windows import WINDOW_START
 from lakehouse.live import causes, reconciliation_log, status, table
 from lakehouse.live.causes import in_order
 from lakehouse.reports.templates import COLOURS, HEIGHT, Chart, chart, frame, label, short, values
-from lakehouse.serving.http.parameters import Day, MetricName, NoParameters
-from lakehouse.serving.http.problems import Problem
-from lakehouse.serving.web.page import HEADERS, PREFIX, STATIC, respond
+from lakehouse.serving.page import HEADERS, PREFIX, STATIC, respond
+from lakehouse.serving.parameters import Day, MetricName, NoParameters
+from lakehouse.serving.responses import Problem
 
 if TYPE_CHECKING:
     from datetime import date
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from lakehouse.contracts.metric import MetricContract
-    from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
+    from lakehouse.serving.published_cache import PublishedCache, PublishedSeries
 
 
 _KEPT = 32

@@ -20,12 +20,12 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse.calendar.periods import Kind
 from lakehouse.gold.numbers import window_history
-from lakehouse.live import reconciliation_log, status, table, window_state
+from lakehouse.live import reconciliation_log, status, table
 from lakehouse.live.table import LayerChoice, NumberLayer
-from lakehouse.serving.api.models import Row, Shape, State, WindowModel
-from lakehouse.serving.http import responses
-from lakehouse.serving.http.parameters import Day, MetricName, NoParameters, Parameters
-from lakehouse.serving.http.problems import Problem
+from lakehouse.serving import responses
+from lakehouse.serving.models import Row, Shape, State, WindowModel
+from lakehouse.serving.parameters import Day, MetricName, NoParameters, Parameters
+from lakehouse.serving.responses import Problem
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts import MetricContract
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.lake import Lake
-    from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
-    from lakehouse.serving.http.responses import JsonObject
+    from lakehouse.serving.published_cache import PublishedCache, PublishedSeries
+    from lakehouse.serving.responses import JsonObject
 
 
 LIVE = NumberLayer.LIVE.value
@@ -443,5 +443,5 @@ def _stream(cache: PublishedCache, metric: MetricContract) -> dict[str, Any] | N
     if known is None:
         return None
     fields = {name: getattr(known, name) for name in StreamModel.model_fields if hasattr(known, name)}
-    state = asdict(window_state.of(cache.lake, metric, known))
+    state = asdict(status.window_state_of(cache.lake, metric, known))
     return fields | {"status": known.state, "late_rows": known.dropped, "window_state": state}

@@ -19,16 +19,16 @@ from lakehouse import locations
 from lakehouse.contracts.series import Series, source_days
 from lakehouse.contracts.windows import WINDOW_START
 from lakehouse.delta.columns import arrow_schema, silver_columns
-from lakehouse.dispositions import account, verdicts
+from lakehouse.dispositions import account, reprocess_policy
 from lakehouse.gold.publication import late_at_close
 from lakehouse.gold.restatement import lineage, metric_query
-from lakehouse.gold.rows_read import rows as rows_read
+from lakehouse.gold.restatement import silver_rows as rows_read
 from lakehouse.lake import table_io
 from lakehouse.ledger import key_log
 from lakehouse.ledger.row_states import Disposition
 from lakehouse.live import stream
 from lakehouse.live.causes import RowSet
-from lakehouse.spark import dataframes, stages
+from lakehouse.spark import commits, dataframes
 from lakehouse.spark.session import in_zone, sized_for
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ _DISPOSITIONS = pa.array([disposition.value for disposition in _LEAVES_WITH])
 _SETS = pa.array([int(step) for step in _LEAVES_WITH.values()], pa.int32())
 #: The dispositions of rows that did not contend for their key.
 _BARRED = pa.array([disposition.value for disposition in _LEAVES_WITH if disposition is not Disposition.DUPLICATE])
-_RETIRED = verdicts.RETIRED.because
-_DELETED = pa.array([verdicts.DELETED.because, verdicts.DELETE_WAS_HERE.because])
+_RETIRED = reprocess_policy.RETIRED.because
+_DELETED = pa.array([reprocess_policy.DELETED.because, reprocess_policy.DELETE_WAS_HERE.because])
 _INSERT = "insert"
 
 
@@ -72,7 +72,7 @@ def measured(
     """
     days = source_days(metric, [day])
     leaving, corrected_keys = _leaving(lake, contract, days)
-    with sized_for(spark, lake, many=_many(lake, contract, days)), stages.watched(spark, f"{metric.name} on {day}"):
+    with sized_for(spark, lake, many=_many(lake, contract, days)), commits.watched(spark, f"{metric.name} on {day}"):
         delivered = _delivered(spark, lake, metric, contract, days, batches)
         present = _present(spark, lake, metric, contract, days)
         delivered = _with_leaving(delivered, dataframes.local(spark, leaving), present)

@@ -5,36 +5,46 @@ Starting and stopping belongs to ``run``.
 When the stream drops a row as late: Spark's rule for aggregations behind a watermark, as measured for Spark 4.2.
 
 The rows of Bronze that the stream of a metric counts, as Spark expressions that work for a stream and for a table.
+
+Runs the stream of a metric in this process: from its checkpoint until it is stopped, or until it has read all of Bronze.
 """
 
 from __future__ import annotations
 
+import os
+import time
+from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
 from lakehouse.contracts.windows import EventWindow
-from lakehouse.delta.columns import silver_columns
+from lakehouse.delta import commit_log, partition_writer
+from lakehouse.delta.columns import bronze_columns, silver_columns
 from lakehouse.errors import LakehouseError
-from lakehouse.gold.rows_read import windows
-from lakehouse.live import batches, checkpoint, table
+from lakehouse.gold.restatement import silver_rows
+from lakehouse.live import batches, checkpoint, status, table
 from lakehouse.live.batches import LiveBatch
+from lakehouse.live.status import StreamStatus
+from lakehouse.spark import commits as spark_commits
 from lakehouse.spark import dataframes
 from lakehouse.spark.session import in_zone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import timedelta
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
 
+    from deltalake import DeltaTable
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from lakehouse.contracts.metric import MetricContract
+    from lakehouse.contracts.metric import MetricContract, SpeedLayer
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.contracts.speed_layer import SpeedLayer
     from lakehouse.lake import Lake
     from lakehouse.live.checkpoint import LiveQuery
 
@@ -65,6 +75,7 @@ def is_dropped(window_end: Column, watermark_before: Column) -> Column:
 
 #: The moment at which the window of a row has ended.
 WINDOW_END = "window_end"
+
 #: The event time that advances the watermark. A sender's clock that is ahead must not close the windows of all other senders.
 EVENT_TIME = "event_time"
 
@@ -92,14 +103,14 @@ def counted(bronze: DataFrame, contract: SourceContract) -> DataFrame:
 
 def in_windows(rows: DataFrame, metric: MetricContract) -> DataFrame:
     """Rows in each of their windows, or on their event day; see ``rows_read.windows``."""
-    return windows.with_windows(rows, metric.event_window) if metric.event_window else rows
+    return silver_rows.with_windows(rows, metric.event_window) if metric.event_window else rows
 
 
 def window_end(metric: MetricContract, contract: SourceContract) -> Column:
     """When the window of a row of :func:`in_windows` has ended; for a metric without windows, when its event day has."""
     if isinstance(metric.event_window, EventWindow):
-        return windows.ends(metric.event_window)
-    return windows.next_midnight(ZoneInfo(contract.clocks.timezone))
+        return silver_rows.window_ends(metric.event_window)
+    return silver_rows.next_midnight(ZoneInfo(contract.clocks.timezone))
 
 
 class NotLiveError(LakehouseError):
@@ -174,3 +185,109 @@ def _with_columns(numbers: pa.Table, about: Mapping[str, Any]) -> pa.Table:
     for name, value in about.items():
         numbers = numbers.append_column(name, pa.repeat(pa.scalar(value, table.OF_LIVE.field(name).type), len(numbers)))
     return dataframes.in_utc(numbers)
+
+
+#: The interval, in seconds, at which a running stream is checked.
+_LOOK_SECONDS = 0.5
+
+_SHORT_SECONDS = 0.02
+
+#: The number of commits of Bronze that are read at first; then more are read.
+_FEW_COMMITS = 64
+
+
+class StreamFailedError(LakehouseError):
+    """The stream of a metric has failed. The message has Spark's reason."""
+
+
+def run(
+    session: Callable[[], SparkSession],
+    lake: Lake,
+    metric: MetricContract,
+    contract: SourceContract,
+    *,
+    ends: bool = False,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> StreamStatus:
+    """Run the stream until it is stopped; returns its last status.
+
+    :param ends: whether it ends when it has read what Bronze holds now.
+    :param is_stopped: is called about twice a second, in addition to ``status.is_to_stop``.
+    :raises LiveCheckpointError: when the live numbers come from another checkpoint than the contract's.
+    :raises AlreadyLiveError: when another process runs it.
+    :raises StreamFailedError: when it fails.
+    """
+    with status.running(lake, metric.name):
+        now = lake.now()
+        known = StreamStatus(metric.name, os.getpid(), now, now)
+        try:
+            query = checkpoint.opened(lake, metric, contract, _starts_at(lake, metric, contract))
+            status.write(lake, known)
+            running = started(session(), lake, metric, contract, query, ends=ends)
+        except Exception as problem:
+            status.write(lake, replace(known, state="failed", problem=f"{problem}".partition("\n")[0]))
+            raise
+        try:
+            while not (running.awaitTermination(_LOOK_SECONDS) or is_stopped() or status.is_to_stop(lake, metric.name)):
+                known = _written(lake, known, running)
+            _stop(running)
+        except StreamingQueryException as failure:
+            reason = f"{failure}".splitlines()[0]
+            status.write(lake, replace(known, state="failed", problem=reason, written_at=lake.now()))
+            msg = f"the stream of {metric.name} has failed: {reason}"
+            raise StreamFailedError(msg) from failure
+        known = replace(_written(lake, known, running), state="stopped", written_at=lake.now())
+        status.write(lake, known)
+        return known
+
+
+def rebuild(session: Callable[[], SparkSession], lake: Lake, metric: MetricContract, contract: SourceContract) -> StreamStatus:
+    """Compute the live numbers from Bronze again, with a new checkpoint; ends when all rows now in Bronze are read.
+
+    Bronze is read as far back as live numbers are kept (``live.keep``). If it stops at any point, repeat it.
+    """
+    with status.running(lake, metric.name):
+        checkpoint.remove(lake, metric)
+        table.clear(lake, metric)
+        checkpoint.created(checkpoint.folder_of(lake, metric, contract), _starts_at(lake, metric, contract))
+    return run(session, lake, metric, contract, ends=True)
+
+
+def _written(lake: Lake, known: StreamStatus, running: StreamingQuery) -> StreamStatus:
+    """The status updated with Spark's later reports about batches, and written if there are any."""
+    reports = [report for report in running.recentProgress if report["batchId"] > known.batch]
+    if not reports:
+        return known
+    sums = {name: getattr(known, name) + sum(each[name] for each in map(status.counts, reports)) for name in status.SUMS}
+    with_rows = next((report for report in reversed(reports) if report["numInputRows"]), None)
+    rates = {} if with_rows is None else status.rates(with_rows)
+    changed = replace(known, **status.of_progress(reports[-1]), **rates, **sums, written_at=lake.now())
+    status.write(lake, changed)
+    return changed
+
+
+def _stop(running: StreamingQuery) -> None:
+    """Stop between two batches: interrupting Python during a batch ends in a stack overflow in Spark."""
+    while running.isActive and running.status["isTriggerActive"]:
+        time.sleep(_SHORT_SECONDS)
+    running.stop()
+
+
+def _starts_at(lake: Lake, metric: MetricContract, contract: SourceContract) -> int:
+    """The first version of Bronze that a new stream reads: live numbers of older commits would have expired."""
+    stored = locations.bronze(lake, contract.dataset)
+    bronze = spark_commits.table_of(stored, bronze_columns(contract), "arrival_date", partition_writer.APPEND_ONLY)
+    kept = metric.live.keep if metric.live else timedelta(0)
+    return _first_since(bronze, lake.now() - kept)
+
+
+def _first_since(table_read: DeltaTable, moment: datetime) -> int:
+    """The first version that was committed after ``moment``; the newest version if none was."""
+    milliseconds, looked_at = moment.timestamp() * 1000, _FEW_COMMITS
+    while True:
+        after = max(table_read.version() - looked_at, -1)
+        commits = commit_log.history(table_read, after)
+        recent: list[int] = [commit["version"] for commit in commits if commit["timestamp"] > milliseconds]
+        if after < 0 or len(recent) < len(commits) or len(commits) < looked_at:
+            return min(recent, default=table_read.version())
+        looked_at *= 4

@@ -17,9 +17,9 @@ from lakehouse.contracts.model import Canary as CanaryRules
 from lakehouse.errors import LakehouseError
 from lakehouse.models import canary_log, score
 from lakehouse.models import scores as model_scores
+from lakehouse.models.backtest_log import failed_rules, reading_result, stored_reading
 from lakehouse.models.canary_log import Arm, CanaryEntry, CanaryEvent, CanaryOutcome
 from lakehouse.models.comparison import scored_pair
-from lakehouse.models.result import failed_rules, reading_result, stored_reading
 from lakehouse.training_sets import releases
 from lakehouse.training_sets.releases import ReleaseKind
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog, ModelContract
     from lakehouse.lake import Lake
-    from lakehouse.models.result import ReadingResult
+    from lakehouse.models.backtest_log import ReadingResult
 
 
 #: The resamples and the seed of a judgement: the same labels give the same intervals.

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from lakehouse.ledger.log_table import LogTable
-from lakehouse.training_sets import addresses
+from lakehouse.training_sets import tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,7 +92,7 @@ class RecordedCanary:
 
 def log(lake: Lake) -> LogTable[CanaryEntry]:
     """The table of canary events."""
-    return LogTable(CanaryEntry, lake, addresses.canaries(lake), partition_by="model", journaled=True)
+    return LogTable(CanaryEntry, lake, tables.canaries(lake), partition_by="model", journaled=True)
 
 
 def of(lake: Lake, model: str) -> list[RecordedCanary]:

@@ -85,7 +85,7 @@ def of(lake: Lake, model: str, version: str, canaries: Sequence[Mapping[str, Any
         in_use=bool(promotions) and promotions[-1].to_version == version,
         about=release.about,
         promotions=[entry for entry in promotions if version in {entry.from_version, entry.to_version}],
-        backtests=[entry for entry in backtest_log.of(lake, model) if version in {entry.version, entry.against}],
+        backtests=[entry for entry in backtest_log.backtests_of(lake, model) if version in {entry.version, entry.against}],
         canaries=canaries,
         deprecation=releases.deprecations(lake, ReleaseKind.MODEL, model).get(release.full_name),
         set_deprecation=releases.deprecations(lake, ReleaseKind.TRAINING_SET, of_set["name"]).get(of_set["full_name"]),

@@ -10,8 +10,8 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.models.routes import ModelName, details, lineage_of, summaries
-from lakehouse.serving.http.parameters import NoParameters
-from lakehouse.serving.web.page import PREFIX, respond
+from lakehouse.serving.page import PREFIX, respond
+from lakehouse.serving.parameters import NoParameters
 from lakehouse.training_sets.pages import definition, in_time
 from lakehouse.training_sets.routes import ReleasedVersion
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fastapi import APIRouter
 
-    from lakehouse.serving.http.published_cache import PublishedCache
+    from lakehouse.serving.published_cache import PublishedCache
 
 
 def add(router: APIRouter, cache: PublishedCache) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def accepted_by_backtest(lake: Lake, contract: ModelContract, version: str, against: str) -> Backtest | None:
     """The newest backtest of ``version`` against ``against`` if it met every acceptance rule of the contract; else None."""
-    newest = backtest_log.newest(lake, contract.name, version, against)
+    newest = backtest_log.newest_backtest(lake, contract.name, version, against)
     return newest if newest is not None and newest.passed and newest.rules == contract.rules else None
 
 
@@ -72,7 +72,7 @@ def _of_backtest(lake: Lake, contract: ModelContract, version: str, against: str
     """What a version lacks by the acceptance rules."""
     if not contract.acceptance:
         return []
-    newest = backtest_log.newest(lake, contract.name, version, against)
+    newest = backtest_log.newest_backtest(lake, contract.name, version, against)
     rules = "; ".join(contract.rules)
     command = f"lakehouse model backtest {contract.name} {version} --against {against}"
     if newest is None:
@@ -140,7 +140,7 @@ def promote(
             "    or sign it off with a reason: --sign-off 'REASON'"
         )
         raise ModelPromotionError(msg)
-    backtest = backtest_log.newest(lake, contract.name, version, before) if before else None
+    backtest = backtest_log.newest_backtest(lake, contract.name, version, before) if before else None
     written = promotion_log.as_markdown(lake, catalog, release, before, by, notes, backtest, lacking, sign_off)
     request = _Request(
         *(number, PromotionKind.PROMOTE, release, by, notes, lacking),

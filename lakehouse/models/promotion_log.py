@@ -14,7 +14,7 @@ from lakehouse.delta import leases
 from lakehouse.gold.promotion.promotion_log import PromotionKind
 from lakehouse.ledger.log_table import LogTable
 from lakehouse.text import format_moment
-from lakehouse.training_sets import addresses, releases
+from lakehouse.training_sets import releases, tables
 from lakehouse.training_sets.releases import ReleaseError, ReleaseKind
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class ModelPromotion:
 
 def log(lake: Lake) -> LogTable[ModelPromotion]:
     """The table of promotions."""
-    return LogTable(ModelPromotion, lake, addresses.model_promotions(lake), partition_by="model", journaled=True)
+    return LogTable(ModelPromotion, lake, tables.model_promotions(lake), partition_by="model", journaled=True)
 
 
 def begin(lake: Lake, entry: ModelPromotion) -> bool:

@@ -2,18 +2,25 @@
 
 A retraining is due if the changed rows reach the bounds of the model's policy, once per cause. It promotes nothing. Its steps are
 in ``retraining_log``; a stopped run is continued by the next run, with the same versions.
+
+``ops/retrainings``: the retrainings required by corrections, each as queued and after every step.
+
+The first entry of a retraining names the versions that it makes, so that a resumed retraining makes no others. The conditions and
+the steps of retraining belong to ``retraining``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from enum import Enum
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from lakehouse.models import backtest_log, promotion_log, retraining_log, training
-from lakehouse.models.retraining_log import Retraining, RetrainingError, RetrainingStep
-from lakehouse.training_sets import build, changes, labels, releases
+from lakehouse.errors import LakehouseError
+from lakehouse.ledger.log_table import LogTable
+from lakehouse.models import backtest_log, promotion_log, training
+from lakehouse.training_sets import build, changes, labels, releases, tables
 from lakehouse.training_sets.releases import ReleaseKind
 
 if TYPE_CHECKING:
@@ -51,7 +58,7 @@ def possible(lake: Lake, contract: ModelContract) -> PossibleRetraining | None:
 
     :raises MissingSetError: if the rows of the set are gone.
     """
-    begun = retraining_log.unfinished(lake, contract.name)
+    begun = unfinished(lake, contract.name)
     if begun is not None and contract.retrain_when is not None:
         return PossibleRetraining(begun.cause, is_begun=True, text=f"the retraining to {begun.new_version} has steps left")
     compared = _compared_set(lake, contract)
@@ -59,7 +66,7 @@ def possible(lake: Lake, contract: ModelContract) -> PossibleRetraining | None:
         return None
     _, of_set = compared
     news = changes.new_inputs(lake, of_set)
-    if not news.inputs or retraining_log.of_cause(lake, contract.name, news.cause) is not None:
+    if not news.inputs or retrainings_of_cause(lake, contract.name, news.cause) is not None:
         return None
     most = changes.at_most(lake, news)
     if most is not None and not is_reached(contract.retrain_when, rows=most, labels=most, total=news.total):
@@ -70,7 +77,7 @@ def possible(lake: Lake, contract: ModelContract) -> PossibleRetraining | None:
 
 def due(session: Callable[[], SparkSession], lake: Lake, catalog: Catalog, contract: ModelContract) -> Retraining | None:
     """The retraining to carry out: one that has begun and has steps left, or else one required by the model's policy."""
-    begun = retraining_log.unfinished(lake, contract.name)
+    begun = unfinished(lake, contract.name)
     if contract.retrain_when is None or begun is not None:
         return begun if contract.retrain_when is not None else None
     compared = _compared_set(lake, contract)
@@ -93,10 +100,10 @@ def called_for(lake: Lake, catalog: Catalog, contract: ModelContract, champion: 
         or not is_reached(policy, rows=rows, labels=changed.changed_labels, total=changed.total)
     ):
         return None
-    if retraining_log.of_cause(lake, contract.name, changed.cause) is not None:
+    if retrainings_of_cause(lake, contract.name, changed.cause) is not None:
         return None
     of_set = catalog.training_sets[contract.training_set]
-    numbers = [entry.number for entry in retraining_log.of(lake, contract.name)]
+    numbers = [entry.number for entry in retrainings_of(lake, contract.name)]
     proposed = Retraining(
         model=contract.name,
         number=max(numbers, default=0) + 1,
@@ -142,7 +149,7 @@ def carry_out(
     :raises RetrainingError: if one of its versions has been taken in the meantime.
     :raises LakehouseError: if a step fails; the next call resumes with the failed step.
     """
-    entry = retraining_log.queue(lake, replace(retraining, by=by))
+    entry = queue(lake, replace(retraining, by=by))
     of_set = catalog.training_sets[contract.training_set]
     source = of_set.label.source
 
@@ -180,11 +187,11 @@ def carry_out(
         _require_ours(lake, entry, kind, name, version)
         detail = make()
         _require_ours(lake, entry, kind, name, version)  # of two concurrent retrainings, the first counts
-        entry = retraining_log.record(lake, entry, step, detail)
+        entry = record_retraining(lake, entry, step, detail)
     if not entry.has_passed(RetrainingStep.BACKTESTED):
         tested = _backtest(session, lake, catalog, contract, entry)
         verdict = "the acceptance rules are met" if tested.passed else "; ".join(tested.failed)
-        entry = retraining_log.record(lake, entry, RetrainingStep.BACKTESTED, f"{tested.title}: {verdict}")
+        entry = record_retraining(lake, entry, RetrainingStep.BACKTESTED, f"{tested.title}: {verdict}")
     return entry
 
 
@@ -207,7 +214,7 @@ def _compared_set(lake: Lake, contract: ModelContract) -> tuple[str, Release] | 
     if champion is None:
         return None
     learned = releases.find(lake, ReleaseKind.MODEL, contract.name, champion).about["training_set"]
-    retrained = [entry for entry in retraining_log.of(lake, contract.name) if entry.step is RetrainingStep.BACKTESTED]
+    retrained = [entry for entry in retrainings_of(lake, contract.name) if entry.step is RetrainingStep.BACKTESTED]
     versions = [entry.new_set for entry in retrained if entry.champion == champion]
     version = versions[-1] if versions else learned["version"]
     return champion, releases.find(lake, ReleaseKind.TRAINING_SET, learned["name"], version)
@@ -215,7 +222,7 @@ def _compared_set(lake: Lake, contract: ModelContract) -> tuple[str, Release] | 
 
 def _sharing(lake: Lake, proposed: Retraining) -> Retraining:
     """The proposed retraining, with the labels and the set of another model's retraining for the same cause if there is one."""
-    for other in retraining_log.of(lake):
+    for other in retrainings_of(lake):
         of_both = [(entry.cause, entry.training_set, entry.set_version) for entry in (other, proposed)]
         if of_both[0] == of_both[1] and other.step is not RetrainingStep.GIVEN_UP:
             return replace(proposed, new_labels=other.new_labels, new_set=other.new_set)
@@ -229,7 +236,7 @@ def _require_ours(lake: Lake, entry: Retraining, kind: ReleaseKind, name: str, v
     if taken is None:
         return
     reason = f"{taken.full_name} was released by {taken.by} meanwhile"
-    retraining_log.record(lake, entry, RetrainingStep.GIVEN_UP, reason)
+    record_retraining(lake, entry, RetrainingStep.GIVEN_UP, reason)
     msg = f"{entry.model}: {reason}, and contains something else; the next run retrains under other versions"
     raise RetrainingError(msg)
 
@@ -242,7 +249,7 @@ def _backtest(
     release = releases.find(lake, ReleaseKind.MODEL, contract.name, entry.new_version)
     entity = catalog.training_sets[contract.training_set].entity.source
     first, last = months_of_evaluation(release, catalog.sources[entity].clocks.timezone)
-    recorded = backtest_log.newest(lake, contract.name, entry.new_version, entry.champion)
+    recorded = backtest_log.newest_backtest(lake, contract.name, entry.new_version, entry.champion)
     if recorded is not None and (recorded.first_month, recorded.last_month) == (first, last):
         return recorded  # from a run that was stopped afterwards; a model with random scores would not give the same result again
     return backtest.backtest(*(session(), lake, catalog, contract, entry.new_version, entry.champion, first, last), by=entry.by)
@@ -251,3 +258,122 @@ def _backtest(
 def _in_zone(text: str, zone: str) -> datetime:
     moment = datetime.fromisoformat(text)
     return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).astimezone(ZoneInfo(zone))
+
+
+class RetrainingError(LakehouseError):
+    """A retraining that cannot continue. The message states the reason and the remedy."""
+
+
+class RetrainingStep(str, Enum):
+    """The step that a retraining has reached, in order."""
+
+    QUEUED = "queued"
+    LABELS_RELEASED = "labels released"
+    SET_BUILT = "set built"
+    TRAINED = "trained"
+    BACKTESTED = "backtested"
+    GIVEN_UP = "given up"
+    """Somebody else took one of its versions meanwhile: the cause may be queued again."""
+
+
+_ORDER = list(RetrainingStep)
+
+
+@dataclass(frozen=True)
+class Retraining:
+    """A retraining after a step.
+
+    :param number: counts the retrainings of the model.
+    :param cause: names the inputs that have arrived since ``set_version``, see :attr:`SetChanges.cause`.
+    :param champion: the version in use, whose parameters are used and with which the new version is compared.
+    :param set_version: the version of the training set whose rows have changed.
+    :param changed_rows: the number of changed, added and removed rows; ``changed_labels``: of rows with another label.
+    :param share: ``changed_rows`` as a share of the rows of the set, as text.
+    :param new_labels: the version of the released labels; ``new_set`` and ``new_version`` are the versions of set and model.
+    :param detail: the report of a step: the result of the backtest, or the reason for giving up.
+    """
+
+    model: str
+    number: int
+    step: RetrainingStep
+    cause: str
+    champion: str
+    training_set: str
+    set_version: str
+    changed_rows: int
+    changed_labels: int
+    share: str
+    new_labels: str
+    new_set: str
+    new_version: str
+    by: str
+    recorded_at: datetime
+    detail: str = ""
+
+    @property
+    def notes(self) -> str:
+        """The notes of all its releases, which identify it: two models with the same cause share labels and set."""
+        return (
+            f"retraining: {self.changed_rows:,} rows of {self.training_set}_{self.set_version} ({self.share}) and "
+            f"{self.changed_labels:,} labels have changed (cause {self.cause})"
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no step is left."""
+        return self.step in {RetrainingStep.BACKTESTED, RetrainingStep.GIVEN_UP}
+
+    def has_passed(self, step: RetrainingStep) -> bool:
+        """Whether a step has been recorded."""
+        return _ORDER.index(self.step) >= _ORDER.index(step)
+
+
+def log(lake: Lake) -> LogTable[Retraining]:
+    """The table of retrainings."""
+    return LogTable(Retraining, lake, tables.retrainings(lake), partition_by="model")
+
+
+def retrainings_of(lake: Lake, model: str | None = None) -> list[Retraining]:
+    """The retrainings of a model, or of all models, each in the state after its newest step; those of a model oldest first."""
+    newest: dict[tuple[str, int], Retraining] = {}
+    entries = log(lake).read({"model": [model]} if model else None)
+    for entry in sorted(entries, key=lambda entry: (entry.model, entry.number, _ORDER.index(entry.step))):
+        newest[entry.model, entry.number] = entry
+    return list(newest.values())
+
+
+def unfinished(lake: Lake, model: str) -> Retraining | None:
+    """The retraining that has begun and has steps left; None without one."""
+    return next((entry for entry in retrainings_of(lake, model) if not entry.is_over), None)
+
+
+def retrainings_of_cause(lake: Lake, model: str, cause: str) -> Retraining | None:
+    """The retraining for ``cause`` that was not given up; None without one."""
+    of_model = retrainings_of(lake, model)
+    return next((entry for entry in of_model if entry.cause == cause and entry.step is not RetrainingStep.GIVEN_UP), None)
+
+
+def queue(lake: Lake, entry: Retraining) -> Retraining:
+    """Record the start of a retraining, once per cause, and return the valid entry, which names the versions to make.
+
+    :raises RetrainingError: if a retraining with another cause has begun at the same time.
+    """
+    known = retrainings_of_cause(lake, entry.model, entry.cause)
+    if known is not None:
+        return known
+    log(lake).append([entry], app_id=f"retraining:{entry.model}", app_version=entry.number)
+    recorded = next(other for other in retrainings_of(lake, entry.model) if other.number == entry.number)
+    if recorded.cause != entry.cause:
+        msg = (
+            f"another retraining of {entry.model} to {recorded.new_version} was begun by {recorded.by} at the same time; "
+            "repeat the run when it has ended"
+        )
+        raise RetrainingError(msg)
+    return recorded
+
+
+def record_retraining(lake: Lake, entry: Retraining, step: RetrainingStep, detail: str = "") -> Retraining:
+    """Record a step once, and return the retraining after it."""
+    done = replace(entry, step=step, detail=detail, recorded_at=lake.now())
+    log(lake).append([done], app_id=f"retraining:{entry.model}:{entry.number}:{step.name}")
+    return done

@@ -13,10 +13,9 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.models import backtest_log, canary_log, lineage, promotion_export, promotion_log
-from lakehouse.serving.api import released_models
-from lakehouse.serving.http import responses
-from lakehouse.serving.http.parameters import NAME, NoParameters, Parameters
-from lakehouse.serving.http.problems import Problem
+from lakehouse.serving import released_models, responses
+from lakehouse.serving.parameters import NAME, NoParameters, Parameters
+from lakehouse.serving.responses import Problem
 from lakehouse.training_sets import releases
 from lakehouse.training_sets.releases import ReleaseError, ReleaseKind
 from lakehouse.training_sets.routes import ReleasedVersion
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from lakehouse.models.backtest_log import Backtest
     from lakehouse.models.lineage import ModelLineage
     from lakehouse.models.promotion_log import ModelPromotion
-    from lakehouse.serving.http.published_cache import PublishedCache
+    from lakehouse.serving.published_cache import PublishedCache
     from lakehouse.training_sets.releases import Release
 
 
@@ -102,7 +101,7 @@ def lineage_of(cache: PublishedCache, name: str, version: str) -> ModelLineage:
 
 def _summary(cache: PublishedCache, name: str, versions: list[Release]) -> dict[str, Any]:
     lake, contract = cache.lake, cache.catalog.models.get(name)
-    promotions, backtests = promotion_log.completed(lake, name), backtest_log.of(lake, name)
+    promotions, backtests = promotion_log.completed(lake, name), backtest_log.backtests_of(lake, name)
     return {
         "model": name,
         "description": contract.description if contract else "",

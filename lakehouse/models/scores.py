@@ -3,12 +3,24 @@
 Selecting the rows and using the scores belongs to the callers (``score``, ``backtests.backtest``).
 
 The table of a model's scores, by event day: for each entity, a row per version that has scored it; one row is served.
+
+A trained model as an object, and its input frame.
+
+Training belongs to ``training``, computing scores to ``evaluation``.
+
+The training function of a model contract: found by name, called, with failures reported as sentences.
 """
 
 from __future__ import annotations
 
+import copy
+import hashlib
+import importlib
+import sys
+import traceback
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,20 +28,21 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.delta import partition_writer, row_writer
+from lakehouse.delta import partition_writer, provenance, row_writer
+from lakehouse.delta.columns import is_number
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io
-from lakehouse.models import evaluation, function
-from lakehouse.training_sets import addresses, releases
+from lakehouse.models import comparison, tracking
+from lakehouse.training_sets import releases, tables
 from lakehouse.training_sets.releases import ReleaseKind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import date
 
     from numpy.typing import NDArray
 
-    from lakehouse.contracts import Catalog, ModelContract
+    from lakehouse.contracts import Catalog, ModelContract, TrainingSetContract
     from lakehouse.lake import Lake
     from lakehouse.models.canary_log import Arm
     from lakehouse.training_sets.releases import Release
@@ -69,7 +82,7 @@ class LoadedVersion:
             raise MissingFeatureError(msg)
         if not len(rows):
             return np.zeros(0)
-        return evaluation.scores_of(self.contract, self.model, function.frame_of(rows, self.features))
+        return comparison.scores_of(self.contract, self.model, frame_of(rows, self.features))
 
     def rows_learned(self, rows: pa.Table) -> int:
         """The number of rows within the time range of the version's training rows; 0 if the range is not recorded."""
@@ -90,7 +103,7 @@ def load(lake: Lake, catalog: Catalog, contract: ModelContract, version: str) ->
     release = releases.find(lake, ReleaseKind.MODEL, contract.name, version)
     default = catalog.training_sets[contract.training_set].features.names
     features = release.about.get("feature_names", default)
-    return LoadedVersion(contract, version, function.load(lake, contract, version), features, learned_span(release))
+    return LoadedVersion(contract, version, load_model(lake, contract, version), features, learned_span(release))
 
 
 def learned_span(release: Release) -> tuple[datetime, datetime] | None:
@@ -102,7 +115,7 @@ def learned_span(release: Release) -> tuple[datetime, datetime] | None:
 
 def features_hash(rows: pa.Table, features: Sequence[str]) -> NDArray[np.int64]:
     """A hash of the model's input for each row; equal features have equal hashes, also in another process or table."""
-    frame = function.frame_of(rows, features)
+    frame = frame_of(rows, features)
     numbers = frame.select_dtypes("float64").columns
     frame[numbers] += 0.0  # -0.0 and 0.0 are equal
     for name in frame.select_dtypes("object").columns:
@@ -178,7 +191,7 @@ def write(
     :param scored: the rows of the versions, all from ``days``; at least one table, which may be empty.
     :raises CommitFailedError: if other writers win eight times in a row.
     """
-    stored = addresses.scores(lake, model)
+    stored = tables.scores(lake, model)
     table = row_writer.open_or_create(stored, SCHEMA, ["event_date"])
     new = pa.concat_tables(scored)
     older = table_io.read_version(table, SCHEMA.names, {"event_date": sorted(days)}).cast(SCHEMA)
@@ -193,5 +206,143 @@ def read(lake: Lake, model: str, where: table_io.Where | None = None, columns: S
     """The scores that meet ``where``, with ``columns`` (default: all); empty if nothing has been scored."""
     names = list(columns or SCHEMA.names)
     wanted = pa.schema([SCHEMA.field(name) for name in names])
-    rows = addresses.scores(lake, model).read(names, where)
+    rows = tables.scores(lake, model).read(names, where)
     return wanted.empty_table() if rows is None else rows.cast(wanted)
+
+
+_HASH_LENGTH = 12
+
+
+class TrainingError(LakehouseError):
+    """A model that cannot be trained; nothing was recorded. The message states the reason and the remedy."""
+
+
+@dataclass(frozen=True)
+class TrainingFunction:
+    """A training function with the version of its code, a hash of its module's source, and the Git commit of its folder."""
+
+    name: str
+    function: Callable[[pd.DataFrame, Mapping[str, Any]], Any]
+    code_version: str
+    commit: str | None = None
+
+
+def make_importable(lake: Lake) -> None:
+    """Make modules importable from the current folder, as with ``python -m``, and from the folder of the contracts.
+
+    Installed packages take precedence. The folders stay on the path, because a model may import from them while it predicts.
+    """
+    for folder in (str(Path.cwd()), str(lake.settings.contracts.absolute())):
+        if folder not in sys.path:
+            sys.path.append(folder)
+    importlib.invalidate_caches()
+
+
+def find_function(lake: Lake, contract: ModelContract) -> TrainingFunction:
+    """The training function named in a contract.
+
+    :raises TrainingError: if the function cannot be imported, or is not callable.
+    """
+    module_name, _, function_name = contract.train.partition(":")
+    looked_in = (
+        f"modules are looked for in {Path.cwd()}, in {lake.settings.contracts.absolute()}, and among the installed packages"
+    )
+    try:
+        make_importable(lake)
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as problem:
+        if problem.name is not None and (module_name == problem.name or module_name.startswith(f"{problem.name}.")):
+            msg = f"{contract.name}: there is no module {problem.name} for 'train: {contract.train}'; {looked_in}"
+        else:
+            msg = f"{contract.name}: {module_name} imports {problem.name}, which is not installed"
+        raise TrainingError(msg) from problem
+    except Exception as problem:
+        msg = f"{contract.name}: the module {module_name} of 'train: {contract.train}' cannot be imported: {described(problem)}"
+        raise TrainingError(msg) from problem
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        what = "is no function" if hasattr(module, function_name) else "does not exist"
+        msg = f"{contract.name}: {function_name} {what} in {module.__file__}; correct 'train: {contract.train}'"
+        raise TrainingError(msg)
+    folder = Path(module.__file__).parent if module.__file__ else lake.settings.contracts
+    return TrainingFunction(contract.train, function, _version_of(module), provenance.commit_of_folder(lake, folder))
+
+
+def call_function(contract: ModelContract, function: TrainingFunction, frame: pd.DataFrame, parameters: Mapping[str, Any]) -> Any:
+    """Call the training function with ``frame`` and return its model.
+
+    :raises TrainingError: if the function fails, or returns nothing that predicts.
+    """
+    try:
+        trained = function.function(frame, copy.deepcopy(dict(parameters)))
+    except (Exception, SystemExit) as problem:
+        msg = f"{contract.name}: {function.name} failed on {len(frame):,} rows: {described(problem)}"
+        raise TrainingError(msg) from problem
+    method = "predict_proba" if contract.predicts == "probability" else "predict"
+    if trained is None:
+        msg = f"{contract.name}: {function.name} returned nothing; it has to return the model, with '{method}'"
+        raise TrainingError(msg)
+    if not callable(getattr(trained, method, None)):
+        msg = (
+            f"{contract.name}: {function.name} returned an object of type {type(trained).__name__} without '{method}', which "
+            f"'predicts: {contract.predicts}' needs"
+        )
+        raise TrainingError(msg)
+    return trained
+
+
+def described(problem: BaseException) -> str:
+    """Describe an error in user code: its kind, its text, and the last location in that code."""
+    text = " ".join(f"{problem}".split())
+    place = ""
+    if not isinstance(problem, SyntaxError):
+        frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if _is_of_user(frame.filename)]
+        place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(problem).__name__}: {text}{place}"
+
+
+def _is_of_user(file: str) -> bool:
+    return "site-packages" not in file and not file.startswith("<") and Path(file) != Path(__file__)
+
+
+def _version_of(module: Any) -> str:
+    file = Path(module.__file__) if getattr(module, "__file__", None) else None
+    content = file.read_bytes() if file is not None and file.is_file() else repr(module).encode()
+    return hashlib.sha256(content).hexdigest()[:_HASH_LENGTH]
+
+
+def load_model(lake: Lake, contract: ModelContract, version: str) -> Any:
+    """Load the object returned by the training function of a version.
+
+    :raises ReleaseError: for a version that does not exist.
+    :raises TrackingError: if MLflow does not know the version, cannot be reached, or its files cannot be read.
+    """
+    make_importable(lake)
+    return tracking.load(lake, releases.find(lake, ReleaseKind.MODEL, contract.name, version))
+
+
+def features_frame(set_contract: TrainingSetContract, rows: pa.Table) -> pd.DataFrame:
+    """The input of a model: the features of a set in the order of its contract; see :func:`frame_of`.
+
+    :param rows: rows with at least these columns.
+    """
+    return frame_of(rows, set_contract.features.names)
+
+
+def frame_of(rows: pa.Table, columns: Sequence[str]) -> pd.DataFrame:
+    """The columns ``columns`` as a pandas frame. A column has the same type in every frame, whatever its rows.
+
+    Numbers and truth values are float64 with NaN for NULL, text is ``object`` with None, days and times are timestamps.
+    """
+    selected = pa.table({name: _plain(rows[name]) for name in columns})
+    frame: pd.DataFrame = selected.to_pandas(date_as_object=False)
+    return frame
+
+
+def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = values.type
+    if pa.types.is_boolean(kind):
+        return pc.cast(pc.cast(values, pa.int8()), pa.float64())
+    if is_number(kind):
+        return pc.cast(values, pa.float64(), safe=False)
+    return pc.cast(values, pa.timestamp("us")) if pa.types.is_date(kind) else values

@@ -21,10 +21,10 @@ from lakehouse.contracts.training_set import Features
 from lakehouse.delta import provenance
 from lakehouse.delta.columns import is_number
 from lakehouse.errors import LakehouseError
-from lakehouse.models import function as model_function
+from lakehouse.models import scores as model_function
 from lakehouse.models import tracking
-from lakehouse.models.function import TrainingError, TrainingFunction
-from lakehouse.training_sets import addresses, releases, set_table
+from lakehouse.models.scores import TrainingError, TrainingFunction
+from lakehouse.training_sets import releases, tables
 from lakehouse.training_sets.releases import Release, ReleaseEvent, ReleaseKind
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def train(
         msg = f"{version!r} is no version: write v and two numbers, such as v3.0"
         raise TrainingError(msg)
     of_set = _usable_set(lake, catalog, contract, training_set_version)
-    function = model_function.find(lake, contract)
+    function = model_function.find_function(lake, contract)
     task = _Task(contract, version, of_set, function, {**contract.parameters, **(parameters or {})})
     recorded = {entry.version: entry for entry in releases.all_of(lake, ReleaseKind.MODEL, contract.name)}.get(version)
     if recorded is not None:
@@ -167,13 +167,13 @@ def _trained(lake: Lake, task: _Task, by: str, notes: str) -> tracking.TrainedMo
     """Train and measure, without recording anything."""
     contract, of_set = task.contract, task.of_set
     features = _features(of_set)
-    rows = set_table.read(lake, of_set, ["split", "event_ts", *features, "label"])
+    rows = tables.read_set(lake, of_set, ["split", "event_ts", *features, "label"])
     fit_on, evaluate_on = _parts(task, rows)
     frames = {
         part: _labelled(task, rows.filter(pc.equal(rows["split"], part)), features)
         for part in dict.fromkeys((fit_on, evaluate_on))
     }
-    model = model_function.call(contract, task.function, frames[fit_on].copy(), task.parameters)
+    model = model_function.call_function(contract, task.function, frames[fit_on].copy(), task.parameters)
     metrics = {part: _quality(task, model, frame, features) for part, frame in frames.items()}
     about = {
         "identity": task.identity,
@@ -214,7 +214,7 @@ def _trained(lake: Lake, task: _Task, by: str, notes: str) -> tracking.TrainedMo
             **({"lakehouse.code_commit": task.function.commit} if task.function.commit else {}),
         },
         set_name=of_set.full_name,
-        set_address=addresses.training_set(lake, of_set.name, of_set.version).address,
+        set_address=tables.training_set(lake, of_set.name, of_set.version).address,
         frames=frames,
         roles={evaluate_on: "evaluation", fit_on: "training"},
         metrics=metrics,
@@ -254,17 +254,17 @@ def _labelled(task: _Task, rows: pa.Table, features: list[str]) -> pd.DataFrame:
 
 
 def _quality(task: _Task, model: Any, frame: pd.DataFrame, features: list[str]) -> dict[str, float]:
-    from lakehouse.models import evaluation  # noqa: PLC0415 (scikit-learn loads in seconds)
+    from lakehouse.models import comparison  # noqa: PLC0415 (scikit-learn loads in seconds)
 
     try:
-        scores = evaluation.scores_of(task.contract, model, frame[features])
+        scores = comparison.scores_of(task.contract, model, frame[features])
     except LakehouseError:
         raise
     except Exception as problem:
         described = model_function.described(problem)
         msg = f"{task.contract.name}: the model of {task.function.name} cannot score {len(frame):,} rows: {described}"
         raise TrainingError(msg) from problem
-    return evaluation.quality(task.contract, frame["label"].to_numpy(np.float64), scores)
+    return comparison.quality(task.contract, frame["label"].to_numpy(np.float64), scores)
 
 
 def _json_number(value: float) -> float | None:

@@ -52,7 +52,7 @@ def backtest(
 ) -> None:
     """Compare a version with another, month by month, on features as known then and as corrected since. Starts Spark."""
     from lakehouse.models import backtest as backtests  # noqa: PLC0415 (scikit-learn loads in seconds)
-    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
+    from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415
 
     lake, catalog, contract = model_named(model)
     # A mistake is reported before Spark starts.
@@ -195,7 +195,7 @@ def start(
 def status(model: Model, by: By = "", as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
     """Judge the canary by the mature labels. Starts Spark if there are scores."""
     from lakehouse.models import canary  # noqa: PLC0415
-    from lakehouse.models.result import stored_reading  # noqa: PLC0415 (scikit-learn loads in seconds)
+    from lakehouse.models.backtest_log import stored_reading  # noqa: PLC0415 (scikit-learn loads in seconds)
 
     lake, catalog, contract = model_named(model)
     with errors.status("comparing both versions on mature labels"):
@@ -254,7 +254,7 @@ def compare(
 
 
 def _print_status(done: CanaryStatus) -> None:
-    from lakehouse.models.result import stored_reading  # noqa: PLC0415
+    from lakehouse.models.backtest_log import stored_reading  # noqa: PLC0415
 
     entry = done.entry
     out.print(f"{entry.title}, started by {entry.by} on {entry.recorded_at:%Y-%m-%d}: {entry.reason}", soft_wrap=True)
@@ -302,6 +302,6 @@ def _share(text: str) -> Decimal:
 
 
 def _session() -> SparkSession:
-    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster loads in a second)
+    from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415 (Dagster loads in a second)
 
     return LakeSpark().spark_session

@@ -3,30 +3,297 @@
 Alerts and notices share this loop and provide the messages. ``channels`` delivers a message to one target.
 
 The addresses of owners, stewards, consumers and the platform team, in one YAML file of the deployment.
+
+The targets of messages to people: the log, a file, a webhook, and every service supported by Apprise.
+
+``LAKEHOUSE_ALERT_TARGETS`` lists the addresses of a deployment. The callers (``operations.alerts``, ``operations.notices``)
+decide about due messages and record deliveries. Delivery is at least once: if a process dies between a delivery and its record,
+the message is repeated with the same ``message_id``.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
+import os
+import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from enum import Enum
 from time import monotonic, sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+from urllib.parse import urlsplit
 
 from pydantic import Field
+from requests import RequestException, Session
+from requests.adapters import HTTPAdapter
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from lakehouse.contracts.base import Strict
 from lakehouse.contracts.loader import load_model
-from lakehouse.operations import channels
-from lakehouse.settings import TargetAddress  # noqa: TC001 (pydantic reads it)
+from lakehouse.errors import LakehouseError
+from lakehouse.settings import (
+    CHAT_FORM,
+    TargetAddress,
+)
 
 if TYPE_CHECKING:
-    import logging
     from collections.abc import Iterable, Mapping, Sequence
 
+    from requests import PreparedRequest
+
     from lakehouse.lake import Lake
-    from lakehouse.operations.channels import Message, Target
+
+_FILE = "file:"
+
+#: Chats truncate or refuse longer messages; the smallest of the usual limits is 4,096 characters after escaping.
+_CHAT_CHARACTERS = 3_500
+
+_ATTEMPTS = 3
+
+_TIMEOUT_SECONDS = 4.0
+
+#: Status codes after which the same request may succeed soon; any other refusal is final for this tick.
+_TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message to people.
+
+    :param message_id: identifies the message, so that a receiver can recognise a repeated delivery.
+    :param subject: one line.
+    :param text: plain text of a few lines.
+    :param addressed_to: the people or teams concerned, the first one responsible.
+    :param data: the same content for programs; dates and times are written as text.
+    """
+
+    message_id: str
+    subject: str
+    text: str
+    addressed_to: list[str]
+    data: Mapping[str, Any]
+
+    def json_line(self) -> str:
+        """The message as one line of JSON, without its end."""
+        return json.dumps(asdict(self), default=str)
+
+
+class DeliveryError(LakehouseError):
+    """A target refused a message. The text names the target, the message and the reason."""
+
+
+class Target(Protocol):
+    """A destination of messages."""
+
+    @property
+    def name(self) -> str:
+        """The name in logs and delivery records: stable for the same setting, and without secrets."""
+
+    def send(self, message: Message) -> None:
+        """Deliver a message.
+
+        :raises DeliveryError: if the message was not delivered, or the outcome is unknown.
+        """
+
+
+@dataclass(frozen=True)
+class Log:
+    """The log of the tick; a message is a warning."""
+
+    logger: logging.Logger = field(default_factory=lambda: logging.getLogger("lakehouse.alerts"))
+    name: str = "log"
+
+    def send(self, message: Message) -> None:
+        """Write subject, addressees and text."""
+        to = f" (to {', '.join(message.addressed_to)})" if message.addressed_to else ""
+        self.logger.warning("%s%s\n%s", message.subject, to, message.text)
+
+
+@dataclass(frozen=True)
+class File:
+    """A file to which each message is appended as a line of JSON; the line is on disk when ``send`` returns."""
+
+    path: str
+
+    @property
+    def name(self) -> str:
+        """``file:`` and the path."""
+        return f"{_FILE}{self.path}"
+
+    def send(self, message: Message) -> None:
+        """Append the message in one write, after completing a line that an earlier write left unfinished."""
+        try:
+            os.makedirs(os.path.dirname(self.path) or ".", exist_ok=True)  # noqa: PTH103, PTH120 (next to the calls of os below)
+            handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                size = os.fstat(handle).st_size
+                torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+                line = f"{chr(10) if torn else ''}{message.json_line()}\n".encode()
+                written = os.write(handle, line)
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        except OSError as problem:
+            raise DeliveryError(f"{self.name} did not take message {message.message_id}: {problem}") from problem
+        if written < len(line):
+            raise DeliveryError(
+                f"{self.name} took {written} of {len(line)} bytes of message {message.message_id}: is the disk full?"
+            )
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """An address that receives the message by POST, with the header ``Idempotency-Key: <message_id>``.
+
+    The body is the message as JSON or, in the form ``chat``, ``{"text": ...}`` as accepted by the incoming webhooks of Slack,
+    Mattermost, Rocket.Chat and Google Chat.
+
+    Any 2xx response is a delivery. A failed connection, a timeout, and the responses 408, 425, 429 and 5xx are retried, three
+    attempts in total. A redirect is refused, because following it would turn the POST into a GET.
+
+    :param timeout: seconds to connect, and seconds to wait for each part of the response.
+    :param pause: seconds before the second attempt; doubled before the third.
+    """
+
+    url: str
+    timeout: float = _TIMEOUT_SECONDS
+    pause: float = 0.5
+    form: Literal["json", "chat"] = "json"
+
+    @property
+    def name(self) -> str:
+        """The host, and a hash of the whole address, because the path is often a secret."""
+        kind = "chat" if self.form == "chat" else "webhook"
+        return f"{kind}:{urlsplit(self.url).hostname}:{_digest(self.url)}"
+
+    def send(self, message: Message) -> None:
+        """Post the message."""
+        attempts = Retrying(
+            stop=stop_after_attempt(_ATTEMPTS),
+            wait=wait_exponential(self.pause),
+            retry=retry_if_exception_type(_TransientError),
+            reraise=True,
+        )
+        try:
+            attempts(self._post, message)
+        except _TransientError as problem:
+            raise DeliveryError(
+                f"{self.name} did not take message {message.message_id} in {_ATTEMPTS} attempts: {problem}"
+            ) from problem
+
+    def _post(self, message: Message) -> None:
+        headers = {"Content-Type": "application/json; charset=utf-8", "Idempotency-Key": message.message_id}
+        body = (json.dumps({"text": chat_text(message)}) if self.form == "chat" else message.json_line()).encode()
+        try:
+            with Session() as session:
+                session.mount("https://", _SystemTrust())
+                response = session.post(
+                    self.url, body, headers=headers, timeout=self.timeout, allow_redirects=False, stream=True, auth=_no_netrc
+                )
+        except RequestException as problem:
+            raise _TransientError(f"no answer ({_root_cause(problem)})") from problem
+        answer = f"it answered {response.status_code} {response.reason}"
+        if response.status_code in _TRANSIENT:
+            raise _TransientError(answer)
+        if response.status_code // 100 != 2:  # noqa: PLR2004 (the class of successful answers)
+            raise DeliveryError(
+                f"{self.name} refused message {message.message_id}: {answer}; check its address in LAKEHOUSE_ALERT_TARGETS"
+            )
+
+
+def chat_text(message: Message) -> str:
+    """A message for a chat: subject, addressees and text, shortened to the limit of chats.
+
+    ``&``, ``<`` and ``>`` are escaped, as these webhooks require, so that no part of a message becomes a link or a mention.
+    """
+    to = f"To: {', '.join(message.addressed_to)}\n" if message.addressed_to else ""
+    text = f"{' '.join(message.subject.split())}\n{to}\n{message.text}"
+    if len(text) > _CHAT_CHARACTERS:
+        text = f"{text[:_CHAT_CHARACTERS].rstrip()} ... (shortened)"
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+@dataclass(frozen=True)
+class AppriseService:
+    """A chat, mail or paging service by its Apprise URL, such as ``slack://...``, ``workflows://...`` (Teams) or ``mailtos://...``.
+
+    The service receives subject, addressees and text, one attempt per call. Attempts and timeouts are set in the URL with
+    Apprise's own parameters (``retry``, ``wait``, ``cto``, ``rto``).
+    """
+
+    url: str
+
+    @property
+    def name(self) -> str:
+        """The service, and a hash of the whole address, because the address contains credentials."""
+        return f"{urlsplit(self.url).scheme}:{_digest(self.url)}"
+
+    def send(self, message: Message) -> None:
+        """Notify the service."""
+        import apprise  # noqa: PLC0415 (takes 0.3 s to load, and most deployments have no such target)
+
+        service = apprise.Apprise.instantiate(self.url)
+        if service is None:
+            raise DeliveryError(f"{self.name} is not an Apprise URL; check LAKEHOUSE_ALERT_TARGETS")
+        text = f"To: {', '.join(message.addressed_to)}\n\n{message.text}" if message.addressed_to else message.text
+        with apprise.LogCapture(level=logging.WARNING, fmt="%(message)s") as log:  # type: ignore[no-untyped-call] # (Apprise has no types here)
+            delivered = service.notify(
+                body=text, title=message.subject, notify_type=apprise.NotifyType.WARNING, body_format=apprise.NotifyFormat.TEXT
+            )
+        if not delivered:
+            reason = " ".join(log.getvalue().split()) or "Apprise gives no reason"
+            raise DeliveryError(f"{self.name} did not take message {message.message_id}: {reason}")
+
+
+def targets(lake: Lake, logger: logging.Logger | None = None) -> list[Target]:
+    """The targets of a deployment, in the order of ``LAKEHOUSE_ALERT_TARGETS``, without repetitions.
+
+    :param logger: the logger of the target ``log``; default: the logger ``lakehouse.alerts``.
+    """
+    return [_target(address, logger) for address in dict.fromkeys(lake.settings.alert_targets)]
+
+
+def _target(address: str, logger: logging.Logger | None) -> Target:
+    if address == "log":
+        return Log(logger) if logger else Log()
+    if address.startswith(_FILE):
+        return File(address.removeprefix(_FILE))
+    if address.startswith(CHAT_FORM):
+        return Webhook(address.removeprefix(CHAT_FORM), form="chat")
+    return Webhook(address) if urlsplit(address).scheme in {"http", "https"} else AppriseService(address)
+
+
+def _digest(address: str) -> str:
+    return hashlib.sha256(address.encode()).hexdigest()[:8]
+
+
+class _TransientError(Exception):
+    """A failure that may be temporary."""
+
+
+class _SystemTrust(HTTPAdapter):
+    """Trusts the certificate authorities of the system (``SSL_CERT_FILE``) in addition to those that requests bundles."""
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, ssl_context=ssl.create_default_context(), **kwargs)
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
+        return super().proxy_manager_for(*args, ssl_context=ssl.create_default_context(), **kwargs)
+
+
+def _no_netrc(request: PreparedRequest) -> PreparedRequest:
+    """Leave a request unchanged; without an ``auth``, requests would add credentials from ``~/.netrc``."""
+    return request
+
+
+def _root_cause(problem: BaseException) -> str:
+    """The root cause of an error of requests, whose own messages repeat the address."""
+    while (cause := problem.__cause__ or problem.__context__) is not None:
+        problem = cause
+    return type(problem).__name__ if isinstance(problem, RequestException) else str(problem)
 
 
 class AddressFile(Strict):
@@ -85,12 +352,12 @@ def directory(lake: Lake, logger: logging.Logger | None = None) -> Directory:
     :raises ContractError: if the file cannot be read, or has mistakes, each with its line and field.
     """
     if lake.settings.addresses is None:
-        return Directory.of(channels.targets(lake, logger))
+        return Directory.of(targets(lake, logger))
     file = load_model(lake.settings.addresses, AddressFile, "docs/alerts.md")
     by_name: dict[str, Target] = {}
 
     def names(addresses: Sequence[str]) -> list[str]:
-        here = channels.targets(lake.with_settings(alert_targets=[*addresses]), logger)
+        here = targets(lake.with_settings(alert_targets=[*addresses]), logger)
         by_name.update({target.name: target for target in here})
         return [target.name for target in here]
 

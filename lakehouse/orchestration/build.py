@@ -11,19 +11,8 @@ from lakehouse.contracts.series import Series
 from lakehouse.lake import Lake
 from lakehouse.orchestration.assets import checks as assets_checks
 from lakehouse.orchestration.assets import metric_assets, model_assets, source_assets
-from lakehouse.orchestration.automation import (
-    alert_sensor,
-    close_schedules,
-    follow_sensors,
-    landing_sensor,
-    live_runs,
-    maintenance_job,
-    model_sensors,
-    notice_sensor,
-    source_schedules,
-    stream_sensor,
-)
-from lakehouse.orchestration.common.resources import LakeSpark, LakeTables, readers
+from lakehouse.orchestration.automation import alert_sensor, follow_sensors, landing_sensor, live_runs, model_sensors, schedules
+from lakehouse.orchestration.resources import LakeSpark, LakeTables, readers
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
@@ -55,19 +44,19 @@ def definitions_of(lake: Lake, catalog: Catalog, *, automated: bool = True) -> d
             all_checks += assets_checks.source_checks(lake, contract, bronze, silver)
             kafka = contract.source.kafka
             all_sensors += [
-                stream_sensor.stream_sensor(lake, contract, kafka)
+                landing_sensor.stream_sensor(lake, contract, kafka)
                 if kafka
                 else landing_sensor.landing_sensor(lake, contract, catalog.sources.values()),
                 landing_sensor.reconciling_sensor(lake, contract),
             ]
             all_sensors.append(follow_sensors.steward_sensor(lake, contract))
-            all_schedules += source_schedules.of_source(lake, contract)
+            all_schedules += schedules.of_source(lake, contract)
         for metric in catalog.metrics.values():
             gold = metric_assets.gold_asset(lake, catalog, metric)
             assets.append(gold)
             all_checks.append(assets_checks.metric_checks(lake, catalog, metric, gold))
             all_sensors.append(follow_sensors.restatement_sensor(lake, catalog, metric))
-            all_schedules.append(close_schedules.daily_close(lake, catalog, metric))
+            all_schedules.append(schedules.daily_close(lake, catalog, metric))
             if metric.live is not None and metric.live.managed:
                 all_sensors.append(live_runs.sensor(lake, metric, catalog.sources[metric.source]))
             for rollup in Series(metric).rollups:
@@ -75,7 +64,7 @@ def definitions_of(lake: Lake, catalog: Catalog, *, automated: bool = True) -> d
                 assets.append(longer)
                 all_checks.append(assets_checks.rollup_checks(lake, catalog, metric, rollup, longer))
                 all_sensors.append(follow_sensors.rollup_sensor(lake, catalog, metric, rollup))
-                all_schedules.append(close_schedules.period_close(lake, catalog.sources[metric.source], rollup))
+                all_schedules.append(schedules.period_close(lake, catalog.sources[metric.source], rollup))
         all_sensors += [
             model_sensors.retraining_sensor(lake, catalog, model) for model in catalog.models.values() if model.retrain_when
         ]
@@ -87,9 +76,9 @@ def definitions_of(lake: Lake, catalog: Catalog, *, automated: bool = True) -> d
             assets += [model_assets.model_asset(lake, catalog, model), scores]
             all_checks.append(assets_checks.checks_of_scores(lake, catalog, model, scores))
         if catalog.sources:
-            all_sensors += [follow_sensors.automation(lake, catalog), notice_sensor.notices_sensor(lake, catalog)]
+            all_sensors += [follow_sensors.automation(lake, catalog), alert_sensor.notices_sensor(lake, catalog)]
         all_sensors.append(alert_sensor.alerts_sensor(lake, catalog))
-        all_schedules.append(maintenance_job.schedule(lake, catalog))
+        all_schedules.append(schedules.maintenance_schedule(lake, catalog))
         tables = [(layer, name) for name in catalog.sources for layer in ("bronze", "silver")]
         tables += [("gold", one.name) for metric in catalog.metrics.values() for one in (Series(metric), *Series(metric).rollups)]
         resources = {"spark": LakeSpark(long_lived=lake.settings.spark_long_lived), "tables": LakeTables()}

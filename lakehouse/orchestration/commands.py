@@ -1,6 +1,8 @@
 """``lakehouse replay``: ingest a source's arrival days in order, each as if it were today.
 
 Updates silver and gold in this process after a command has recorded a decision, and prints the changed days.
+
+Prints the result of an undo.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.series import Series
+    from lakehouse.gold.restatement.revert import UndoneSeries
     from lakehouse.lake import Lake
     from lakehouse.orchestration.execution.replay import DayResult, Replay
 
@@ -116,11 +119,11 @@ def replay(
         raise typer.Exit(2)
     confirmed(catalog.sources[source], yes=yes)
     from lakehouse.dispositions import claims  # noqa: PLC0415 (Arrow loads in a second)
-    from lakehouse.ledger import contracts_in_use  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.ledger import contract_archive  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415
     from lakehouse.orchestration.execution.replay import Replay, total_causes  # noqa: PLC0415
 
-    notices = contracts_in_use.notices_of_source(lake, catalog.sources[source])
+    notices = contract_archive.notices_of_source(lake, catalog.sources[source])
     with local_instance() as instance:
         run = Replay(lake, catalog, source, instance)
         days, complaints = run.arrival_days(first.date() if first else None, last.date() if last else None)
@@ -195,3 +198,27 @@ def _tell(bar: Progress, task: TaskID, day: date, work: str, done: int, total: i
 
 def _metrics(results: Sequence[DayResult]) -> list[str]:
     return sorted({metric for result in results for metric in result.restated})
+
+
+def print_undone(lake: Lake, catalog: Catalog, done: Sequence[UndoneSeries], name: str, *, restate: bool) -> None:
+    """Print the restored days, series by series, and the pending work.
+
+    :param name: the undone object, such as "the stage".
+    :param restate: whether to update the roll-ups now.
+    """
+    for undone in done:
+        series, result = undone.daily.name, undone.result
+        if result.published:
+            out.print(f"gold/{series}: put back {_listed_undone([one.start for one in result.published])}.", soft_wrap=True)
+        if result.unchanged:
+            out.print(f"gold/{series}: put back before, or unchanged: {_listed_undone(result.unchanged)}.", soft_wrap=True)
+        if undone.first:
+            first = f"    first published by {name}, without a number to go back to: {_listed_undone(undone.first)}"
+            out.print(first, style="yellow", soft_wrap=True)
+        ends = f"'lakehouse gold release {undone.daily.metric.name} PERIOD'"
+        out.print(f"    They keep these numbers until {ends}.", soft_wrap=True)
+        print_pending(lake, undone.daily, catalog, now=restate)
+
+
+def _listed_undone(days: Sequence[date]) -> str:
+    return join_limited([f"{day}" for day in days], _SHOWN, " days")

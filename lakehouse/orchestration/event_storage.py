@@ -27,8 +27,8 @@ import dagster as dg
 import sqlalchemy
 from sqlalchemy.pool import NullPool
 
-from lakehouse.orchestration import pool_slots
-from lakehouse.orchestration.common.dagster_internals import (
+from lakehouse.orchestration import launcher
+from lakehouse.orchestration.dagster_internals import (
     SQLITE_BUSY_TIMEOUT_SECONDS,
     DagsterSqliteStorage,
     InMemoryEventLogStorage,
@@ -45,7 +45,7 @@ from lakehouse.orchestration.common.dagster_internals import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from lakehouse.orchestration.common.dagster_internals import ConcurrencyClaimStatus
+    from lakehouse.orchestration.dagster_internals import ConcurrencyClaimStatus
 
 _Event = TypeVar("_Event")
 #: With this variable, Dagster passes events in batches of at most this size.
@@ -207,10 +207,10 @@ class SqliteEvents(_NewestOnce, SqliteEventLogStorage):
         if status.is_claimed:
             self._waits.discard((run_id, concurrency_key))
             return status
-        alive = pool_slots.give_up_dead_runs(self._instance, self.get_concurrency_info(concurrency_key), run_id)
+        alive = launcher.give_up_dead_runs(self._instance, self.get_concurrency_info(concurrency_key), run_id)
         if alive and (run_id, concurrency_key) not in self._waits:
             self._waits.add((run_id, concurrency_key))
-            pool_slots.say_for_whom(concurrency_key, alive)
+            launcher.say_for_whom(concurrency_key, alive)
         if alive:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         blocked: ConcurrencyClaimStatus = status.with_sleep_interval(0.0)

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 from lakehouse.bronze import type_conversion
 from lakehouse.contracts import inputs
 from lakehouse.contracts.base import SYSTEM_COLUMNS
-from lakehouse.project import event_times, measures
+from lakehouse.project import event_times, number_columns
 from lakehouse.project.questions import CODES, SPREADSHEET_NUMBER, InferenceError, InferredColumn, Question, is_identifier
 
 if TYPE_CHECKING:
@@ -392,7 +392,7 @@ def _roomy_type(column: InferredColumn, present: Sequence[Any]) -> str:
     kind = column.type
     if is_identifier(column) and (kind == "double" or (kind.startswith("decimal") and not kind.endswith(",0)"))):
         return "string"
-    if kind == "bigint" and (measures.has_fractions(column) or _may_have_fractions(column, present)):
+    if kind == "bigint" and (number_columns.has_fractions(column) or _may_have_fractions(column, present)):
         return with_fractions(present) or kind
     return kind
 

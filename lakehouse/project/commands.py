@@ -52,7 +52,7 @@ def infer(
     """
     from lakehouse.contracts import load_contract  # noqa: PLC0415 (`--help` need not wait for it)
     from lakehouse.lake import Lake  # noqa: PLC0415
-    from lakehouse.project import contract_text, delivery, inference, questions  # noqa: PLC0415
+    from lakehouse.project import delivery, inference, new_project, questions  # noqa: PLC0415
 
     folder = to or Lake.open().settings.contracts  # other contracts may be broken
     for file in files:
@@ -61,13 +61,13 @@ def infer(
             raise questions.InferenceError(msg)
     read_as = inference.source_of(files[0])
     read = [inference.read(file, read_as) for file in files]
-    name = dataset or contract_text.dataset_of(files[0].name)
+    name = dataset or new_project.dataset_of(files[0].name)
     inferred = _answered(read, name, answer or [], ask=not yes)
     unfinished = inferred.event is None or bool(inferred.questions and not yes)
     ending = ".yaml.draft" if unfinished else ".yaml"
     texts = {
-        folder / f"{name}{ending}": contract_text.source_text(name, [file.name for file in files], inferred, read_as),
-        folder / f"{name}_daily{ending}": contract_text.metric_text(name, inferred),
+        folder / f"{name}{ending}": new_project.source_text(name, [file.name for file in files], inferred, read_as),
+        folder / f"{name}_daily{ending}": new_project.metric_text(name, inferred),
     }
     in_the_way = [file for file in texts if file.exists() and not unfinished]
     if in_the_way:
@@ -127,18 +127,18 @@ def run(
     files: Annotated[list[Path], typer.Argument(help="Files that arrive today.")],
 ) -> None:
     """Ingest files, update all numbers, and print the changes; many rows and some measures start Spark."""
-    from lakehouse.ledger import contracts_in_use  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.ledger import contract_archive  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.orchestration.execution import single_run  # noqa: PLC0415
-    from lakehouse.project import deployed_source  # noqa: PLC0415
+    from lakehouse.project import delivery  # noqa: PLC0415
 
     try:
-        meant = deployed_source.of(contract)
-    except deployed_source.UnknownSourceError as problem:
+        meant = delivery.deployed_source(contract)
+    except delivery.UnknownSourceError as problem:
         raise typer.BadParameter(f"{problem}") from None
     print_left_out(meant.left_out)
     if meant.is_of_folder:
         errors.print(f"using the contracts in {contract.parent}; set LAKEHOUSE_CONTRACTS for other commands", style="dim")
-    notices = contracts_in_use.notices_of_source(meant.lake, meant.contract)
+    notices = contract_archive.notices_of_source(meant.lake, meant.contract)
     with errors.status("ingesting, and publishing numbers"):
         done = single_run.run_files(meant.lake, meant.catalog, meant.dataset, files)
     print_run(done, meant.dataset)

@@ -1,26 +1,33 @@
 """Copies given files to the landing folder of a source, as files of an arrival day.
 
 Belongs here: the names of the copies. Reading and ingesting them belongs to ``bronze``.
+
+The source given as a contract file or dataset name, with the lake and contracts of its deployment.
+
+Belongs here: the deployment to which a contract file belongs. Loading contracts belongs to ``contracts.loader``.
 """
 
 from __future__ import annotations
 
 import filecmp
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakehouse.bronze import run_deliveries
+from lakehouse.contracts import SourceContract, load_catalog, load_contract
 from lakehouse.contracts.inputs import DAY
+from lakehouse.contracts.loader import load_sound_catalog
 from lakehouse.errors import LakehouseError
+from lakehouse.lake import Lake
 from lakehouse.ledger import ingestions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from datetime import date
 
-    from lakehouse.contracts.source import SourceContract
-    from lakehouse.lake import Lake
+    from lakehouse.contracts import Catalog
 
 
 _COPIES = 1_000
@@ -111,3 +118,51 @@ def _target(landing: Path, pattern: str, file: Path, day: date, taken: Sequence[
     takes = "has a thousand files of this name" if star else "takes one file a day, and has another one"
     msg = f"{file}: the landing folder of {day} ({pattern}) {takes}"
     raise UndeliveredFileError(msg)
+
+
+class UnknownSourceError(LakehouseError):
+    """No source matches. The message names the given text and the known datasets."""
+
+
+@dataclass(frozen=True)
+class DeployedSource:
+    """A source among the contracts of a deployment.
+
+    :param left_out: the mistakes for which unrelated contracts are left out.
+    :param is_of_folder: whether the contracts in the file's folder are used, because the deployment does not have this contract.
+    """
+
+    lake: Lake
+    catalog: Catalog
+    dataset: str
+    left_out: Sequence[str] = ()
+    is_of_folder: bool = False
+
+    @property
+    def contract(self) -> SourceContract:
+        """The contract of the source."""
+        return self.catalog.sources[self.dataset]
+
+
+def deployed_source(meant: str | Path) -> DeployedSource:
+    """Resolve a contract file or a dataset name to its source.
+
+    :raises UnknownSourceError: if ``meant`` is neither, or is a contract of another kind.
+    :raises ContractError: if the contract has a mistake.
+    """
+    path = Path(meant)
+    loaded = load_contract(path) if path.is_file() else None  # its own mistakes are reported before those of others
+    lake = Lake.open()
+    name = f"{meant}" if loaded is None else getattr(loaded, "dataset", "")
+    catalog, left_out = load_sound_catalog(lake.settings.contracts, name, bundled=lake.settings.bundled_contracts)
+    if loaded is None:
+        if name in catalog.sources:
+            return DeployedSource(lake, catalog, name, left_out)
+        known = ", ".join(sorted(catalog.sources)) or "none"
+        raise UnknownSourceError(f"{meant} is neither a file nor a dataset; known datasets are {known}")
+    if not isinstance(loaded, SourceContract):
+        raise UnknownSourceError(f"{meant} is not the contract of a source; name that of the source")
+    if catalog.sources.get(loaded.dataset) == loaded:
+        return DeployedSource(lake, catalog, loaded.dataset, left_out)
+    lake = lake.with_settings(contracts=path.parent.absolute())
+    return DeployedSource(lake, load_catalog(path.parent, bundled=False), loaded.dataset, left_out, is_of_folder=True)

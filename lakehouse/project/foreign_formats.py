@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.bronze import foreign_bytes
+from lakehouse.bronze import file_formats
 from lakehouse.contracts.record_changes import ENVELOPE_COLUMNS
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def of_bytes(content: bytes) -> str | None:
     """The sentence about a file's first bytes; None if they may be text."""
     if content[:2] in (b"\xff\xfe", b"\xfe\xff") or (b"\0" in content[:4] and content[:2] != b"\x1f\x8b"):
         return "is UTF-16 text; convert it to UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW"
-    return foreign_bytes.of_magic(content)
+    return file_formats.foreign_format(content)
 
 
 def of_first_line(line: str) -> str | None:

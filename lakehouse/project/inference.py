@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.bronze import file_formats
 from lakehouse.contracts.inputs import Source
-from lakehouse.project import change_logs, event_times, foreign_formats, measures, null_words, periods
+from lakehouse.project import change_logs, event_times, foreign_formats, number_columns, periods
 from lakehouse.project.column_types import columns_of, read_by
 from lakehouse.project.key_candidates import key_of
 from lakehouse.project.questions import InferenceError, InferredColumn, Question, Sample
@@ -312,8 +312,8 @@ def _fields(samples: Sequence[Sample], answers: Mapping[str, str]) -> _Fields:
     ]
     doubts += ["a column has no name: it is left out"] if any(not name.strip() for name in samples[0].columns) else []
     doubts += [f"{sample.file}, {doubt}" for sample in samples for doubt in sample.doubts]
-    nulls = null_words.null_words(samples, answers)
-    samples = [null_words.without(sample, nulls.words) for sample in samples]
+    nulls = number_columns.null_words(samples, answers)
+    samples = [number_columns.without(sample, nulls.words) for sample in samples]
     columns, forms, of_columns, questions = columns_of(samples, shared, answers)
     doubts += [*nulls.doubts, *of_columns]
     samples = [read_by(sample, forms) for sample in samples]
@@ -342,7 +342,7 @@ def _inferred(samples: Sequence[Sample], answers: Mapping[str, str], subject: st
     doubts += marks.doubts(has_key=bool(key.fields))
     is_arrival = key.order is not None and key.order.kind == "arrival"
     of_clocks = [doubt for doubt in clocks.doubts if not (is_arrival and doubt == event_times.NO_ARRIVAL)]
-    doubts += [*measures.doubts_about_sums(samples, columns), *of_clocks]
+    doubts += [*number_columns.doubts_about_sums(samples, columns), *of_clocks]
     event = clocks.event
     doubts += [doubt] if (doubt := periods.doubt_about_clock(samples, columns, event, fields.forms)) else []
     times = [record[event.column] for sample in samples for record in sample.records if record.get(event.column)] if event else []

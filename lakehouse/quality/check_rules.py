@@ -4,13 +4,19 @@ This module has the candidate and one function per rule, which returns its findi
 bounds are in ``contracts.checks``, the statistics in ``quality.statistics``. What is checked under every contract, and what
 follows a failure, belongs to ``gold.publication.checks``. Bounds are compared exactly, as fractions: a value on a bound is within
 it. Two of the rules also judge sources (``source_checks``).
+
+The result of a check, as every layer's ``checks`` module returns it. The checks themselves are in those modules.
+
+The parts shared by the checks of Bronze and silver: columns as in the contract, shares of NULLs, severities.
+
+Which rows are counted is decided by each layer's own checks; bounds are compared in ``check_rules``.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Context, Decimal, Inexact
 from fractions import Fraction
@@ -21,13 +27,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.quality import statistics
-from lakehouse.quality.check_result import CheckResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import date
 
+    from deltalake import DeltaTable
+
     from lakehouse.contracts.checks import ChangeLimit, Drift, GoldChecks, NullShare, RowCount, Severity, Trailing
+    from lakehouse.contracts.source import SourceContract
     from lakehouse.quality.statistics import Result
 
 #: Raises an error for a fraction without a short exact decimal form.
@@ -268,3 +276,75 @@ def format_value(value: Result) -> str:
         except Inexact:
             pass
     return repr(as_float(value))
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One check on one partition. ``explanation`` is the reason of a failure and the remedy; ``warns`` marks a warning."""
+
+    check: str
+    day: date
+    passed: bool
+    numbers: dict[str, Any] = field(default_factory=dict)
+    explanation: str | None = None
+    warns: bool = False
+
+
+CONTRACT_SCHEMA = {"contract_schema": "The table has the columns and types of the contract."}
+
+#: The row counts per day, and the counts of rows that have a value.
+FilledCounts = tuple["Counter[date]", "Counter[date]"]
+
+
+def check_schema(table: DeltaTable | None, expected: pa.Schema, days: Collection[date]) -> list[CheckResult]:
+    """Check once for each day that a table has the expected columns; a table that does not exist yet passes."""
+    existing = pa.schema(table.schema().to_arrow()) if table is not None else pa.schema([])
+    types = {field.name: field.type for field in existing}
+    wrong = [field.name for field in expected if types.get(field.name) != field.type]
+    passed = table is None or not wrong
+    explanation = None if passed else f"these columns differ from the contract: {', '.join(wrong)}"
+    return [CheckResult("contract_schema", day, passed, {"columns": len(expected)}, explanation) for day in sorted(days)]
+
+
+def row_counts(rows: pa.Table | None, by: str, *, of: str | None = None) -> Counter[Any]:
+    """The row count of each value of the column ``by``; empty without a table.
+
+    :param of: a column; only rows that have a value in it are counted.
+    """
+    if rows is None:
+        return Counter()
+    counted = rows.group_by(by).aggregate([([], "count_all") if of is None else (of, "count")])
+    return Counter(dict(zip(counted[by].to_pylist(), counted.column(1).to_pylist())))
+
+
+def check_nulls(
+    contract: SourceContract, days: Collection[date], counts: Mapping[str, FilledCounts], rows_are: str
+) -> list[CheckResult]:
+    """Check the share of NULLs on each day against the contract's bounds.
+
+    :param counts: by field; a missing field counts as no rows.
+    :param rows_are: the word for the rows in messages.
+    """
+    outcomes = []
+    for day in sorted(days):
+        findings = []
+        for name, rule in contract.quality.nulls.items():
+            rows, filled = (counted[day] for counted in counts.get(name, (Counter(), Counter())))
+            findings.append(null_share(name, rows - filled, rows, rule, rows_are))
+        outcomes.append(outcome("nulls", day, findings, way_out))
+    return outcomes
+
+
+def way_out(warns: bool) -> str:  # noqa: FBT001 (as rules.outcome asks)
+    """The remedy for files with too few rows or too many NULLs."""
+    numbers = "are published nevertheless" if warns else "of these days are held"
+    return f"Numbers {numbers}: check the files, and have the source send what it left out"
+
+
+def with_severities(contract: SourceContract, outcomes: Iterable[CheckResult]) -> list[CheckResult]:
+    """Give each outcome the severity that the contract sets for its check."""
+    severities = contract.quality.severity
+    return [
+        replace(outcome, warns=severities[outcome.check] == "warn") if outcome.check in severities else outcome
+        for outcome in outcomes
+    ]

@@ -19,9 +19,9 @@ from lakehouse.dispositions import account_tables, judgement_history, readings
 from lakehouse.dispositions.readings import NUMBER, READING_ID, ROW_ID
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io
-from lakehouse.ledger import applied_inputs, contracts_in_use, key_log, rebuild_requests, unread_rows
+from lakehouse.ledger import applied_inputs, contract_archive, ingestions, key_log, rebuild_requests
+from lakehouse.ledger.ingestions import UnreadRows
 from lakehouse.ledger.rebuild_requests import RebuildRequest
-from lakehouse.ledger.unread_rows import UnreadRows
 from lakehouse.reparse import changed_claims
 from lakehouse.silver.rebuild import PlannedRebuild
 from lakehouse.spark import commits as spark_commits
@@ -83,7 +83,7 @@ def apply(
             _check_current(lake, contract, why)
             _put_into_force(lake, contract, session, from_, why, by, reason, go_on)
         if whole:
-            contracts_in_use.accept(lake, contract)
+            contract_archive.accept(lake, contract)
         return _finished(lake, contract)
     finally:
         if turn[-1] is not None:
@@ -211,12 +211,12 @@ def _record_unread(lake: Lake, contract: SourceContract, rows: pa.Table | None, 
         return
     files = rows.group_by(["ingestion_id", "arrival_date"]).aggregate([]).to_pylist()
     where = {name: {file[name] for file in files} for name in ("ingestion_id", "arrival_date")}
-    in_force_now = readings.pieces(lake, contract.dataset, list(unread_rows.COLUMNS), where)
+    in_force_now = readings.pieces(lake, contract.dataset, list(ingestions.UNREAD_COLUMNS), where)
     now = lake.now()
-    counted = {entry.ingestion_id: entry for entry in unread_rows.count(contract.dataset, in_force_now, now)}
+    counted = {entry.ingestion_id: entry for entry in ingestions.count_unread(contract.dataset, in_force_now, now)}
     entries = [
         counted.get(file["ingestion_id"])
         or UnreadRows(contract.dataset, file["ingestion_id"], file["arrival_date"], malformed=0, recorded_at=now)
         for file in files
     ]
-    unread_rows.record(lake, [replace(entry, reading=reading) for entry in entries])
+    ingestions.record_unread(lake, [replace(entry, reading=reading) for entry in entries])

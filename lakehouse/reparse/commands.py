@@ -31,13 +31,13 @@ def reparse(
 ) -> None:
     """Parse raw records again under the current contract, as a stage; with --now the result takes effect immediately."""
     from lakehouse.cli.number_report import print_unread  # noqa: PLC0415
-    from lakehouse.cli.stage_report import print_report  # noqa: PLC0415
     from lakehouse.orchestration.commands import is_behind, restate  # noqa: PLC0415 (Dagster and Spark load in seconds)
-    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
+    from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415
     from lakehouse.reparse import apply as reparse_apply  # noqa: PLC0415
     from lakehouse.reparse import read_again as reading_again  # noqa: PLC0415
     from lakehouse.reparse.read_again import read_again  # noqa: PLC0415
     from lakehouse.stages import staging  # noqa: PLC0415
+    from lakehouse.stages.commands import print_report  # noqa: PLC0415
     from lakehouse.stages.stage_log import StageKind  # noqa: PLC0415
     from lakehouse.stages.staging import StageRequest  # noqa: PLC0415
 

@@ -1,6 +1,8 @@
 """The ASGI application: it mounts the API and the pages and adds the middleware.
 
 Routes belong in ``api`` and ``web``; this is the only module that imports both.
+
+``/health``: whether published numbers can be read.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from fastapi import Depends
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
@@ -23,22 +25,13 @@ from lakehouse.late_events import routes as late_events
 from lakehouse.lateness import routes as lateness
 from lakehouse.live import routes as live
 from lakehouse.models import routes as models
-from lakehouse.serving import web
-from lakehouse.serving.api import health
-from lakehouse.serving.api.openapi import (
-    ERRORS,
-    STEWARD_ERRORS,
-    TOKEN_ERRORS,
-    WRITE_ERRORS,
-    DocumentedAPI,
-    problem_responses,
-)
-from lakehouse.serving.http import problems
-from lakehouse.serving.http.authentication import Authenticator
-from lakehouse.serving.http.problems import Problem
-from lakehouse.serving.http.published_cache import PublishedCache
-from lakehouse.serving.http.request_guard import RequestGuard
-from lakehouse.serving.http.trusted_proxy import ForwardedRequests, TrustedProxies
+from lakehouse.serving import pages, quality_models, responses
+from lakehouse.serving.openapi import ERRORS, STEWARD_ERRORS, TOKEN_ERRORS, WRITE_ERRORS, DocumentedAPI, problem_responses
+from lakehouse.serving.parameters import NoParameters
+from lakehouse.serving.published_cache import PublishedCache
+from lakehouse.serving.request_guard import ForwardedRequests, RequestGuard, TrustedProxies
+from lakehouse.serving.responses import Problem
+from lakehouse.serving.tokens import Authenticator
 from lakehouse.snapshots import routes as snapshots
 from lakehouse.stewardship import routes as stewardship
 from lakehouse.training_sets import routes as training_sets
@@ -104,9 +97,9 @@ def application_of(lake: Lake, catalog: Catalog, policy: AccessPolicy | None = N
         lifespan=fill_cache,
         redirect_slashes=False,
     )
-    app.add_exception_handler(Problem, problems.on_problem)
-    app.add_exception_handler(HTTPException, problems.on_http)
-    app.add_exception_handler(RequestValidationError, problems.on_invalid)
+    app.add_exception_handler(Problem, responses.on_problem)
+    app.add_exception_handler(HTTPException, responses.on_http)
+    app.add_exception_handler(RequestValidationError, responses.on_invalid)
     reading = [Depends(authenticator.reader)] if policy.reading_needs_token else []
     errors = problem_responses(ERRORS | (TOKEN_ERRORS if policy.reading_needs_token else {}))
     for routes in (
@@ -127,8 +120,8 @@ def application_of(lake: Lake, catalog: Catalog, policy: AccessPolicy | None = N
     app.include_router(stewardship.reading(cache), dependencies=reading, responses=errors)
     app.include_router(snapshots.routes(cache, authenticator.steward), responses=problem_responses(ERRORS | STEWARD_ERRORS))
     app.include_router(stewardship.deciding(cache, authenticator.steward), responses=problem_responses(ERRORS | WRITE_ERRORS))
-    app.include_router(health.routes(cache, lists_metrics=not policy.reading_needs_token), responses=errors)
-    app.include_router(web.routes(cache, authenticator, reading_needs_token=policy.reading_needs_token))
+    app.include_router(health_routes(cache, lists_metrics=not policy.reading_needs_token), responses=errors)
+    app.include_router(pages.routes(cache, authenticator, reading_needs_token=policy.reading_needs_token))
     app.add_middleware(RequestGuard, hosts=policy.hosts, rate=policy.rate, respond=_respond)
     if policy.proxies.texts:
         app.add_middleware(ForwardedRequests, proxies=policy.proxies)  # outermost: the guard sees the client
@@ -137,4 +130,25 @@ def application_of(lake: Lake, catalog: Catalog, policy: AccessPolicy | None = N
 
 def _respond(problem: Problem, path: str) -> Response:
     """A problem as a page or as a document, depending on the path."""
-    return web.problem_page(problem) if web.owns(path) else problem.response()
+    return pages.problem_page(problem) if pages.owns(path) else problem.response()
+
+
+def health_routes(cache: PublishedCache, *, lists_metrics: bool) -> APIRouter:
+    """The routes of this resource.
+
+    :param lists_metrics: whether the response names the metrics.
+    """
+    router = APIRouter(prefix="/health", tags=["health"])
+
+    @router.get("", response_model=quality_models.HealthModel, summary="Whether numbers can be read")
+    async def health(request: Request, _: NoParameters) -> Response:
+        """Reads every metric's table; returns 503 if one cannot be read."""
+        published = [await cache.published(cache.catalog.metrics[name]) for name in sorted(cache.catalog.metrics)]
+        metrics = [
+            {"metric": name, "table_version": series.numbers.version, "periods": len(series.numbers.periods)}
+            for name, series in zip(sorted(cache.catalog.metrics), published)
+        ]
+        body = {"status": "ok", "version": metadata.version("lakehouse"), "metrics": metrics if lists_metrics else []}
+        return responses.respond(request, body, {"now": cache.lake.now()})
+
+    return router

@@ -14,7 +14,7 @@ from lakehouse import locations
 from lakehouse.delta.columns import silver_columns
 from lakehouse.dimensions.tables import interval_columns
 from lakehouse.gold.numbers import served_version
-from lakehouse.silver import audit_notifications
+from lakehouse.silver import audit_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -139,7 +139,7 @@ def _of_audit(lake: Lake, dialect: Dialect) -> Iterator[str]:
     if locations.audit_notifications(lake).open() is None:
         rows = f"SELECT {kept}, notification_sent, nullif(audit_ts, audit_ts) AS notified_at FROM {audit}"  # noqa: S608 (no input)
     else:
-        same = ", ".join(audit_notifications.AUDIT_ROW)
+        same = ", ".join(audit_log.AUDIT_ROW)
         rows = (
             f"SELECT {kept}, notification_sent OR notified_at IS NOT NULL AS notification_sent, notified_at FROM {audit} "  # noqa: S608
             f"LEFT JOIN (SELECT {same}, notified_at FROM {notified}) USING ({same})"

@@ -7,6 +7,10 @@ first load, whose ``event_id`` is NULL.
 The table is append-only. Later facts about a row are overlays that :func:`read` applies: its redaction, from
 ``bronze/<source>_redactions``, and its notification, from ``ops/audit_notifications``. ``audit_erasure`` removes redacted
 values from the files.
+
+``ops/audit_notifications``: a row per audit row of whose change all consumers were notified: the time, and the notices.
+
+Belongs here: the table. Which audit rows a delivered notice covers is decided in ``operations.notices.pending``.
 """
 
 from __future__ import annotations
@@ -18,15 +22,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import partition_writer, row_writer
+from lakehouse.lake import table_io
 from lakehouse.ledger import decisions, rebuild_requests, redactions
 from lakehouse.ledger.ids import InputKind, is_manual_input, is_redelivery, row_id_of
 from lakehouse.ledger.ingestions import all_of, inputs
-from lakehouse.silver import audit_notifications
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -39,7 +44,9 @@ if TYPE_CHECKING:
     from lakehouse.ledger.redactions import Redaction
 
 ACTIONS = ("late_merge", "correction", "backfill", "replay", "redaction", "steward")
+
 REDACTED = "[redacted]"
+
 SCHEMA = pa.schema(
     [
         ("audit_id", pa.string()),
@@ -62,14 +69,19 @@ SCHEMA = pa.schema(
         ("notification_sent", pa.bool_()),
     ]
 )
+
 _AS_JSON = ("original_value", "new_value", "impacted_kpis")
+
 VALUES = ["original_value", "new_value"]
+
 #: The log has no statistics of values: a redacted one would stay in it. Partitions and booleans need none.
 _WITHOUT_STATISTICS = {*VALUES, "source", "notification_sent"}
+
 PROPERTIES = {
     **partition_writer.APPEND_ONLY,
     "delta.dataSkippingStatsColumns": ",".join(name for name in SCHEMA.names if name not in _WITHOUT_STATISTICS),
 }
+
 _JSON = json.JSONEncoder(ensure_ascii=False)
 
 
@@ -211,7 +223,7 @@ def read(
     if since is not None:
         rows = rows.filter(pc.greater_equal(rows["audit_ts"], pa.scalar(since, SCHEMA.field("audit_ts").type)))
     rows = shown(rows, redacted_fields(redactions.all_of(lake, source)))
-    is_notified = pc.or_(rows["notification_sent"], audit_notifications.are_recorded(lake, source, rows))
+    is_notified = pc.or_(rows["notification_sent"], are_recorded(lake, source, rows))
     rows = rows.set_column(SCHEMA.names.index("notification_sent"), SCHEMA.field("notification_sent"), is_notified)
     order = ("audit_ts", "silver_version", "event_id", "event_date")
     return rows.sort_by([(name, "ascending") for name in order])
@@ -222,12 +234,12 @@ def untold(lake: Lake, source: str, versions: Collection[int]) -> pa.Table:
 
     Earlier releases recorded notifications in ``notification_sent`` itself.
     """
-    columns = [*audit_notifications.AUDIT_ROW, "silver_version", "impacted_kpis"]
+    columns = [*AUDIT_ROW, "silver_version", "impacted_kpis"]
     where = {"source": [source], "silver_version": versions, "notification_sent": [False]}
     found = locations.audit_log(lake).read(columns, where) if versions else None
     schema = pa.schema([SCHEMA.field(name) for name in columns])
     rows = schema.empty_table() if found is None else found.cast(schema)
-    return rows.filter(pc.invert(audit_notifications.are_recorded(lake, source, rows)))
+    return rows.filter(pc.invert(are_recorded(lake, source, rows)))
 
 
 def parsed(row: dict[str, Any]) -> dict[str, Any]:
@@ -278,3 +290,68 @@ def masked_id(source: str) -> str:
 
 def _app_id(source: str, silver_id: str) -> str:
     return f"audit:{source}:{silver_id}"
+
+
+#: The columns that identify an audit row: silver that was created again has the same versions, and so the same ids.
+AUDIT_ROW = ["source", "audit_id", "audit_ts"]
+
+_TIME = pa.timestamp("us", "UTC")
+
+NOTIFICATIONS_SCHEMA = pa.schema(
+    [
+        ("source", pa.string()),
+        ("audit_id", pa.string()),
+        ("audit_ts", _TIME),
+        ("silver_version", pa.int64()),
+        ("notified_at", _TIME),
+        ("notices", pa.string()),
+    ]
+)
+
+
+@row_writer.retried_on_conflict
+def record_notified(lake: Lake, source: str, rows: pa.Table) -> int:
+    """Record in one commit that consumers were notified of the audit rows ``rows``; recorded ones are unchanged.
+
+    :param rows: of one source, with :data:`AUDIT_ROW`, ``silver_version`` and ``notices``, the ids of the messages as JSON.
+    :returns: the number of rows appended.
+    :raises CommitFailedError: when other writers win eight times in a row.
+    """
+    if not len(rows):
+        return 0
+    stored = locations.audit_notifications(lake)
+    table = row_writer.open_or_create(stored, NOTIFICATIONS_SCHEMA, ["source"], partition_writer.APPEND_ONLY)
+    known = _of_version(table_io.read_version(table, AUDIT_ROW, _where(source, rows["silver_version"])))
+    at = pa.repeat(pa.scalar(lake.now(), _TIME), len(rows))
+    new = rows.append_column("notified_at", at).filter(pc.invert(_among(rows, known)))
+    return row_writer.append_new(
+        stored, table, [new.select(NOTIFICATIONS_SCHEMA.names).cast(NOTIFICATIONS_SCHEMA)], [f"notified:{source}"]
+    )
+
+
+def are_recorded(lake: Lake, source: str, rows: pa.Table) -> pa.Array:
+    """Whether, according to this table, consumers were notified of each of ``rows``.
+
+    :param rows: of one source, with :data:`AUDIT_ROW` and ``silver_version``.
+    :returns: a boolean per row.
+    """
+    where = _where(source, rows["silver_version"])
+    found = locations.audit_notifications(lake).read(AUDIT_ROW, where)
+    return _among(rows, None if found is None else _of_version(found))
+
+
+def _where(source: str, versions: pa.ChunkedArray) -> dict[str, Collection[object] | pa.Array]:
+    return {"source": [source], "silver_version": pc.unique(versions.combine_chunks())}
+
+
+def _of_version(found: pa.Table) -> pa.Table:
+    return found.cast(pa.schema([NOTIFICATIONS_SCHEMA.field(name) for name in AUDIT_ROW]))
+
+
+def _among(rows: pa.Table, known: pa.Table | None) -> pa.Array:
+    """Whether each row is among ``known``, in the order of the rows."""
+    if known is None or not len(known):
+        return pa.repeat(pa.scalar(False), len(rows))
+    places = pa.array(np.arange(len(rows)))
+    hit = rows.select(AUDIT_ROW).append_column("place", places).join(known, AUDIT_ROW, join_type="left semi")["place"]
+    return pc.is_in(places, value_set=hit.combine_chunks())

@@ -23,10 +23,10 @@ import pyarrow.compute as pc
 
 from lakehouse.contracts.series import Series, days_reached
 from lakehouse.delta.change_feed import NO_CONTENT
-from lakehouse.json_texts import json_text, json_texts
+from lakehouse.delta.columns import json_text, json_texts
 from lakehouse.lateness.history import are_first_load
 from lakehouse.lateness.measurement import judged
-from lakehouse.ledger import hand_corrections
+from lakehouse.ledger import ingestions
 from lakehouse.silver import audit_log
 from lakehouse.silver.row_changes import differ, row_changes, starts
 from lakehouse.text import format_duration
@@ -79,7 +79,7 @@ def _by_row(rows: pa.Table, days: pa.Table, contract: SourceContract, cause: Cau
     lag, late = judged(rows, contract)
     before, after = days["before"], days["after"]
     is_withdrawn, is_inserted = pc.is_null(after), pc.is_null(before)
-    is_entered = pc.and_(is_inserted, hand_corrections.are_by_hand(rows["source_file"]))
+    is_entered = pc.and_(is_inserted, ingestions.are_by_hand(rows["source_file"]))
     is_inserted = pc.and_not(is_inserted, is_entered)
     is_corrected = pc.or_(pc.and_(pc.is_valid(before), pc.is_valid(after)), is_entered)
     corrected, arrived = _sentences(lag, ("corrected {} after the event", "arrived {} after the event"))

@@ -23,10 +23,10 @@ from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.lake import table_io
 from lakehouse.ledger import applied_inputs, ingestions, key_log, redactions
 from lakehouse.ledger.row_states import Disposition
-from lakehouse.quality import row_sums, source_checks
-from lakehouse.quality.check_result import CheckResult
+from lakehouse.quality import check_rules, row_sums
+from lakehouse.quality.check_rules import CheckResult
 from lakehouse.quality.row_sums import RowSums
-from lakehouse.silver import competing_corrections, emptied_fields
+from lakehouse.silver import correction_checks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
+    from lakehouse.quality.check_rules import FilledCounts
     from lakehouse.quality.row_sums import Hashes
-    from lakehouse.quality.source_checks import FilledCounts
 
 EQUALS_BRONZE = "equals_bronze"
 _ALWAYS = {
-    **source_checks.CONTRACT_SCHEMA,
+    **check_rules.CONTRACT_SCHEMA,
     "unique_key": "No key of the day has a second row, on this day or another.",
     "required_fields": "Every field that the contract requires has a value.",
     EQUALS_BRONZE: "Silver holds exactly the rows of Bronze that are applied to the day, by their dispositions.",
@@ -68,8 +68,8 @@ def silver_check_names(contract: SourceContract) -> dict[str, str]:
     """The checks of an event day, each with its description."""
     nulls = {"nulls": "No field is NULL in more of the day's rows than the contract tolerates; redacted fields do not count."}
     of_kind = dimension_checks.NAMES if contract.is_dimension else {}
-    naming = {competing_corrections.ONE_CORRECTION: competing_corrections.DESCRIPTION}
-    whole = {emptied_fields.WHOLE_CORRECTION: emptied_fields.DESCRIPTION} if contract.changes.corrected_field else {}
+    naming = {correction_checks.ONE_CORRECTION: correction_checks.COMPETING}
+    whole = {correction_checks.WHOLE_CORRECTION: correction_checks.EMPTIED} if contract.changes.corrected_field else {}
     named = (naming if contract.changes.corrects_event_id else {}) | whole
     return _ALWAYS | (nulls if contract.quality.nulls else {}) | named | of_kind
 
@@ -84,14 +84,14 @@ def check_silver(
     """
     lake = lake.cached()
     table = locations.silver(lake, contract.dataset).open()
-    outcomes = source_checks.check_schema(table, arrow_schema(silver_columns(contract)), days)
+    outcomes = check_rules.check_schema(table, arrow_schema(silver_columns(contract)), days)
     outcomes += _check_rows(lake, contract, table, days, changed)
     outcomes += check_source_rules(lake, contract, days)
-    outcomes += competing_corrections.check(lake, contract, table, days)
-    outcomes += emptied_fields.check(lake, contract, table, days)
+    outcomes += correction_checks.check_competing(lake, contract, table, days)
+    outcomes += correction_checks.check_emptied(lake, contract, table, days)
     outcomes += check_equals_bronze(lake, contract, days)
     outcomes += dimension_checks.check_intervals(lake, contract, days)
-    return source_checks.with_severities(contract, outcomes)
+    return check_rules.with_severities(contract, outcomes)
 
 
 def check_source_rules(lake: Lake, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
@@ -106,9 +106,9 @@ def check_source_rules(lake: Lake, contract: SourceContract, days: Collection[da
         for name, (total, filled) in counts.items():
             keys = pa.array(sorted(hidden.get(name, ())), pa.string())
             shown = rows.filter(pc.invert(pc.is_in(rows["record_key"], keys)))
-            total.update(source_checks.row_counts(shown, "event_date"))
-            filled.update(source_checks.row_counts(shown, "event_date", of=name))
-    return source_checks.check_nulls(contract, days, counts, "rows")
+            total.update(check_rules.row_counts(shown, "event_date"))
+            filled.update(check_rules.row_counts(shown, "event_date", of=name))
+    return check_rules.check_nulls(contract, days, counts, "rows")
 
 
 def check_equals_bronze(lake: Lake, contract: SourceContract, days: Collection[date]) -> list[CheckResult]:
@@ -160,7 +160,7 @@ def _check_rows(
     missing, held = Counter[date](), Counter[date]()
 
     def counted(rows: pa.Table) -> tuple[Counter[date], Counter[date]]:
-        return rows_missing(rows, required, hidden), source_checks.row_counts(rows, "event_date")
+        return rows_missing(rows, required, hidden), check_rules.row_counts(rows, "event_date")
 
     rows_of_days = [] if table is None else table_io.pieces_of_version(table, columns, where)
     for of_piece in pieces.mapped(counted, rows_of_days):
@@ -185,7 +185,7 @@ def rows_missing(rows: pa.Table, required: Collection[str], hidden: Mapping[str,
     for name in required:
         empty = rows.filter(pc.is_null(rows[name]))
         keys = pa.array(sorted(hidden.get(name, ())), pa.string())
-        missing += source_checks.row_counts(empty.filter(pc.invert(pc.is_in(empty["record_key"], keys))), "event_date")
+        missing += check_rules.row_counts(empty.filter(pc.invert(pc.is_in(empty["record_key"], keys))), "event_date")
     return missing
 
 
@@ -199,7 +199,7 @@ def keys_twice(rows: pa.Table, everywhere: pa.Table) -> Counter[date]:
     if not len(repeated):
         return Counter()
     places = rows.select(["event_date", "record_key"])
-    return source_checks.row_counts(places.join(repeated, "record_key", join_type="left semi"), "event_date")
+    return check_rules.row_counts(places.join(repeated, "record_key", join_type="left semi"), "event_date")
 
 
 def _keys_twice(

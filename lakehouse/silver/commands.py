@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.gold.numbers.comparison import Sides
-    from lakehouse.gold.restatement.preview import DifferingNumber
+    from lakehouse.gold.restatement.reconciliation import DifferingNumber
     from lakehouse.silver.rebuild import RebuildPreview
 
 
@@ -48,11 +48,10 @@ def rebuild(
     from lakehouse.cli.number_report import print_unread  # noqa: PLC0415
     from lakehouse.delta import provenance  # noqa: PLC0415
     from lakehouse.gold.numbers import served_version  # noqa: PLC0415
-    from lakehouse.gold.restatement import preview  # noqa: PLC0415
+    from lakehouse.gold.restatement import reconciliation  # noqa: PLC0415
     from lakehouse.orchestration.commands import restate  # noqa: PLC0415 (Dagster and Spark load in seconds)
-    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
+    from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415
     from lakehouse.silver import rebuild as silver_rebuild  # noqa: PLC0415
-    from lakehouse.silver import repair as silver_repair  # noqa: PLC0415
 
     lake, catalog = catalog_with(source)
     contract = catalog.sources[source]
@@ -68,13 +67,13 @@ def rebuild(
         _print_preview(contract, previewed, [metric.name for metric in catalog.metrics_following(source)])
         for metric in catalog.metrics_of(source):
             daily = served_version.daily(lake, catalog, metric)
-            _print_numbers(metric.name, preview.differing_numbers(lake, daily, session, first, last))
+            _print_numbers(metric.name, reconciliation.differing_numbers(lake, daily, session, first, last))
         return
     if start_date is None or end_date is None or reason is None:
         raise typer.BadParameter("pass --start-date, --end-date and --reason; only --dry-run works without them")
     confirmed(contract, yes=yes)
 
-    if repaired := silver_repair.repair(lake, contract, session, "cli:rebuild"):
+    if repaired := silver_rebuild.repair(lake, contract, session, "cli:rebuild"):
         days = "day, whose data files were" if len(repaired) == 1 else "days, whose data files were"
         out.print(f"silver/{source}: {len(repaired)} event {days} missing or cut off, made again from bronze.", soft_wrap=True)
     planned = silver_rebuild.plan_rebuild(

@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
-from lakehouse.calendar import day_conditions
+from lakehouse.calendar import days as day_conditions
 from lakehouse.delta import partition_writer
 from lakehouse.delta.columns import silver_columns
-from lakehouse.dispositions import claims, deliveries, living_rows, reading_frames
+from lakehouse.dispositions import claims, deliveries, living_rows, row_frames
 from lakehouse.dispositions.living_rows import Slice
 from lakehouse.dispositions.readings import ROW_ID
 from lakehouse.dispositions.reprocess_policy import policy_of
@@ -85,9 +85,9 @@ def state(
     if contract.has_partial_corrections:
         of_keys = counting.where("kind <> 'retire'").join(living.select("record_key"), "record_key", "left_semi")
     arrivals = {row[0] for row in of_keys.select("arrival_date").distinct().collect()}
-    rows = reading_frames.sound_rows(spark, lake, contract, {"arrival_date": arrivals}, ids, staged)
+    rows = row_frames.sound_rows(spark, lake, contract, {"arrival_date": arrivals}, ids, staged)
     if contract.has_partial_corrections:
-        rows = reading_frames.completed(contract, of_keys, rows)
+        rows = row_frames.completed(contract, of_keys, rows)
     # With the event day, in case a reading of the rows is just being applied: their claims may be others already.
     return rows.join(living.select(*_CLAIM_ROW), _CLAIM_ROW, "left_semi")
 
@@ -215,7 +215,7 @@ def _first_rows(
     source, columns = contract.dataset, [name for name, _ in silver_columns(contract)]
     contested = admitted_claims.contested_keys(lake, source, ingestion_ids, lake.settings.local_rows)
     delivered = {"arrival_date": arrival_days, "ingestion_id": ingestion_ids}
-    rows = reading_frames.sound_rows(spark, lake, contract, delivered).where(on_days(days)).select(*columns)
+    rows = row_frames.sound_rows(spark, lake, contract, delivered).where(on_days(days)).select(*columns)
     if contested is None:
         weighed = admitted_claims.about_keys_of(spark, lake, source, ingestion_ids)
     elif len(contested):
@@ -244,7 +244,7 @@ def _merge_source(
     won = admitted_claims.winners(counting, by_sequence=contract.by_sequence).join(places, "record_key")
     won = won.withColumn("_lives", _lives(days) & (F.col("event_date") == F.col("_day")))
     rest = won.select("record_key", "_day", "_lives", *(F.col(name).alias(f"_{name}") for name in ROW_ID))
-    rows = reading_frames.sound_rows(spark, lake, contract, {"arrival_date": arrival_days}).withColumn("_present", F.lit(True))
+    rows = row_frames.sound_rows(spark, lake, contract, {"arrival_date": arrival_days}).withColumn("_present", F.lit(True))
     same_row = [
         rows.record_key == rest.record_key,
         rows.ingestion_id == rest["_ingestion_id"],
@@ -262,7 +262,7 @@ def clauses(table: DeltaTable, contract: SourceContract, days: Collection[date])
     columns = [name for name, _ in silver_columns(contract)]
     another = "(" + " OR ".join(f"s._{name} <> t.{name}" for name in ROW_ID) + ")"
     return MergeClauses(
-        on=f"{day_conditions.among('t.event_date', days)} AND t.event_date = s._day AND t.record_key = s.record_key",
+        on=f"{day_conditions.condition_among('t.event_date', days)} AND t.event_date = s._day AND t.record_key = s.record_key",
         delete=f"{another} AND NOT s._lives",
         update=f"{another} AND s._present",
         insert="s._lives AND s._present",
@@ -279,4 +279,4 @@ def _lives(days: Collection[date]) -> Column:
 def on_days(days: Collection[date]) -> Column:
     """Whether a row lies on one of ``days``."""
     # As text: to build a Column from objects takes several calls to the JVM for each day.
-    return F.expr(f"coalesce({day_conditions.among('event_date', days)}, false)")
+    return F.expr(f"coalesce({day_conditions.condition_among('event_date', days)}, false)")

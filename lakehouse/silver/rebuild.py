@@ -4,6 +4,11 @@ The request is recorded here and the rows are judged; silver rebuilds the days i
 process is stopped in between.
 
 Previews a rebuild before it is requested: the event days whose rows would differ, and by how much.
+
+Repairs days of silver with damaged data files: their rows are computed again from Bronze (rule R2).
+
+Followers of silver detect that the change feed of the commit is incomplete, and compare content: a day with equal content changes
+nothing.
 """
 
 from __future__ import annotations
@@ -16,12 +21,12 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
-from lakehouse.delta import provenance, row_writer
+from lakehouse.delta import data_files, partition_writer, provenance, row_writer
 from lakehouse.delta.columns import bronze_columns, content_columns
-from lakehouse.dispositions import account_tables, claims, judgement_history, row_rules
+from lakehouse.dispositions import account_tables, claims, judgement_history, row_frames
 from lakehouse.dispositions.living_rows import Slice
 from lakehouse.lake import table_io
-from lakehouse.ledger import applied_inputs, key_log, rebuild_requests
+from lakehouse.ledger import applied_inputs, ingestions, key_log, rebuild_requests
 from lakehouse.ledger.rebuild_requests import RebuildRequest
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import commits as spark_commits
@@ -160,7 +165,7 @@ def _judged_otherwise(
     if log is None or not len(log):
         return key_log.SCHEMA.empty_table()
     where = {name: pc.unique(log[name]).to_pylist() for name in ("arrival_date", "ingestion_id")}
-    judged = pa.concat_tables(map(key_log.claims, row_rules.judged(lake, contract, session, where)))
+    judged = pa.concat_tables(map(key_log.claims, row_frames.judged(lake, contract, session, where)))
     return judgement_history.judged_otherwise(log, judged)
 
 
@@ -238,3 +243,36 @@ def _differing(before: DataFrame, after: DataFrame) -> list[DayDifference]:
     return [
         DayDifference(row["event_date"], (row["_-1"], row["_1"]), row["_keys"]) for row in per_day.orderBy("event_date").collect()
     ]
+
+
+def repair(lake: Lake, contract: SourceContract, session: Callable[[], SparkSession], run_id: str) -> list[date]:
+    """Write the damaged days of a source's silver tables again, each in one commit; repeat it if it was stopped.
+
+    :returns: the days.
+    :raises LostRowsError: when Bronze lacks rows of files that were ingested.
+    """
+    repaired: set[date] = set()
+    for table in contract.silver_tables:
+        repaired.update(_repair_table(lake, table, session, run_id))
+    return sorted(repaired)
+
+
+@spark_commits.recomputed_on_conflict
+def _repair_table(lake: Lake, contract: SourceContract, session: Callable[[], SparkSession], run_id: str) -> list[date]:
+    stored = locations.silver_of(lake, contract)
+    table = stored.snapshot()
+    files = [] if table is None else data_files.damaged_files_of_table(table)
+    if table is None or not files:
+        return []
+    ingestions.require_none(lake, contract.dataset)
+    data_files.set_aside(table, files)
+    rows_by_day: dict[date, int] = {}
+    for file in files:
+        rows_by_day[file.partition] = rows_by_day.get(file.partition, 0) + file.rows
+    for day, count in sorted(rows_by_day.items()):
+        why = {"run_id": run_id, "method": "repair", "days": [f"{day}"], **provenance.stamp(contract)}
+        with sized_for(session(), lake, many=count > lake.settings.local_rows):
+            rows = silver_merge.state(session(), lake, contract, Slice([day])).toArrow()
+        partition_writer.replace(table, rows, [day], why=why)
+        table.update_incremental()
+    return sorted(rows_by_day)

@@ -2,6 +2,11 @@
 
 The choice between the two, the retries and the record of applied inputs belong here. The rows are computed in ``merge``, their
 audit in ``audit``.
+
+Inputs that silver contains and that are recorded nowhere any more: a table was restored, or has lost its newest commit.
+
+Without the record of a decision, a redaction or a reading, the next rebuild would take it back; without that of a file, numbers
+would not name it among their inputs. What is lost before silver has applied it cannot be told from what never was.
 """
 
 from __future__ import annotations
@@ -14,19 +19,22 @@ import pyarrow.compute as pc
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from lakehouse import locations
-from lakehouse.delta import change_feed, lost_commits, partition_writer, provenance
+from lakehouse.delta import change_feed, commit_log, partition_writer, provenance
 from lakehouse.delta.columns import bronze_columns, silver_columns
 from lakehouse.dimensions import fact_index, interval_table
 from lakehouse.dispositions import account_tables, readings
+from lakehouse.dispositions.readings import READING_ID
 from lakehouse.dispositions.reprocess_policy import policy_of
+from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io
 from lakehouse.late_events import follow as late_events
-from lakehouse.ledger import applied_inputs, ingestions, key_log, lost_rows, rebuild_requests
-from lakehouse.ledger.ids import is_manual_input
-from lakehouse.silver import audit, audit_log, local_merge, lost_records
+from lakehouse.ledger import applied_inputs, decisions, ingestions, key_log, rebuild_requests, redactions
+from lakehouse.ledger.ids import InputKind, is_manual_input, is_redelivery
+from lakehouse.silver import audit, audit_log, local_merge
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark.session import sized_for
+from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -85,8 +93,8 @@ def update(
     _ensure_tables(session, lake, contract)
     for table in contract.silver_tables:
         _make_up_for_lost_commits(lake, table)
-    lost_rows.require_none(lake, source)
-    lost_records.require_none(lake, source)
+    ingestions.require_none(lake, source)
+    require_none(lake, source)
     account_tables.restore(lake, contract)
     pending = applied_inputs.pending(lake, source)
     newest_tables = contract.silver_tables[1:]
@@ -128,9 +136,9 @@ def _make_up_for_lost_commits(lake: Lake, contract: SourceContract) -> None:
     lost = applied_inputs.lost_versions(lake, source, None if is_main else stored)
     if lost is None:
         return
-    silver = lost_commits.close_gap(stored, lost.followed, lost.kept)
+    silver = commit_log.close_gap(stored, lost.followed, lost.kept)
     if silver is not None and is_main:  # what it holds was audited when it came
-        identity = lost_commits.identity(silver)
+        identity = commit_log.identity(silver)
         audit_log.append(lake, source, identity, silver.version(), audit_log.SCHEMA.empty_table())
 
 
@@ -317,3 +325,65 @@ def _check_key_log(lake: Lake, source: str) -> None:
 
 def _iso(days: Collection[date]) -> list[str]:
     return [day.isoformat() for day in sorted(days)]
+
+
+_SHOWN = 3
+
+
+class LostRecordsError(LakehouseError):
+    """Silver contains inputs that are recorded nowhere any more. The message names the table and what to do."""
+
+
+def lost_files(lake: Lake, source: str) -> dict[str, date]:
+    """The files that silver contains and the ledger does not know, by name, with their arrival days."""
+    known = ingestions.ingested(ingestions.all_of(lake, source))
+    lost = {
+        each
+        for each in applied_inputs.every_input(lake, source)
+        if not (is_manual_input(each) or is_redelivery(each) or each in known)
+    }
+    bronze = locations.bronze(lake, source).open() if lost else None
+    if bronze is None:
+        return {}
+    rows = table_io.distinct_of_version(bronze, ["ingestion_id", "source_file", "arrival_date"], {"ingestion_id": lost})
+    return {row["source_file"]: row["arrival_date"] for row in rows.to_pylist()}
+
+
+def require_none(lake: Lake, source: str) -> None:
+    """Refuse to compute silver while inputs that it contains are recorded nowhere.
+
+    :raises LostRecordsError: naming the table.
+    """
+    if files := lost_files(lake, source):
+        days = join_limited([f"{day}" for day in sorted({*files.values()})], _SHOWN)
+        msg = (
+            f"ops/ingestions has lost the entries of {len(files):,} files whose rows silver/{source} contains "
+            f"({join_limited(sorted(files), _SHOWN)}): put them into landing as they were and run "
+            f"'lakehouse replay {source}' (arrival days {days}), which records them again, or restore a newer copy of the table"
+        )
+        raise LostRecordsError(msg)
+    manual = {each for each in applied_inputs.every_input(lake, source) if is_manual_input(each)}
+    if not manual:
+        return
+    again = "give them again with the same words, or restore a newer copy of the table"
+    for kind, known, table in (
+        (InputKind.DECISION, decisions.touched(lake, source), f"bronze/{source}_decisions"),
+        (InputKind.REDACTION, redactions.touched(lake, source), f"bronze/{source}_redactions"),
+    ):
+        if lost := {each for each in manual if kind.is_kind_of(each)} - known.keys():
+            msg = f"{table} has lost {len(lost):,} {kind.value}s that silver/{source} contains: {again}"
+            raise LostRecordsError(msg)
+    requests = {each for each in manual if InputKind.REBUILD_REQUEST.is_kind_of(each)}
+    unknown = requests - rebuild_requests.touched(lake, source).keys()
+    if lost := unknown and unknown & _readings(lake, source):
+        msg = (
+            f"ops/operations has lost {len(lost):,} readings that silver/{source} contains: restore a newer copy, or "
+            f"run 'lakehouse source reparse {source} --by NAME --reason WHY --now' again with the same words"
+        )
+        raise LostRecordsError(msg)
+
+
+def _readings(lake: Lake, source: str) -> set[str]:
+    """The readings whose rows were written, in force or not. A request that only rebuilds days may be lost: nothing follows."""
+    rows = locations.readings(lake, source).distinct([READING_ID], None)
+    return set() if rows is None else {*rows[READING_ID].to_pylist()}

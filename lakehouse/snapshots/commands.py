@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
     from lakehouse.snapshots.comparison import RowsComparison
-    from lakehouse.snapshots.named import NamedSnapshot
+    from lakehouse.snapshots.input_sets import NamedSnapshot
 
 
 def print_comparison(compared: RowsComparison, before: str, after: str) -> None:
@@ -134,7 +134,8 @@ def rows(
     if malformed and (known_at or as_of_event or snapshot):
         msg = "--malformed shows what cannot be read now: use it without --known-at, --as-of-event and --snapshot"
         raise typer.BadParameter(msg)
-    from lakehouse.snapshots import export, local_rows, named  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.snapshots import input_sets, local_rows  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.snapshots import rows as snapshot_rows  # noqa: PLC0415
 
     lake, catalog = catalog_with(source)
     contract = catalog.sources[source]
@@ -142,12 +143,12 @@ def rows(
         msg = f"--as-of-event: {source} is no dimension; its rows have an event time each (--date shows those of a day)"
         raise typer.BadParameter(msg)
     if to is not None:
-        export.check(to)
+        snapshot_rows.check_file(to)
     first, last = (day.date() if day else None for day in (date or start_date, date or end_date))
     if malformed:
         _show(_malformed(lake, source, first, last), to, limit, None if as_json else ["raw_payload"], _unread)
         return
-    named_snapshot = named.find(lake, source, snapshot) if snapshot else None
+    named_snapshot = input_sets.find_snapshot(lake, source, snapshot) if snapshot else None
     of_rows = contract.model.fields if as_of_event is None else contract.typed_fields
     fields = None if as_json else [field.name for field in of_rows]
     if as_of_event is not None:
@@ -169,9 +170,9 @@ def _malformed(lake: Lake, source: str, first: day_type | None, last: day_type |
     import pyarrow as pa  # noqa: PLC0415 (Arrow loads in a second)
     import pyarrow.compute as pc  # noqa: PLC0415
 
-    from lakehouse.dispositions import malformed_rows  # noqa: PLC0415
+    from lakehouse.dispositions import unread  # noqa: PLC0415
 
-    for rows in malformed_rows.tables(lake, source):
+    for rows in unread.malformed_tables(lake, source):
         day = pc.coalesce(rows["event_date"], rows["arrival_date"])
         for bound, compare in ((first, pc.greater_equal), (last, pc.less_equal)):
             if bound is not None:
@@ -196,27 +197,27 @@ def _show(
     if to is None:
         _print(pieces, limit, fields, heading)
         return
-    from lakehouse.snapshots import export  # noqa: PLC0415
+    from lakehouse.snapshots import rows as snapshot_rows  # noqa: PLC0415
 
     with errors.status(f"writing {to}"):
-        written = export.write(pieces, to)
+        written = snapshot_rows.write_file(pieces, to)
     out.print(f"{counted(written)} written to {to}.", soft_wrap=True)
 
 
 def _valid(lake: Lake, contract: SourceContract, moment: datetime, as_of: NamedSnapshot | datetime | None) -> Iterator[pa.Table]:
     """The intervals of a dimension that contain ``moment``."""
     if as_of is None:
-        from lakehouse.dimensions import interval_reads  # noqa: PLC0415
+        from lakehouse.dimensions import tables  # noqa: PLC0415
 
-        return interval_reads.current(lake, contract, moment)
-    from lakehouse.snapshots import dimension_rows  # noqa: PLC0415
+        return tables.current_intervals(lake, contract, moment)
+    from lakehouse.snapshots import rows as snapshot_rows  # noqa: PLC0415
 
     def session() -> SparkSession:
-        from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
+        from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
 
         return LakeSpark().session()
 
-    return dimension_rows.valid_as_of(lake, contract, moment, as_of, session)
+    return snapshot_rows.valid_as_of(lake, contract, moment, as_of, session)
 
 
 def _event(row: dict[str, Any]) -> str:
@@ -238,7 +239,7 @@ def _rows(
     few = local_rows.computed(lake, contract, days, as_of, lake.settings.local_rows)
     if few is not None:
         return iter([few])
-    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.snapshots import rows as snapshot_rows  # noqa: PLC0415
 
     spark = LakeSpark().session()
@@ -295,28 +296,28 @@ def create(
     if sum(option is not None for option in (through, known_at, files or None)) > 1:
         msg = "--through, --known-at and --file each select the inputs: use one of them"
         raise typer.BadParameter(msg)
-    from lakehouse.snapshots import input_sets, named  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.snapshots import input_sets  # noqa: PLC0415 (Arrow loads in a second)
 
     lake, catalog = catalog_with(source)
     if through is not None:
-        ids, described = named.through(lake, source, through.date()), f"arrival days through {through:%Y-%m-%d}"
+        ids, described = input_sets.inputs_through(lake, source, through.date()), f"arrival days through {through:%Y-%m-%d}"
     elif known_at is not None:
         ids, described = input_sets.known_at(lake, source, known_at), f"known at {known_at:%Y-%m-%d %H:%M}"
     elif files:
-        ids, described = named.of_files(lake, source, files), f"{len(files):,} named files"
+        ids, described = input_sets.inputs_of_files(lake, source, files), f"{len(files):,} named files"
     else:
-        ids, described = named.everything(lake, source), "all inputs"
-    made = named.create(lake, catalog.sources[source], name, ids, described, by=by, reason=reason, until=known_at)
+        ids, described = input_sets.every_input(lake, source), "all inputs"
+    made = input_sets.create_snapshot(lake, catalog.sources[source], name, ids, described, by=by, reason=reason, until=known_at)
     out.print(_line(made), soft_wrap=True, highlight=False)
 
 
 @app.command("list")
 def list_(source: _Source, as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
     """List the snapshots of a source, oldest first."""
-    from lakehouse.snapshots import named  # noqa: PLC0415
+    from lakehouse.snapshots import input_sets  # noqa: PLC0415
 
     lake, _ = catalog_with(source)
-    known = named.all_of(lake, source)
+    known = input_sets.snapshots_of(lake, source)
     for snapshot in known:
         out.print(_as_json(snapshot) if as_json else _line(snapshot), soft_wrap=True, highlight=False)
     if not known and not as_json:
@@ -328,10 +329,10 @@ def show(source: _Source, name: _Name, as_json: arguments.AsJson = False) -> Non
     """Show the content of a snapshot: files, rows of Bronze, decisions and requests."""
     from lakehouse.delta import provenance  # noqa: PLC0415
     from lakehouse.ledger import ingestions  # noqa: PLC0415
-    from lakehouse.snapshots import input_sets, named  # noqa: PLC0415
+    from lakehouse.snapshots import input_sets  # noqa: PLC0415
 
     lake, catalog = catalog_with(source)
-    snapshot = named.find(lake, source, name)
+    snapshot = input_sets.find_snapshot(lake, source, name)
     ids = input_sets.ids_of(lake, source, snapshot.inputs)
     delivered = {one: entry for one, entry in ingestions.inputs(ingestions.all_of(lake, source)).items() if one in ids}
     days = sorted(entry.arrival_date for entry in delivered.values())
@@ -357,12 +358,12 @@ def compare(
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
     """Compare the rows of two snapshots: rows, keys, and the total of each field; starts Spark."""
-    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
-    from lakehouse.snapshots import named  # noqa: PLC0415
+    from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.snapshots import input_sets  # noqa: PLC0415
     from lakehouse.snapshots import rows as snapshot_rows  # noqa: PLC0415
 
     lake, catalog = catalog_with(source)
-    sides = [named.find(lake, source, name) for name in (before, after)]
+    sides = [input_sets.find_snapshot(lake, source, name) for name in (before, after)]
     with errors.status("computing the rows of both from Bronze"):
         compared = snapshot_rows.compare_snapshots(LakeSpark().session(), lake, catalog.sources[source], *sides)
     if as_json:
@@ -374,10 +375,10 @@ def compare(
 @app.command()
 def drop(source: _Source, name: _Name, by: arguments.DoneBy, reason: arguments.Why) -> None:
     """Retire a snapshot name. It can never be used again; no row of any table changes."""
-    from lakehouse.snapshots import named  # noqa: PLC0415
+    from lakehouse.snapshots import input_sets  # noqa: PLC0415
 
     lake, _ = catalog_with(source)
-    named.drop(lake, source, name, by=by, reason=reason)
+    input_sets.drop_snapshot(lake, source, name, by=by, reason=reason)
     out.print(f"{name} of {source} is dropped.", soft_wrap=True, highlight=False)
 
 

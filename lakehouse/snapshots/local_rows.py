@@ -17,8 +17,7 @@ from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions import living_rows
 from lakehouse.ledger import key_log, redactions
 from lakehouse.snapshots import input_sets
-from lakehouse.snapshots.input_sets import known_at
-from lakehouse.snapshots.named import NamedSnapshot
+from lakehouse.snapshots.input_sets import NamedSnapshot, known_at
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -15,11 +15,11 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.gold.numbers import version_selector
-from lakehouse.serving.api.models import Row, Shape
-from lakehouse.serving.http import parameters, responses
-from lakehouse.serving.http.parameters import Day, Limit, Parameters, SourceName
-from lakehouse.serving.http.problems import Problem
-from lakehouse.snapshots import local_rows, named
+from lakehouse.serving import parameters, responses
+from lakehouse.serving.models import Row, Shape
+from lakehouse.serving.parameters import Day, Limit, Parameters, SourceName
+from lakehouse.serving.responses import Problem
+from lakehouse.snapshots import input_sets, local_rows
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
-    from lakehouse.serving.http.published_cache import PublishedCache
-    from lakehouse.snapshots.named import NamedSnapshot
+    from lakehouse.serving.published_cache import PublishedCache
+    from lakehouse.snapshots.input_sets import NamedSnapshot
 
 
 #: The number of keys and rows that a request may compute from Bronze, and the number of requests that read rows at once.
@@ -48,7 +48,7 @@ class RowsParameters(Parameters):
     known_at: Annotated[
         str | None, Field(pattern=_MOMENT, description="With what was known by this ISO time (a day: at its end).")
     ] = None
-    snapshot: Annotated[str | None, Field(pattern=named.NAME, description="With the inputs of this snapshot.")] = None
+    snapshot: Annotated[str | None, Field(pattern=input_sets.NAME, description="With the inputs of this snapshot.")] = None
     limit: Limit = 100
 
 
@@ -159,9 +159,9 @@ def _as_of(lake: Lake, source: str, wanted: RowsParameters) -> datetime | NamedS
     """:raises Problem: if the snapshot is unknown, or a text is not a time."""
     try:
         if wanted.snapshot:
-            return named.find(lake, source, wanted.snapshot)
+            return input_sets.find_snapshot(lake, source, wanted.snapshot)
         return version_selector.parse_moment(parameters.with_plus(wanted.known_at)) if wanted.known_at else None
-    except named.SnapshotError as problem:
+    except input_sets.SnapshotError as problem:
         raise Problem(404, "unknown-snapshot", f"{problem}") from None
     except version_selector.UnknownVersionError as problem:
         raise Problem(400, "makes-no-sense", f"{problem}") from None

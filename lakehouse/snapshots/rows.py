@@ -2,14 +2,32 @@
 
 They come in pieces, so that any number of rows can be written with little memory. Writing them belongs to ``export``; few rows,
 and present rows, are read without Spark in ``local_rows``.
+
+Files of rows: Parquet, CSV, or a new Delta table, written piece by piece.
+
+A file gets its name when it is complete. Which rows are written belongs to ``rows``.
+
+The intervals of a dimension that contain a moment, as known at a time or computed from a snapshot.
+
+They are computed from the changes of that state by the rule in ``dimensions.intervals``: few in this process, any number by
+Spark. Present intervals are read in ``dimensions.interval_reads``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
-from lakehouse.delta.columns import silver_columns
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+from deltalake import write_deltalake
+
+from lakehouse.delta.columns import arrow_schema, silver_columns
+from lakehouse.dimensions import tables
+from lakehouse.dimensions.interval_table import intervals
 from lakehouse.dispositions.living_rows import Slice
+from lakehouse.errors import LakehouseError
 from lakehouse.ledger import ingestions
 from lakehouse.silver import merge as silver_merge
 from lakehouse.snapshots import comparison, input_sets, local_rows
@@ -17,16 +35,16 @@ from lakehouse.snapshots.input_sets import known_at
 from lakehouse.spark.session import sized_for
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from datetime import date, datetime
+    from pathlib import Path
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
     from lakehouse.snapshots.comparison import RowsComparison
-    from lakehouse.snapshots.named import NamedSnapshot
+    from lakehouse.snapshots.input_sets import NamedSnapshot
 
 _DAYS_AT_ONCE = 31
 
@@ -91,3 +109,104 @@ def computed(
 def _is_large(lake: Lake, contract: SourceContract) -> bool:
     """Whether Bronze is large enough for Spark to plan for many rows."""
     return ingestions.row_count(lake, contract.dataset) > lake.settings.local_rows
+
+
+ENDINGS = (".parquet", ".csv", ".delta")
+
+
+class ExportError(LakehouseError):
+    """A file that cannot be written. The message names alternatives."""
+
+
+def check_file(path: Path) -> None:
+    """Check that rows can be written to ``path``.
+
+    :raises ExportError: for another ending, a name that is taken, or a folder that does not exist.
+    """
+    if path.suffix not in ENDINGS:
+        msg = f"{path}: the name has to end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]} (a Delta table)"
+        raise ExportError(msg)
+    if path.exists():
+        msg = f"{path} exists, and is not overwritten: choose another name, or remove it first"
+        raise ExportError(msg)
+    if not path.parent.is_dir():
+        msg = f"{path}: the folder {path.parent} does not exist; create it first"
+        raise ExportError(msg)
+
+
+def write_file(pieces: Iterable[pa.Table], path: Path) -> int:
+    """Write rows to a new file or table, by the suffix of its name.
+
+    :returns: the number of rows written.
+    :raises ExportError: see :func:`check`.
+    """
+    check_file(path)
+    in_order = iter(pieces)
+    first = next(in_order, None)
+    if first is None:
+        return 0
+    schema, counts = _plain(first.schema), list[int]()
+
+    def counted() -> Iterable[pa.Table]:
+        for piece in chain([first], in_order):
+            counts.append(len(piece))
+            yield piece.cast(schema)
+
+    if path.suffix == ".delta":
+        batches = (batch for piece in counted() for batch in piece.to_batches())
+        write_deltalake(str(path), pa.RecordBatchReader.from_batches(schema, batches))
+        return sum(counts)
+    incomplete = path.with_name(f".{path.name}.incomplete")
+    writer: Callable[..., Any] = pq.ParquetWriter if path.suffix == ".parquet" else pa_csv.CSVWriter
+    try:
+        with writer(incomplete, schema) as file:
+            for piece in counted():
+                file.write_table(piece)
+        incomplete.rename(path)
+    finally:
+        incomplete.unlink(missing_ok=True)
+    return sum(counts)
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """The schema with NULL allowed everywhere and without the metadata of an engine."""
+    return pa.schema([pa.field(item.name, item.type) for item in schema])
+
+
+def valid_as_of(
+    lake: Lake,
+    contract: SourceContract,
+    moment: datetime,
+    as_of: datetime | NamedSnapshot,
+    session: Callable[[], SparkSession],
+) -> Iterator[pa.Table]:
+    """The intervals that contain ``moment``, as known at the time ``as_of``, or with the inputs of the snapshot ``as_of``.
+
+    :param moment: in event time.
+    :param session: called only if more changes are concerned than this process computes.
+    :returns: ``tables.interval_columns``, in pieces, each in the order of keys.
+    """
+    days = local_rows.days_of(lake, contract)
+    changes = local_rows.computed(lake, contract, days, as_of, lake.settings.local_rows) if days else None
+    if changes is not None:
+        of_keys = tables.as_changes(contract, tables.by_key(contract, changes))
+        yield tables.valid_intervals(intervals(contract, of_keys), moment)
+    elif days:
+        yield from _by_spark(lake, contract, moment, as_of, session())
+    else:
+        yield arrow_schema(tables.interval_columns(contract)).empty_table()
+
+
+def _by_spark(
+    lake: Lake, contract: SourceContract, moment: datetime, as_of: datetime | NamedSnapshot, spark: SparkSession
+) -> Iterator[pa.Table]:
+    from lakehouse.dimensions import joins  # noqa: PLC0415 (Spark loads in seconds)
+
+    ids, until = local_rows.inputs(lake, contract.dataset, as_of)
+    every = joins.intervals_as_then(spark, lake, contract, ids, until).persist()
+    try:
+        for bucket in range(contract.dimension.buckets):
+            of_bucket = every.where(every.bucket == bucket).orderBy("dimension_key", "valid_from")
+            yield tables.valid_intervals(tables.as_intervals(contract, of_bucket.toArrow()), moment)
+    finally:
+        every.unpersist()

@@ -5,6 +5,10 @@ in ``gold.publication.revisions``. The table properties keep every engine able t
 classic checkpoints.
 
 Lets one process at a time commit to Bronze and silver in S3.
+
+The progress of Spark jobs: the completed tasks of the running stages, reported to the listeners of ``lakehouse.pieces``.
+
+A Connect client does not see the server's stages and reports nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +18,9 @@ import threading
 import time
 import uuid
 from contextlib import contextmanager
+from contextvars import copy_context
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -23,19 +29,20 @@ from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from lakehouse import object_store
-from lakehouse.calendar import day_conditions
-from lakehouse.delta import commit_log, leases, partition_writer, wider_types
+from lakehouse import object_store, pieces
+from lakehouse.calendar import days as day_conditions
+from lakehouse.delta import columns as wider_types
+from lakehouse.delta import commit_log, leases, partition_writer
 from lakehouse.delta.columns import arrow_schema, ddl
 from lakehouse.delta.row_writer import COMPRESSED, in_one_commit
 from lakehouse.errors import LakehouseError
-from lakehouse.spark import stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import date
 
     from deltalake import DeltaTable
+    from pyspark import StatusTracker
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.delta.columns import Columns
@@ -43,6 +50,7 @@ if TYPE_CHECKING:
 
 
 WORK = leases.Work("_commit_lease", timedelta(minutes=2))
+
 #: Seconds between renewals, and between attempts to take the lease.
 _RENEWED, _WAITS = 30.0, 0.5
 
@@ -88,6 +96,7 @@ class _Renewal(threading.Thread):
 
 #: The key of a commit's id in its metadata.
 _COMMIT_ID = "commit_id"
+
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
@@ -226,7 +235,7 @@ def append_alone(frame: DataFrame, target: Table, app_id: str, since: int, metad
     commit_id = uuid.uuid4().hex
     named = json.dumps({**metadata, _COMMIT_ID: commit_id}, default=str)
     options = {"txnAppId": app_id, "txnVersion": f"{since + 1}", "userMetadata": named}
-    with held(target), stages.watched(frame.sparkSession, f"append to {target}"):
+    with held(target), watched(frame.sparkSession, f"append to {target}"):
         frame.write.format("delta").mode("append").options(**options).save(target.address)
     table = target.open()
     commits = [] if table is None else commit_log.history(table, since)
@@ -266,10 +275,10 @@ def append_rows_alone(
 
 def replace_days(frame: DataFrame, target: Table, days: Collection[date], metadata: Mapping[str, Any]) -> None:
     """Replace the content of event days in one commit; a day for which ``frame`` has no rows becomes empty."""
-    replaced = day_conditions.among("event_date", days)
+    replaced = day_conditions.condition_among("event_date", days)
     options = {"replaceWhere": replaced, "userMetadata": json.dumps(metadata, default=str)}
     what = f"replacement of {len(days)} days of {target}"
-    with held(target), stages.watched(frame.sparkSession, what):
+    with held(target), watched(frame.sparkSession, what):
         frame.write.format("delta").mode("overwrite").options(**options).save(target.address)
 
 
@@ -283,7 +292,7 @@ def merge(spark: SparkSession, source: DataFrame, target: Table, clauses: MergeC
     view = f"merge_source_{uuid.uuid4().hex}"
     source.createOrReplaceTempView(view)
     try:
-        with held(target), _commit_metadata(spark, metadata), stages.watched(spark, f"MERGE into {target}"):
+        with held(target), _commit_metadata(spark, metadata), watched(spark, f"MERGE into {target}"):
             spark.sql(f"""
                 MERGE INTO delta.`{target}` t USING {view} s ON {clauses.on}
                 WHEN MATCHED AND {clauses.delete} THEN DELETE
@@ -331,3 +340,31 @@ def _commit_metadata(spark: SparkSession, metadata: Mapping[str, Any]) -> Iterat
         yield
     finally:
         spark.conf.unset(_METADATA)
+
+
+_SECONDS = 1
+
+
+@contextmanager
+def watched(spark: SparkSession, work: str) -> Iterator[None]:
+    """Within the context, report the progress of the session's running stages to the listeners every second."""
+    if not pieces.is_listened_to() or not hasattr(spark, "_jsc"):
+        yield
+        return
+    ended = threading.Event()
+    watch = partial(_watch, spark.sparkContext.statusTracker(), f"{work}, tasks of Spark", ended)
+    thread = threading.Thread(target=copy_context().run, args=(watch,), daemon=True)  # the listeners belong to the context
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _watch(tracker: StatusTracker, work: str, ended: threading.Event) -> None:
+    while not ended.wait(_SECONDS):
+        stages = [stage for stage in map(tracker.getStageInfo, tracker.getActiveStageIds()) if stage is not None]
+        if stages:
+            done, total = sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
+            pieces.report(work, done, total)

@@ -1,19 +1,28 @@
 """Spark Connect: whether a server answers, with errors that name the remedy, and the start and stop of a server on this machine.
 
 A Spark Connect server that outlives the processes that use it. It answers at once, whereas a new Spark takes ten seconds.
+
+Spark options that no other user of the machine may read: they are in a private file, not among Java's arguments.
+
+Process arguments are visible to all users of the machine. Spark reads the file when it starts; the file is removed at the end of
+this process.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +31,6 @@ from urllib.parse import urlsplit
 import platformdirs
 from filelock import FileLock
 
-from lakehouse.spark import private_options
 from lakehouse.spark.jars import SetupProblem
 
 if TYPE_CHECKING:
@@ -32,6 +40,7 @@ if TYPE_CHECKING:
 
 
 _PORT = 15002
+
 _TIMEOUT_SECONDS = 5.0
 
 
@@ -93,9 +102,13 @@ def _is_installed(name: str) -> bool:
 
 
 AUTO = "auto"
+
 _HOST = "127.0.0.1"
+
 _MASTER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+
 _SECONDS_TO_END = 20.0
+
 _LINES_SHOWN = 15
 
 
@@ -218,11 +231,11 @@ def _command(options: Mapping[str, str], port: int, word: str) -> list[str]:
         "spark.connect.grpc.binding.port": str(port),
     }
     command = [str(Path(str(pyspark.__file__)).parent / "bin" / "spark-submit"), "--class", _MASTER_CLASS]
-    seen, private = private_options.split({**options, **binding})
+    seen, private = split_private({**options, **binding})
     for name, value in seen.items():
         command += ["--conf", f"{name}={value}"]
     if private:
-        command += ["--properties-file", private_options.in_file(private)]
+        command += ["--properties-file", options_in_file(private)]
     return [*command, "spark-internal"]
 
 
@@ -290,3 +303,62 @@ def _command_line(pid: int) -> str:
             return ""
     command = ["ps", "-ww", "-o", "command=", "-p", str(pid)]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+#: The pattern by which Spark hides values in its own pages (``spark.redaction.regex``), session tokens, and keys of any kind.
+_PRIVATE = re.compile(r"secret|password|token|access[.]?key|credential|\bkey\b|\bsas\b", re.IGNORECASE)
+
+#: Options of file systems: each store has its own names for its secrets.
+_STORES = "spark.hadoop."
+
+#: Options whose values are arguments of Java, which may have secrets among them.
+_JAVA = "JavaOptions"
+
+_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+
+_FILE = "--properties-file"
+
+_ASCII = 128
+
+
+def split_private(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The public options and the private options."""
+    private = {name: value for name, value in options.items() if _is_private(name, value)}
+    return {name: value for name, value in options.items() if name not in private}, private
+
+
+def _is_private(name: str, value: str) -> bool:
+    return name.startswith(_STORES) or bool(_PRIVATE.search(f"{name} {value}" if name.endswith(_JAVA) else name))
+
+
+def hide_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The public options. The private ones are written to a file, which the next JVM started by PySpark in this process reads."""
+    seen, private = split_private(options)
+    if private:
+        others = os.environ.get(_ARGUMENTS, "pyspark-shell")
+        if others.startswith(_FILE):
+            others = others.split(maxsplit=2)[2]
+        os.environ[_ARGUMENTS] = f"{_FILE} {options_in_file(private)} {others}"
+    return seen
+
+
+def options_in_file(private: Mapping[str, str]) -> str:
+    """The path of a file with the private options, which only this user can read."""
+    return _written(tuple(sorted(private.items())))
+
+
+@cache
+def _written(options: tuple[tuple[str, str], ...]) -> str:
+    descriptor, name = tempfile.mkstemp(prefix="lakehouse-", suffix=".properties")  # its mode is 600
+    with os.fdopen(descriptor, "w", encoding="latin-1") as file:
+        file.writelines(f"{key}={_escaped(value)}\n" for key, value in options)
+    atexit.register(Path(name).unlink, missing_ok=True)
+    return name
+
+
+def _escaped(value: str) -> str:
+    """Escape a value for a Java properties file: characters other than plain ASCII by their UTF-16 codes."""
+    plain = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace(" ", "\\ ").replace("\t", "\\t")
+    units = plain.encode("utf-16-be")
+    codes = (int.from_bytes(units[place : place + 2], "big") for place in range(0, len(units), 2))
+    return "".join(chr(code) if code < _ASCII else f"\\u{code:04x}" for code in codes)

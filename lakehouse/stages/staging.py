@@ -2,6 +2,10 @@
 
 Belongs here: the steps and their order. A stage exists once its creation is recorded; files that a stopped creation has left in
 the folder of the stage are removed by the next creation. The conditions of a promotion belong to ``promotion_rules``.
+
+The conditions that forbid the promotion of a stage, and how a promoted stage is undone.
+
+Belongs here: the rules. The runs of a promotion, and their order, belong to ``orchestration.execution.stage_promotion``.
 """
 
 from __future__ import annotations
@@ -9,14 +13,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakehouse import object_store
+from lakehouse import locations, object_store
 from lakehouse.contracts import Catalog, MetricContract, SourceContract
 from lakehouse.contracts.loader import completed
 from lakehouse.delta import provenance
-from lakehouse.stages import stage_log, staged_files, validation
-from lakehouse.stages.stage_log import Stage, StageError, StageEvent, StageEventKind, StageKind
-from lakehouse.stages.stage_report import DAY_THRESHOLD, SET_THRESHOLD
+from lakehouse.gold.numbers import served_version
+from lakehouse.gold.restatement import revert as restatement_revert
+from lakehouse.stages import stage_log, validation
+from lakehouse.stages.stage_log import DAY_THRESHOLD, SET_THRESHOLD, Stage, StageError, StageEvent, StageEventKind, StageKind
 from lakehouse.stages.validation import StagedChange
+from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +32,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from lakehouse.gold.publication.write_audit_publish import Run
+    from lakehouse.gold.restatement.revert import UndoneSeries
     from lakehouse.lake import Lake
 
 #: The folders of a stage with its tables; its files are in another folder of the stage.
@@ -93,7 +101,7 @@ def create(lake: Lake, catalog: Catalog, session: Callable[[], SparkSession], re
     object_store.remove_folder(lake, staged.lake.root)  # what a stopped creation has left
     try:
         if request.kind is StageKind.FILES:
-            staged_files.copy_files(staged.lake, staged.source, request.files, lake.now().date())
+            validation.copy_files(staged.lake, staged.source, request.files, lake.now().date())
         report = validation.validated(lake, staged, session, run_id)
     except Exception:
         object_store.remove_folder(lake, staged.lake.root)
@@ -190,3 +198,82 @@ def _staged(lake: Lake, catalog: Catalog, source: str, name: str, kind: StageKin
 
 def _name_of(contract: SourceContract | MetricContract) -> str:
     return contract.dataset if isinstance(contract, SourceContract) else contract.name
+
+
+_SHOWN = 10
+
+
+def is_outdated(lake: Lake, stage: Stage) -> bool:
+    """Whether silver has changed since the stage was computed."""
+    now = locations.silver(lake, stage.source).version()
+    return now != stage.report.silver_version
+
+
+def check_promotion(catalog: Catalog, stage: Stage, by: str, sign_off: str | None) -> None:
+    """Check that a stage may be promoted; a stage whose promotion was stopped may be continued.
+
+    :param sign_off: the reason why exceeded thresholds and failed checks are accepted.
+    :raises StageError: if it may not be promoted; the message gives the reason.
+    """
+    name, state = stage.name, stage.state
+    if state is StageEventKind.PROMOTING:
+        return
+    if state is not StageEventKind.CREATED:
+        msg = f"the stage {name} is {state.value}: only a stage that waits can be promoted"
+        raise StageError(msg)
+    _check_contracts(catalog, stage)
+    objections = stage.report.objections
+    if objections and not sign_off:
+        listed = "\n  ".join(
+            [*objections[:_SHOWN], *([f"and {len(objections) - _SHOWN:,} more"] if len(objections) > _SHOWN else [])]
+        )
+        msg = f"the stage {name} exceeds its thresholds; promote it with --sign-off and why, or drop it:\n  {listed}"
+        raise StageError(msg)
+    _check_approvals(catalog, stage, by)
+
+
+def undo_promotion(lake: Lake, catalog: Catalog, stage: Stage, run: Run, reason: str) -> list[UndoneSeries]:
+    """Restore the numbers that a stage restated to their previous values, as new revisions; calling it again changes nothing.
+
+    :param run: names the person.
+    :raises StageError: if the stage was not promoted.
+    :raises UndoError: if one of the numbers has changed since.
+    """
+    if stage.state not in {StageEventKind.PROMOTED, StageEventKind.UNDONE}:
+        msg = f"the stage {stage.name} is {stage.state.value}: only a promoted stage can be undone"
+        raise StageError(msg)
+    dailies = [served_version.daily(lake, catalog, metric) for metric in catalog.metrics_of(stage.source)]
+    done = restatement_revert.undo(lake, catalog.sources[stage.source], dailies, stage.run_name, run, reason)
+    if stage.state is StageEventKind.PROMOTED:
+        stage_log.record(lake, next_event(lake, stage, StageEventKind.UNDONE, run.by or "", reason))
+    return done
+
+
+def _check_contracts(catalog: Catalog, stage: Stage) -> None:
+    """:raises StageError: if a contract differs from the one under which the stage was computed."""
+    computed, now = stage.validated.contracts, provenance.of_contracts(catalog, stage.source)
+    other = [name for name in sorted({*computed, *now}) if computed.get(name) != now.get(name)]
+    if not other:
+        return
+    about = stage.created.about
+    staged = provenance.metric_beside(stage.source, about["metric"]) if "metric" in about else about.get("contract_of", "")
+    if other == [staged]:
+        msg = (
+            f"the contract of {staged} is not the staged one yet ({now.get(staged, 'absent')}, staged {computed[staged]}): put "
+            f"the staged file into the contracts folder, then promote {stage.name}"
+        )
+        raise StageError(msg)
+    changed = join_limited([f"{name} ({computed.get(name, 'absent')}, now {now.get(name, 'absent')})" for name in other], _SHOWN)
+    remedy = f"'lakehouse stage refresh {stage.name}' computes it again"
+    msg = f"contracts have changed since {stage.name} was computed: {changed}; {remedy}"
+    raise StageError(msg)
+
+
+def _check_approvals(catalog: Catalog, stage: Stage, by: str) -> None:
+    """:raises StageError: if final numbers would change, and their contract requires more people than the two of the stage."""
+    final = {series.series for series in stage.report.series if series.final_days}
+    asking = [metric for metric in catalog.metrics_of(stage.source) if metric.name in final and metric.publication.approvals > 1]
+    if asking and by == stage.created.by:
+        names = join_limited([metric.name for metric in asking], _SHOWN)
+        msg = f"{by} created the stage {stage.name}, and it changes final numbers of {names}: another person has to promote it"
+        raise StageError(msg)

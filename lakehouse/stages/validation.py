@@ -2,33 +2,41 @@
 
 Belongs here: the order of these steps for each kind of input. Rows are computed in ``side_rows``, numbers in ``side_numbers``;
 the rules about the result are in ``stage_report``.
+
+The files of a stage: copied to a landing folder of its own, and ingested into its own Bronze.
+
+Belongs here: the names of the copied files, and the conditions that forbid staging them. Ingestion itself belongs to
+``bronze.ingest``, which reads the same files again when the stage is promoted.
 """
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
 from lakehouse import locations
+from lakehouse.bronze import landing as bronze_landing
+from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts.series import source_read
 from lakehouse.gold.numbers import published_table, served_version
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.row_states import AdmissionStatus
+from lakehouse.project import delivery
 from lakehouse.reparse.read_again import read_again
 from lakehouse.snapshots.comparison import RowsComparison
-from lakehouse.stages import side_numbers, side_rows, staged_files
-from lakehouse.stages.side_numbers import Thresholds
-from lakehouse.stages.side_rows import SideRows
-from lakehouse.stages.stage_log import StageError, StageKind
-from lakehouse.stages.stage_report import DAY_THRESHOLD, SET_THRESHOLD, ChangedSeries, StageReport
-from lakehouse.text import json_value
+from lakehouse.stages import side_tables
+from lakehouse.stages.side_tables import SideRows, Thresholds
+from lakehouse.stages.stage_log import DAY_THRESHOLD, SET_THRESHOLD, ChangedSeries, StageError, StageKind, StageReport
+from lakehouse.text import join_limited, json_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -68,8 +76,8 @@ def validated(lake: Lake, staged: StagedChange, session: Callable[[], SparkSessi
     tables: dict[str, SideRows] = {}
     if staged.changed_metric is None:
         for table in contract.silver_tables:
-            days = side_rows.reached_days(lake, side, table)
-            tables[table.silver_table] = side_rows.compute(session(), lake, side, table, days, seed)
+            days = side_tables.reached_days(lake, side, table)
+            tables[table.silver_table] = side_tables.compute(session(), lake, side, table, days, seed)
     changed = [
         _changed_series(lake, staged, session, metric, tables, thresholds)
         for metric in staged.catalog.metrics_of(source)
@@ -99,7 +107,7 @@ def _take_input(lake: Lake, staged: StagedChange, session: Callable[[], SparkSes
     """
     contract, side = staged.source, staged.lake
     if staged.kind is StageKind.FILES:
-        staged_files.ingest(side, contract, session, run_id)
+        ingest_staged(side, contract, session, run_id)
         return _staged_counts(side, contract)
     if staged.changed_metric is not None:
         return {"rows_staged": 0, "rows_malformed": 0, "rows_waiting": 0}
@@ -127,12 +135,12 @@ def _changed_series(
     read = source_read(daily.metric, staged.source)
     if staged.changed_metric is None:
         days = tables[read.silver_table].days
-        rows = side_rows.read(session(), staged.lake, read, days)
+        rows = side_tables.read(session(), staged.lake, read, days)
     else:
         live = locations.silver_of(lake, read)
         rows = session().read.format("delta").load(live.address)
         days = sorted(published_table.known_days(lake, daily))
-    return side_numbers.changes(session(), lake, staged.lake, daily, read.silver_table, rows, days, thresholds)
+    return side_tables.changes(session(), lake, staged.lake, daily, read.silver_table, rows, days, thresholds)
 
 
 def _staged_counts(lake: Lake, contract: SourceContract) -> dict[str, int]:
@@ -156,3 +164,63 @@ def _rows_as_json(compared: RowsComparison) -> dict[str, object]:
 
 def _field_as_json(totals: FieldTotals) -> dict[str, object]:
     return {"filled": totals.filled, "total": None if totals.total is None else list(map(json_value, totals.total))}
+
+
+_SHOWN = 5
+
+
+def copy_files(stage: Lake, contract: SourceContract, paths: Sequence[Path], today: date) -> None:
+    """Copy files to the landing folder of a stage.
+
+    A file in a folder keeps its name below that folder, including its arrival day, where that is a name in the contract's landing
+    folder; markers and manifests too. Any other file arrives today.
+
+    :param stage: the stage's lake.
+    :raises StageError: for a folder that has no file of the source, and for a source of Kafka.
+    :raises UndeliveredFileError: as ``project.delivery.deliver``.
+    """
+    if contract.source.kafka and paths:
+        msg = f"{contract.dataset} is a source of Kafka: a stage takes no files of it; send the messages, or change the contract"
+        raise StageError(msg)
+    target = Path(stage.landing_of(contract.dataset))
+    others: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            others.append(path)
+            continue
+        named = _named(stage, contract, path)
+        if not named:
+            msg = f"{path} has no file that matches {contract.source.landing}: name the files one by one, they then arrive today"
+            raise StageError(msg)
+        for name in named:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path / name, target / name)
+    if others:
+        delivery.deliver(stage, contract, others, today)
+
+
+def _named(stage: Lake, contract: SourceContract, folder: Path) -> list[str]:
+    """The names in a folder that are valid names in the contract's landing folder."""
+    listed = bronze_landing.listing(stage.with_settings(landing=str(folder.absolute())), contract)
+    markers = [file for of_day in listed.completion_markers.values() for file in of_day]
+    return [file.name for file in (*listed.files, *markers)] if listed.files else []
+
+
+def ingest_staged(stage: Lake, contract: SourceContract, session: Callable[[], SparkSession], run_id: str) -> None:
+    """Ingest the files of a stage into its own lake.
+
+    :raises StageError: if a file cannot be read, or waits for others; the message names it.
+    """
+    days = staged_arrival_days(stage, contract)
+    reports = Ingest(stage, contract, session, run_id).days(days)
+    held = [entry.message or entry.source_file for report in reports.values() for entry in report.held]
+    waiting = [left for report in reports.values() for left in report.waiting]
+    if held or waiting:
+        what = join_limited([*held, *waiting], _SHOWN, " files")
+        msg = f"not all files can be staged: {what}; nothing is staged: mend or leave out these files, and stage again"
+        raise StageError(msg)
+
+
+def staged_arrival_days(stage: Lake, contract: SourceContract) -> list[date]:
+    """The arrival days of the files of a stage."""
+    return sorted({file.arrival_date for file in bronze_landing.landing_files(stage, contract)[0]})

@@ -14,11 +14,10 @@ from lakehouse.contracts.series import days_reached
 from lakehouse.gold.numbers import page_views
 from lakehouse.ledger import decisions
 from lakehouse.ledger.ids import format_row_id, parse_row_id, row_id_of
-from lakehouse.serving.http import parameters, pending_changes
-from lakehouse.serving.http.parameters import NoParameters, Offset, Parameters
-from lakehouse.serving.http.problems import Problem
-from lakehouse.serving.web import sessions
-from lakehouse.serving.web.page import PREFIX, goto, respond
+from lakehouse.serving import parameters, pending_changes, sessions
+from lakehouse.serving.page import PREFIX, goto, respond
+from lakehouse.serving.parameters import NoParameters, Offset, Parameters
+from lakehouse.serving.responses import Problem
 from lakehouse.stewardship import quarantine
 from lakehouse.stewardship.quarantine import QuarantineFilter, StatusFilter
 from lakehouse.stewardship.routes import ID, DecisionModel, Status, decide, listed
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import SourceContract
     from lakehouse.ledger.decisions import Decision
     from lakehouse.ledger.ids import RowId
-    from lakehouse.serving.http.published_cache import PublishedCache
+    from lakehouse.serving.published_cache import PublishedCache
 
 
 _LOG = logging.getLogger(__name__)

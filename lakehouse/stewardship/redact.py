@@ -18,13 +18,13 @@ from lakehouse import locations
 from lakehouse.contracts.series import Series, days_reached, source_days
 from lakehouse.delta import partition_writer
 from lakehouse.dispositions import account_tables, judgement_history, readings
-from lakehouse.gold.derived import inputs
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.publication import restatement_reports, write_audit_publish
+from lakehouse.gold.restatement import derived_inputs
 from lakehouse.lake import table_io
 from lakehouse.ledger import key_log, redactions
 from lakehouse.ledger.redactions import Redaction
-from lakehouse.silver import audit_erasure
+from lakehouse.silver import audit
 from lakehouse.stewardship.quarantine import StewardError, require_signature
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _values_of_others(lake: Lake, metric: MetricContract, source: str, key: str,
 def _values_of_inputs(lake: Lake, derived: Series, start: date, names: list[str]) -> _Values:
     """The values that the published numbers of the inputs have in the derived period that begins on ``start``."""
     values: _Values = {name: set() for name in names}
-    for table in inputs.tables(lake, derived).values():
+    for table in derived_inputs.tables(lake, derived).values():
         rows = table.read(names, {derived.by: [start]})
         for name, column in {} if rows is None else dict(zip(rows.column_names, rows.columns)).items():
             values[name].update(column.to_pylist())
@@ -201,13 +201,13 @@ def redact_fields(
         raise StewardError(msg)
     entry = Redaction(key, sorted(fields), by, reason, lake.now(), touched_days=sorted(days))
     redactions.record(lake, source, entry)
-    audit_erasure.erase(lake, source)
+    audit.erase(lake, source)
     account_tables.after_decision(lake, contract, {key}, days)
     mask(lake, contract, metrics, key, fields, days)
     for former in sorted(readings.former_keys(lake, source, key)):
         former_days = judgement_history.event_days_of(lake, source, former)
         redactions.record(lake, source, replace(entry, record_key=former))
-        audit_erasure.erase(lake, source)
+        audit.erase(lake, source)
         mask(lake, contract, metrics, former, fields, former_days)
     return sorted(days)
 

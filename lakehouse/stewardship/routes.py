@@ -13,12 +13,11 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse.dispositions import account_tables
 from lakehouse.ledger.ids import format_row_id, parse_row_id, row_id_of
-from lakehouse.serving.api import quality_models
-from lakehouse.serving.api.models import schema_name
-from lakehouse.serving.http import parameters, responses
-from lakehouse.serving.http.authentication import holder
-from lakehouse.serving.http.parameters import Limit, NoParameters, Offset, Parameters
-from lakehouse.serving.http.problems import Problem
+from lakehouse.serving import parameters, quality_models, responses
+from lakehouse.serving.models import schema_name
+from lakehouse.serving.parameters import Limit, NoParameters, Offset, Parameters
+from lakehouse.serving.responses import Problem
+from lakehouse.serving.tokens import holder_of_request
 from lakehouse.stewardship import quarantine
 from lakehouse.stewardship.quarantine import QuarantineFilter, StatusFilter
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from lakehouse.ledger.ids import RowId
     from lakehouse.ledger.row_states import QuarantineStatus
-    from lakehouse.serving.http.published_cache import PublishedCache
+    from lakehouse.serving.published_cache import PublishedCache
 
 
 _LOG = logging.getLogger(__name__)
@@ -118,7 +117,7 @@ def deciding(cache: PublishedCache, steward: Callable[..., Any]) -> APIRouter:
     ) -> Response:
         """Requires a steward's token. Repeating a decision has no effect. Dagster's daemon then updates silver and gold."""
         source, _colon, rest = row_id.partition(":")
-        row, token = parse_row_id(rest), holder(request)
+        row, token = parse_row_id(rest), holder_of_request(request)
         taken = await run_in_threadpool(decide, cache, source, row, decision, token.name)
         _LOG.info("%s: %s by %s (token %s)", row_id, decision.decision, token.name, token.token_id)
         body = {"id": row_id, "decision": decision.decision, "by": token.name}

@@ -39,12 +39,12 @@ def ingest(
     lake, catalog = catalog_with(source)
     contract = catalog.sources[source]
     kafka = _topic(contract)
-    from lakehouse.ledger import contracts_in_use  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.ledger import contract_archive  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.streams import service  # noqa: PLC0415
 
     rows = 0
     gaps: list[str] = []
-    notices = contracts_in_use.notices_of_source(lake, contract)
+    notices = contract_archive.notices_of_source(lake, contract)
     pace = service.Pace(batch_messages, max_messages=max_messages, max_seconds=max_seconds)
     for batch in service.take(lake, contract, kafka, _session, "cli", pace):
         _print(source, batch, as_json=as_json)
@@ -71,11 +71,11 @@ def run(
 
     lake, catalog = catalog_with(source)
     contract = catalog.sources[source]
-    from lakehouse.ledger import contracts_in_use  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.ledger import contract_archive  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.streams import service  # noqa: PLC0415
     from lakehouse.streams.client import StreamProblem  # noqa: PLC0415
 
-    notices = contracts_in_use.notices_of_source(lake, contract)
+    notices = contract_archive.notices_of_source(lake, contract)
     stop, pace = service.Stop(), service.Pace(batch_messages, every)
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, lambda *_: stop.now())
@@ -140,9 +140,9 @@ def accept_gap(
     lake, catalog = catalog_with(source)
     contract = catalog.sources[source]
     _topic(contract)
-    from lakehouse.streams import gap_log  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.streams import status as stream_status  # noqa: PLC0415 (Arrow loads in a second)
 
-    accepted = gap_log.accept(lake, contract, by, reason)
+    accepted = stream_status.accept_gaps(lake, contract, by, reason)
     for entry in accepted:
         out.print(f"{entry.text}: accepted by {by}.", soft_wrap=True)
     if not accepted:
@@ -152,7 +152,7 @@ def accept_gap(
 
 
 def _session() -> SparkSession:
-    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Spark loads in seconds)
+    from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415 (Spark loads in seconds)
 
     return LakeSpark(long_lived=True).session()
 

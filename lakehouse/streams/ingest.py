@@ -21,10 +21,10 @@ from lakehouse.delta import partition_writer
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.errors import LakehouseError
 from lakehouse.lateness import watermark_per_key
-from lakehouse.ledger import contracts_in_use, ingestions
+from lakehouse.ledger import contract_archive, ingestions
 from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.spark import commits as spark_commits
-from lakehouse.streams import avro, gap_log, lost_messages, message_ranges, message_rows, positions, reading_plan
+from lakehouse.streams import avro, message_rows, reading_plan, status
 from lakehouse.streams.client import OffsetGoneError, StreamProblem
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.streams.client import MessageColumns, TopicReader
-    from lakehouse.streams.message_ranges import MessageRange, PartitionLog
-    from lakehouse.streams.reading_plan import ReadingPlan, TopicState
+    from lakehouse.streams.reading_plan import MessageRange, PartitionLog, ReadingPlan, TopicState
 
 
 #: Reading the topic's state again shows whether an offset is gone for good, which is a gap.
@@ -74,7 +73,7 @@ class MicroBatch:
 
     taken: list[Ingestion] = field(default_factory=list)
     resumed: list[Ingestion] = field(default_factory=list)
-    gaps: list[gap_log.GapEntry] = field(default_factory=list)
+    gaps: list[status.GapEntry] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     at_end: bool = True
 
@@ -114,7 +113,7 @@ class StreamIngest:
     @cached_property
     def _contract_problem(self) -> str | None:
         """The reason why no message may be ingested under the contract, or None; computed once for this object."""
-        return contracts_in_use.problem_of_source(self._lake, self._contract)
+        return contract_archive.problem_of_source(self._lake, self._contract)
 
     @_looked_at_again
     @spark_commits.recomputed_on_conflict
@@ -131,20 +130,20 @@ class StreamIngest:
             raise StreamSchemaError(msg)
         state, remarks = self._reader.state(), list[str]()
         entries = [] if was_settled else ingestions.all_of(self._lake, self._source)
-        self._logs |= message_ranges.ends(entry.source_file for entry in entries).keys()
+        self._logs |= reading_plan.ends(entry.source_file for entry in entries).keys()
         if entries:
             logs = {log for log in reading_plan.newest(self._logs) if (log.topic, log.topic_id) == (state.topic, state.topic_id)}
-            lost_messages.restore(self._lake, self._contract, self._session, state, logs, self._messages_of, self._run_id)
+            message_rows.restore(self._lake, self._contract, self._session, state, logs, self._messages_of, self._run_id)
         columns = bronze_columns(self._contract)
         table = spark_commits.table_of(self._bronze, columns, "arrival_date", partition_writer.APPEND_ONLY)
         version = table.version()
-        known = positions.of_bronze(self._source, table, state, self._logs, remarks)
-        missing = [] if was_settled else positions.unrecorded(table, known, entries, state.cluster_id)
+        known = status.positions_of_bronze(self._source, table, state, self._logs, remarks)
+        missing = [] if was_settled else status.unrecorded_deliveries(table, known, entries, state.cluster_id)
         resumed = self._recorded([self._entry(each) for each in missing])
-        recorded = gap_log.entries(self._lake, self._source)
-        waiting = [entry.gap for entry in gap_log.open_among(recorded)]
-        plan = reading_plan.plan(state, known, gap_log.accepted(recorded), waiting)
-        gaps = gap_log.record(self._lake, self._contract, plan.gaps, recorded)
+        recorded = status.gap_entries(self._lake, self._source)
+        waiting = [entry.gap for entry in status.open_among(recorded)]
+        plan = reading_plan.plan(state, known, status.accepted(recorded), waiting)
+        gaps = status.record_gaps(self._lake, self._contract, plan.gaps, recorded)
         begin = {log.partition: offset for log, offset in plan.begin.items()}
         end = {partition: state.offsets[partition][1] for partition in begin}
         wanted = end if limits.to_end else None
@@ -183,18 +182,18 @@ class StreamIngest:
         for log, begin in plan.begin.items():
             messages = read[log.partition] if self._decoder is None else self._decoder.decoded(read[log.partition])
             of_log = message_rows.deliveries(self._contract, state.cluster_id, log, begin, messages, now)
-            batches += [batch for each in of_log for batch in message_rows.rows(self._contract, each, messages)]
+            batches += [batch for each in of_log for batch in message_rows.rows_of_messages(self._contract, each, messages)]
             delivered += of_log
         transactions = {log.app_id: read[log.partition].end for log in plan.begin}
         if not delivered:
             return []
         if not self._is_contract_recorded:
-            contracts_in_use.accept(self._lake, self._contract)
+            contract_archive.accept(self._lake, self._contract)
             self._is_contract_recorded = True
         rows = pa.Table.from_batches(batches, schema)
         why = {"run_id": self._run_id, "deliveries": [f"{each.range}" for each in delivered]}
         spark_commits.append_rows_alone([rows], self._bronze, f"bronze:{self._source}", version, why, transactions)
-        found = positions.described(rows, state.cluster_id)
+        found = status.described_positions(rows, state.cluster_id)
         return self._recorded([self._entry(each) for each in found])
 
     def _recorded(self, entries: Sequence[Ingestion]) -> list[Ingestion]:
@@ -209,7 +208,7 @@ class StreamIngest:
         watermark_per_key.advance(self._lake, self._contract)
         return recorded
 
-    def _entry(self, delivery: positions.DeliveryInBronze) -> Ingestion:
+    def _entry(self, delivery: status.DeliveryInBronze) -> Ingestion:
         return ingestions.Ingestion(
             source=self._source,
             ingestion_id=delivery.ingestion_id,

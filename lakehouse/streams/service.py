@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from lakehouse.bronze import landing, pending_files
-from lakehouse.bronze.file_stability import Observations
+from lakehouse.bronze.file_completeness import Observations
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.streams.client import StreamProblem, TopicReader
 from lakehouse.streams.ingest import MicroBatch, StreamIngest, StreamLimits

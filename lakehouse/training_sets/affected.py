@@ -21,13 +21,12 @@ from lakehouse import locations
 from lakehouse.calendar import days as calendar_days
 from lakehouse.calendar.days import span
 from lakehouse.contracts.training_set import KEY_PREFIX
-from lakehouse.dimensions import join_keys
 from lakehouse.dimensions import tables as dimension_keys
 from lakehouse.ledger import key_log
 from lakehouse.snapshots import input_sets
-from lakehouse.training_sets import releases, set_table
+from lakehouse.training_sets import releases, tables
 from lakehouse.training_sets.releases import ReleaseKind
-from lakehouse.training_sets.set_table import MissingSetError
+from lakehouse.training_sets.tables import MissingSetError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -72,7 +71,7 @@ class AffectedSet:
 
 def columns_searched(lake: Lake, source: SourceContract) -> list[str]:
     """The label columns of a source by whose values, besides their keys, sets are searched for its records."""
-    contracts = map(set_table.contract_of, releases.all_of(lake, ReleaseKind.TRAINING_SET))
+    contracts = map(tables.contract_of, releases.all_of(lake, ReleaseKind.TRAINING_SET))
     columns = {contract.label.on for contract in contracts if contract.label.source == source.dataset}
     return sorted(columns & {entry.name for entry in source.model.fields})
 
@@ -150,12 +149,12 @@ def _sets_with(
     """The sets that read a source and have affected rows, or whose rows are gone."""
     sets = list[AffectedSet]()
     for release in releases.all_of(lake, ReleaseKind.TRAINING_SET):
-        contract = set_table.contract_of(release)
+        contract = tables.contract_of(release)
         if source.dataset not in contract.sources:
             continue
         columns = ["record_key", "event_ts", *(f"{KEY_PREFIX}{name}" for name in contract.key_columns)]
         try:
-            rows = set_table.read(lake, release, columns)
+            rows = tables.read_set(lake, release, columns)
         except MissingSetError:
             sets.append(AffectedSet(release.name, release.version, 0, release.about["rows"], is_gone=True))
             continue
@@ -187,6 +186,6 @@ def _concerned(
         wanted = pc.unique(dimension_keys.dimension_keys(keys).drop_null())
         for join in contract.features.joins:
             if join.dimension == source.dataset:
-                texts = join_keys.texts([rows[f"{KEY_PREFIX}{name}"] for name in join.on])
+                texts = dimension_keys.key_texts([rows[f"{KEY_PREFIX}{name}"] for name in join.on])
                 concerned = pc.or_(concerned, pc.fill_null(pc.is_in(texts, value_set=wanted), False))
     return concerned

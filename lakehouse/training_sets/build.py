@@ -4,10 +4,17 @@ The table is written first, in one commit; the version exists once its manifest 
 is repeated by the same command. Reproducing a version belongs to ``reproduce``.
 
 Statistics of a training set's rows: a hash of the content, and the distribution of each column.
+
+Reproduces a training set version from the inputs in its manifest, and compares the content (rule R10).
+
+No older version of a table is needed: the rows follow from Bronze, published revisions and the recorded sets of inputs. The
+comparison uses the content hash, which does not depend on files. Redactions always apply, including later ones.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,15 +28,12 @@ from lakehouse.delta import provenance
 from lakehouse.delta.columns import is_number
 from lakehouse.lake import table_io
 from lakehouse.spark.session import sized_for
-from lakehouse.training_sets import addresses, labels, releases
-from lakehouse.training_sets import events as set_events
+from lakehouse.training_sets import events, labels, releases, tables
 from lakehouse.training_sets import records as set_records
 from lakehouse.training_sets.events import Span
 from lakehouse.training_sets.releases import Release, ReleaseError, ReleaseEvent, ReleaseKind
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakehouse.contracts import Catalog
@@ -40,8 +44,10 @@ if TYPE_CHECKING:
 
 #: The number of parts into which quantiles divide a numeric column: 0 %, 2.5 %, ... 100 %.
 _PARTS = 40
+
 #: The number of most frequent values listed for a text column.
 MOST_FREQUENT = 20
+
 #: The sums of a 64-bit hash may be equal by chance; the sums of a second hash with another seed are then different.
 _SEEDS = ("first", "second")
 
@@ -113,8 +119,8 @@ def build(
         raise ReleaseError(msg)
     known = set_records.now(lake, contract.sources, known_at).with_source(of_labels.name, labels.inputs_of(lake, of_labels))
     mature_by = of_labels.known_at or known.published_until
-    stored = addresses.training_set(lake, contract.name, version)
-    with sized_for(spark, lake, many=set_events.is_large(lake, contract)):
+    stored = tables.training_set(lake, contract.name, version)
+    with sized_for(spark, lake, many=events.is_large(lake, contract)):
         write(rows_of(spark, lake, catalog, contract, known, mature_by), stored)
         written = spark.read.format("delta").load(stored.address)
         about = {
@@ -152,10 +158,10 @@ def rows_of(
     keys: Any = None,
 ) -> DataFrame:
     """The rows of a set in the order of its columns; see ``set_table.read``."""
-    until = contract.until or (mature_by.date() + set_events.DAY)
+    until = contract.until or (mature_by.date() + events.DAY)
     span = Span(contract.first_day, until)
-    events = set_events.events(spark, lake, catalog, contract, known, span, contract.reading, keys)
-    rows = set_events.with_labels(spark, lake, catalog, contract, events, known, mature_by)
+    rows_of = events.events(spark, lake, catalog, contract, known, span, contract.reading, keys)
+    rows = events.with_labels(spark, lake, catalog, contract, rows_of, known, mature_by)
     split = F.lit(None).cast("string")
     for name, first in contract.split.items():
         split = F.when(F.col("event_date") >= F.lit(first), F.lit(name)).otherwise(split)
@@ -266,3 +272,47 @@ def _definitions(catalog: Catalog, contract: TrainingSetContract) -> dict[str, A
         for measure, name in entry.measures
     }
     return {**of_event, **joined, **published}
+
+
+@dataclass(frozen=True)
+class SetReproduction:
+    """The content hash of a version as released and as reproduced; ``notes`` give possible reasons for a difference."""
+
+    release: Release
+    before: str
+    after: str
+    restored: bool
+    notes: list[str]
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the content is the same."""
+        return self.before == self.after
+
+
+def reproduce(spark: SparkSession, lake: Lake, catalog: Catalog, release: Release) -> SetReproduction:
+    """Recompute the rows of a version; if its table is gone, write them."""
+    about, contract = release.about, tables.contract_of(release)
+    stored = tables.training_set(lake, release.name, release.version)
+    known, mature_by = set_records.stored(lake, about), datetime.fromisoformat(about["mature_by"])
+    is_gone = stored.open() is None
+    with sized_for(spark, lake, many=events.is_large(lake, contract)):
+        rows = rows_of(spark, lake, catalog, contract, known, mature_by)
+        if is_gone:
+            write(rows, stored)
+            rows = spark.read.format("delta").load(stored.address)
+        made = rows.agg(content_hash(rows)).collect()[0][0]
+    return SetReproduction(release, about["content_hash"], made, is_gone, _notes(catalog, release))
+
+
+def _notes(catalog: Catalog, release: Release) -> list[str]:
+    """Notes on feature contracts that have changed since the version was built."""
+    notes = []
+    for name, feature in release.about["features"].items():
+        source = feature.get("source") or feature.get("dimension")
+        contract = catalog.sources.get(source) if source else catalog.metrics.get(feature["metric"])
+        if contract is None:
+            notes.append(f"{name}: the contract of {source or feature['metric']} is gone")
+        elif provenance.of_contract(contract) != feature["contract_version"]:
+            notes.append(f"{name}: the contract of {source or feature['metric']} has changed since; today's applies")
+    return notes

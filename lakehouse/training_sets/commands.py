@@ -60,7 +60,7 @@ def build(
     known_at: _KnownAt = None,
 ) -> None:
     """Build a version of a training set: each event with its features as known then, and its released label; starts Spark."""
-    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.training_sets import build as set_build  # noqa: PLC0415
 
     lake, catalog, contract = _contract(name)
@@ -128,7 +128,7 @@ def show(name: _Name, version: _Version, as_json: arguments.AsJson = False) -> N
 @app.command()
 def changes(name: _Name, version: _Version, as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
     """List the corrections that have arrived since a set was built, and the rows that they would change; may start Spark."""
-    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
+    from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415
     from lakehouse.training_sets import changes as set_changes  # noqa: PLC0415
     from lakehouse.training_sets import releases  # noqa: PLC0415
     from lakehouse.training_sets.releases import ReleaseKind  # noqa: PLC0415
@@ -149,15 +149,15 @@ def changes(name: _Name, version: _Version, as_json: arguments.AsJson = False) -
 @app.command()
 def reproduce(name: _Name, version: _Version) -> None:
     """Recompute a training set from its recorded inputs and compare the content; starts Spark. A lost table is restored."""
-    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
+    from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415
+    from lakehouse.training_sets import build as set_build  # noqa: PLC0415
     from lakehouse.training_sets import releases  # noqa: PLC0415
-    from lakehouse.training_sets import reproduce as set_reproduce  # noqa: PLC0415
     from lakehouse.training_sets.releases import ReleaseKind  # noqa: PLC0415
 
     lake, catalog = deployment()
     version_of_set = releases.find(lake, ReleaseKind.TRAINING_SET, name, version)
     with errors.status("computing the rows again"):
-        made = set_reproduce.reproduce(LakeSpark().session(), lake, catalog, version_of_set)
+        made = set_build.reproduce(LakeSpark().session(), lake, catalog, version_of_set)
     if made.is_equal:
         written = "; its table was gone and is written again" if made.restored else ""
         out.print(

@@ -12,8 +12,8 @@ from lakehouse.contracts import sql_expressions
 from lakehouse.delta import provenance
 from lakehouse.delta.columns import arrow_schema
 from lakehouse.ledger import key_log
-from lakehouse.snapshots import input_sets, named
-from lakehouse.snapshots.named import SnapshotError
+from lakehouse.snapshots import input_sets
+from lakehouse.snapshots.input_sets import SnapshotError
 from lakehouse.training_sets import releases
 from lakehouse.training_sets.records import SourceInputs
 from lakehouse.training_sets.releases import Release, ReleaseError, ReleaseEvent, ReleaseKind
@@ -88,18 +88,18 @@ def of_events(spark: SparkSession, lake: Lake, contract: SourceContract, label: 
 
 def _snapshot(
     lake: Lake, contract: SourceContract, version: str, *, by: str, notes: str, known_at: datetime | None
-) -> named.NamedSnapshot:
+) -> input_sets.NamedSnapshot:
     """The snapshot of a release; a snapshot made by an earlier, stopped release is reused."""
     source = contract.dataset
     try:
-        return named.find(lake, source, version)
+        return input_sets.find_snapshot(lake, source, version)
     except SnapshotError:
         pass
     if known_at is None:
-        ids, described = named.everything(lake, source), "all inputs"
+        ids, described = input_sets.every_input(lake, source), "all inputs"
     else:
         ids, described = input_sets.known_at(lake, source, known_at), f"known at {known_at:%Y-%m-%d %H:%M}"
-    return named.create(lake, contract, version, ids, described, by=by, reason=notes, until=known_at)
+    return input_sets.create_snapshot(lake, contract, version, ids, described, by=by, reason=notes, until=known_at)
 
 
 def _same(recorded: Release, known_at: datetime | None) -> Release:

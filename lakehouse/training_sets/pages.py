@@ -13,8 +13,8 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.contracts import TrainingSetContract
-from lakehouse.serving.http.parameters import NoParameters
-from lakehouse.serving.web.page import PREFIX, respond
+from lakehouse.serving.page import PREFIX, respond
+from lakehouse.serving.parameters import NoParameters
 from lakehouse.training_sets.routes import DatasetName, ReleasedVersion, described
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from fastapi import APIRouter
 
-    from lakehouse.serving.http.published_cache import PublishedCache
+    from lakehouse.serving.published_cache import PublishedCache
 
 
 _WIDTH, _HEIGHT, _GAP, _BARS, _NAMED = 160, 28, 2, 16, 3

@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.delta.columns import ORDER
-from lakehouse.dispositions import deliveries, reading_frames
+from lakehouse.dispositions import deliveries, row_frames
 from lakehouse.dispositions.winners import LIVING_KINDS, first_rows, groups, numpy_of, sortable
 from lakehouse.ledger import decisions
 from lakehouse.ledger.row_states import AdmissionStatus
 from lakehouse.silver import admitted_claims
-from lakehouse.snapshots import input_sets, named
+from lakehouse.snapshots import input_sets
 from lakehouse.spark import dataframes
 
 if TYPE_CHECKING:
@@ -180,9 +180,9 @@ def events(
     if fills:
         of_keys = every.where("kind <> 'retire'").join(chosen.select("record_key"), "record_key", "left_semi")
     arrivals = {row[0] for row in of_keys.select("arrival_date").distinct().collect()}
-    rows = reading_frames.sound_rows(spark, lake, contract, {"arrival_date": arrivals}, inputs.ids)
+    rows = row_frames.sound_rows(spark, lake, contract, {"arrival_date": arrivals}, inputs.ids)
     if fills:
-        rows = reading_frames.completed(contract, of_keys, rows)
+        rows = row_frames.completed(contract, of_keys, rows)
     return rows.join(chosen.select("record_key", *_ROW_ID), ["record_key", *_ROW_ID], "left_semi")
 
 
@@ -192,7 +192,7 @@ def records(spark: SparkSession, lake: Lake, contract: SourceContract, inputs: S
     """
     own = claims(spark, lake, contract, inputs).where(F.col("kind") != "retire")
     narrow = own.select("record_key", *_ROW_ID, "kind", "known_from", "ordered_at", "delivery")
-    rows = reading_frames.sound_rows(spark, lake, contract, {}, inputs.ids)
+    rows = row_frames.sound_rows(spark, lake, contract, {}, inputs.ids)
     return rows.join(narrow, ["record_key", *_ROW_ID])
 
 
@@ -236,7 +236,7 @@ class Knowledge:
 def now(lake: Lake, sources: Iterable[str], known_at: datetime | None = None) -> Knowledge:
     """The knowledge of now, or of ``known_at``."""
     if known_at is None:
-        of_sources = {source: SourceInputs(frozenset(named.everything(lake, source))) for source in sources}
+        of_sources = {source: SourceInputs(frozenset(input_sets.every_input(lake, source))) for source in sources}
         return Knowledge(of_sources, lake.now())
     of_sources = {source: SourceInputs(frozenset(input_sets.known_at(lake, source, known_at)), known_at) for source in sources}
     return Knowledge(of_sources, known_at)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.errors import LakehouseError
 from lakehouse.ledger.log_table import LogTable
-from lakehouse.training_sets import addresses
+from lakehouse.training_sets import tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +70,7 @@ class Release:
 def log(lake: Lake) -> LogTable[Release]:
     """The table of releases."""
     # The parts of a split are in order of time: a manifest keeps the order in which it was written.
-    return LogTable(Release, lake, addresses.releases(lake), partition_by="name", sort_keys=False)
+    return LogTable(Release, lake, tables.releases(lake), partition_by="name", sort_keys=False)
 
 
 def release(lake: Lake, entry: Release) -> Release:

@@ -8,17 +8,16 @@ from fastapi import APIRouter, Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.models import lineage
-from lakehouse.serving.api import released_models
-from lakehouse.serving.http import responses
-from lakehouse.serving.http.parameters import NAME, NoParameters
-from lakehouse.serving.http.problems import Problem
+from lakehouse.serving import released_models, responses
+from lakehouse.serving.parameters import NAME, NoParameters
+from lakehouse.serving.responses import Problem
 from lakehouse.training_sets import releases
 from lakehouse.training_sets.affected import AffectedSet
 from lakehouse.training_sets.releases import ReleaseKind
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
-    from lakehouse.serving.http.published_cache import PublishedCache
+    from lakehouse.serving.published_cache import PublishedCache
     from lakehouse.training_sets.releases import Release
 
 

@@ -19,11 +19,11 @@ from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.contracts.source import SourceContract
 from lakehouse.gold.publication.write_audit_publish import Run
-from lakehouse.gold.reproduction import contract_history
+from lakehouse.gold.reproduction import recompute
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs
-from lakehouse.live import run as live_run
+from lakehouse.live import stream as live_run
 from lakehouse.live.reconcile import reconcile
 from lakehouse.silver import update as silver_update
 from lakehouse_tests.support.earthquakes.history import (
@@ -106,7 +106,7 @@ def test_days_as_a_stream(spark: SparkSession, tmp_path: Path, broker: KafkaBrok
     def session() -> SparkSession:
         return spark
 
-    contract_history.remember(lake, metric, source)
+    recompute.remember_contract(lake, metric, source)
     for arrival in span(FIRST, date(2018, 1, days)):
         lake.settings.now = datetime(arrival.year, arrival.month, arrival.day, 23, 59, tzinfo=timezone.utc)
         broker.produce(TOPIC, messages_of(arrival))

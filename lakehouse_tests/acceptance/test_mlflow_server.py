@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mlflow import MlflowClient
 
-from lakehouse.models import function, promotion, promotion_log, tracking
-from lakehouse.training_sets import releases, set_table
+from lakehouse.models import promotion, promotion_log, scores, tracking
+from lakehouse.training_sets import releases, tables
 from lakehouse.training_sets.releases import ReleaseKind
 from lakehouse_tests.support import trained_lake
 from lakehouse_tests.support.mlflow_server import mlflow_server
@@ -38,8 +38,8 @@ def everything(lake: Lake) -> dict[str, Any]:
     experiment = client.get_experiment_by_name("fraud")
     runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
     versions = {entry.tags["lakehouse.version"]: entry for entry in client.search_model_versions("name = 'fraud'")}
-    rows = set_table.read(lake, releases.find(lake, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
-    frame = function.features_frame(SET, rows)
+    rows = tables.read_set(lake, releases.find(lake, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
+    frame = scores.features_frame(SET, rows)
     own_tags = ("lakehouse.", "mlflow.note", "mlflow.user", "mlflow.source")
     return {
         "runs": {
@@ -54,7 +54,7 @@ def everything(lake: Lake) -> dict[str, Any]:
         },
         "versions": {version: (f"{entry.version}", entry.description) for version, entry in versions.items()},
         "aliases": {alias: f"{number}" for alias, number in client.get_registered_model("fraud").aliases.items()},
-        "scores": {version: function.load(lake, MODEL, version).predict_proba(frame).tolist() for version in versions},
+        "scores": {version: scores.load_model(lake, MODEL, version).predict_proba(frame).tolist() for version in versions},
     }
 
 

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 import pytest
 
 from lakehouse.contracts import load_catalog
-from lakehouse.examples.card_payments import chargebacks, deliveries
-from lakehouse.examples.card_payments.payments import payments
+from lakehouse.examples.card_payments import deliveries
+from lakehouse.examples.card_payments.deliveries import payments
 from lakehouse.lake import Lake, Table
-from lakehouse.models import backtest_log, promotion_log, retraining_log, tracking
-from lakehouse.models.retraining_log import RetrainingStep
+from lakehouse.models import backtest_log, promotion_log, retraining, tracking
+from lakehouse.models.retraining import RetrainingStep
 from lakehouse.settings import Settings
-from lakehouse.training_sets import releases, set_table
+from lakehouse.training_sets import releases, tables
 from lakehouse.training_sets.releases import Release, ReleaseKind
 from lakehouse_tests.support.card_payments_model import all_records, known_then, labels
 from lakehouse_tests.support.cli import lakehouse_command
@@ -55,7 +55,7 @@ class ModelsDemo:
         return {entry.version: entry for entry in releases.all_of(self.lake, kind)}
 
     def set_rows(self, version: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = set_table.read(self.lake, self.released(ReleaseKind.TRAINING_SET)[version]).to_pylist()
+        rows: list[dict[str, Any]] = tables.read_set(self.lake, self.released(ReleaseKind.TRAINING_SET)[version]).to_pylist()
         return rows
 
     @property
@@ -110,7 +110,7 @@ def test_its_labels_are_those_that_were_known_at_the_release(demo: ModelsDemo) -
 
 def test_after_the_investigation_the_labels_of_the_summer_are_the_truth(demo: ModelsDemo) -> None:
     truth = {payment.payment_id: int(payment.fraudulent) for payment in payments(SEED)}
-    summer = [row for row in demo.set_rows("v5.1") if row["event_ts"] < chargebacks.INVESTIGATED_UNTIL]
+    summer = [row for row in demo.set_rows("v5.1") if row["event_ts"] < deliveries.INVESTIGATED_UNTIL]
     assert len(summer) > 5_000
     assert {row["record_key"]: row["label"] for row in summer} == {row["record_key"]: truth[row["record_key"]] for row in summer}
 
@@ -119,7 +119,7 @@ def test_the_impact_is_that_of_a_comparison_of_all_labels(demo: ModelsDemo) -> N
     rows = demo.set_rows("v5.0")
     now = labels(all_records(SEED), CORRECTED)
     turned = sum(row["label"] != now.get(row["record_key"], 0) for row in rows)
-    records = len(chargebacks.investigated(SEED))
+    records = len(deliveries.investigated(SEED))
     assert f"{records} records, some about chargebacks that are in chargebacks_v3.0." in demo.printed
     assert f"{records} of {len(rows):,}" in demo.printed
     assert f"{turned} rows of training_data_v5.0 ({turned / len(rows):.4%}) and {turned} labels differ now" in demo.printed
@@ -127,7 +127,7 @@ def test_the_impact_is_that_of_a_comparison_of_all_labels(demo: ModelsDemo) -> N
 
 
 def test_the_challenger_met_every_rule_in_its_backtest_on_both_months(demo: ModelsDemo) -> None:
-    compared = backtest_log.newest(demo.lake, deliveries.MODEL, "v2.4", "v2.3")
+    compared = backtest_log.newest_backtest(demo.lake, deliveries.MODEL, "v2.4", "v2.3")
     assert compared is not None
     assert (compared.first_month, compared.last_month, compared.passed, compared.failed) == ("2024-10", "2024-11", True, [])
     reading = compared.results["readings"]["as_known"]
@@ -139,10 +139,10 @@ def test_the_challenger_met_every_rule_in_its_backtest_on_both_months(demo: Mode
 
 
 def test_the_policy_made_a_version_that_was_compared_and_not_promoted(demo: ModelsDemo) -> None:
-    [retrained] = retraining_log.of(demo.lake, deliveries.MODEL)
+    [retrained] = retraining.retrainings_of(demo.lake, deliveries.MODEL)
     assert (retrained.step, retrained.champion) == (RetrainingStep.BACKTESTED, "v2.4")
     assert (retrained.new_labels, retrained.new_set, retrained.new_version) == ("v3.1", "v5.1", "v2.5")
-    assert backtest_log.newest(demo.lake, deliveries.MODEL, "v2.5", "v2.4") is not None
+    assert backtest_log.newest_backtest(demo.lake, deliveries.MODEL, "v2.5", "v2.4") is not None
     moves = [(entry.kind.value, entry.to_version) for entry in promotion_log.completed(demo.lake, deliveries.MODEL)]
     assert moves == [("promote", "v2.3"), ("promote", "v2.4"), ("rollback", "v2.3")]
     assert tracking.champion(demo.lake, demo.contract) == "v2.3"
@@ -177,4 +177,4 @@ def test_the_same_demo_again_prints_the_same_and_changes_nothing(demo: ModelsDem
 
 def test_the_history_ends_after_the_longest_wait_for_a_label() -> None:
     last = max(payment.paid_at for payment in payments(SEED))
-    assert last + chargebacks.LATEST < chargebacks.HISTORY_ENDS + timedelta(days=1)
+    assert last + deliveries.LATEST < deliveries.HISTORY_ENDS + timedelta(days=1)

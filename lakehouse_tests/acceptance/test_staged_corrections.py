@@ -15,7 +15,7 @@ from lakehouse.gold.numbers import history
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.orchestration.execution.replay import Replay
 from lakehouse.orchestration.execution.stage_promotion import StagePromotion
-from lakehouse.stages import promotion_rules, stage_log, staging
+from lakehouse.stages import stage_log, staging
 from lakehouse.stages.staging import StageRequest
 from lakehouse_tests.support.earthquakes.history import (
     BATCHES,
@@ -90,7 +90,7 @@ def test_held_back_corrections_end_as_the_truth_and_go_back(
     series = Series(catalog.metrics["earthquakes_daily"])
     versions = {day: len(known) for day, known in history.history(lake, series, list(truth)).items()}
     run = Run("undo", by="carla")
-    done = promotion_rules.undo(lake, catalog, stage_log.find(lake, stage.name), run, "withdrawn")
+    done = staging.undo_promotion(lake, catalog, stage_log.find(lake, stage.name), run, "withdrawn")
     assert gold_daily(lake) == before
     put_back = {revision.start for undone in done for revision in undone.result.published}
     assert put_back == changed_days

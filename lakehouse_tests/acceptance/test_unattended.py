@@ -16,7 +16,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.lake import Lake
-from lakehouse.ledger import applied_inputs, ingestions, restatements
+from lakehouse.ledger import applied_inputs, ingestions, publications
 from lakehouse.settings import Settings
 from lakehouse_tests.support.deployment import Deployment
 from lakehouse_tests.support.earthquakes.history import (
@@ -119,7 +119,7 @@ def _check_runs(lake: Lake, runs: list[dict[str, Any]]) -> None:
 
 def _published(lake: Lake, series: Series) -> set[date]:
     """The periods that runs published: a run takes all that are pending when it begins, also those requested of none."""
-    return {day for run in restatements.of(lake, served_version.follower(series)) for day in run.days}
+    return {day for run in publications.restatements_of(lake, served_version.follower(series)) for day in run.days}
 
 
 def _partitions(run: dict[str, Any]) -> list[date]:

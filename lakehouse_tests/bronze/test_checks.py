@@ -20,7 +20,7 @@ from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
-    from lakehouse.quality.check_result import CheckResult
+    from lakehouse.quality.check_rules import CheckResult
 
 NOON = datetime(2024, 3, 5, 12, tzinfo=timezone.utc)
 FILE = Ingestion(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.bronze.file_stability import Observations, token
+from lakehouse.bronze.file_completeness import Observations, token
 
 START = datetime(2024, 11, 5, 6, tzinfo=timezone.utc)
 PATIENCE = timedelta(seconds=5)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.bronze import json_arrays
-from lakehouse.bronze.json_arrays import BrokenArrayError, elements
+from lakehouse.bronze import line_limits
+from lakehouse.bronze.line_limits import BrokenArrayError, elements
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text('ab"\\[]{},\n é'),
@@ -26,7 +26,7 @@ VALUES = st.recursive(
 def test_the_elements_are_those_of_the_array(array: list[Any], indent: int | None, ascii_only: bool, size: int) -> None:
     text = json.dumps(array, indent=indent, ensure_ascii=ascii_only).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_arrays, "_CHUNK", size)
+        patch.setattr(line_limits, "_CHUNK", size)
         read = list(elements(io.BytesIO(text)))
     assert [json.loads(element) for _, element in read] == array
     lines = text.split(b"\n")

@@ -21,7 +21,7 @@ from lakehouse.contracts.inputs import Source
 from lakehouse.dispositions.readings import RECEIVED
 from lakehouse.project import inference
 from lakehouse.project.inference import InferenceError
-from lakehouse.reparse.raw_records import RawFile, rows_read_otherwise
+from lakehouse.reparse.read_again import RawFile, rows_read_otherwise
 from lakehouse_tests.support.both_readers import DELIVERY, assert_same, outcome
 from lakehouse_tests.support.lake import contract
 

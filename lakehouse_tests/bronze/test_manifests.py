@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.bronze.manifests import MEASURES, ManifestEntry, ManifestProblem, manifest_entries
+from lakehouse.bronze.file_completeness import MEASURES, ManifestEntry, ManifestProblem, manifest_entries
 
 HASH = "0123456789abcdef" * 4
 FOLDER = "2024-11-05"

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakehouse.bronze import parquet_rows
-from lakehouse.bronze.parquet_rows import ParquetRows, values_of
+from lakehouse.bronze import parquet
+from lakehouse.bronze.parquet import ParquetRows, values_of
 
 #: The Julian number of 1970-01-01.
 JULIAN = 2_440_588
@@ -63,7 +63,7 @@ def test_a_time_of_spark_is_a_moment() -> None:
 )
 def test_large_values_are_read_a_few_at_a_time(values: list[str], batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of some KB may hold one text of megabytes in each row."""
-    monkeypatch.setattr(parquet_rows, "_BATCH_BYTES", 2**20)
+    monkeypatch.setattr(parquet, "_BATCH_BYTES", 2**20)
     pq.write_table(pa.table({"t": values, "n": list(range(5_000))}), buffer := io.BytesIO(), compression="zstd")
     read = list(ParquetRows(io.BytesIO(buffer.getvalue())).batches())
     assert batches <= len(read) <= batches + 1

@@ -15,7 +15,7 @@ from lakehouse.contracts.source import SourceContract
 from lakehouse.dispositions.readings import RECEIVED
 from lakehouse.lake import SimulatedClock
 from lakehouse.ledger import ingestions
-from lakehouse.reparse.raw_records import RawFile, rows_read_otherwise
+from lakehouse.reparse.read_again import RawFile, rows_read_otherwise
 from lakehouse_tests.support.empty_lake import lake_in
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.calendar import day_conditions
+from lakehouse.calendar import days as day_conditions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ def test_a_condition_holds_for_the_days_that_it_is_made_of(numbers: set[int], li
     days = {every[number] for number in numbers}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(day_conditions, "LISTED", listed)
-        condition = day_conditions.among("day", days)
+        condition = day_conditions.condition_among("day", days)
     assert holding(condition, every) == days
     assert condition.count("(") == condition.count(")")
 
@@ -47,7 +47,7 @@ def test_a_table_with_more_days_than_can_be_listed(tmp_path: Path) -> None:
     for days in (every, weekdays, isolated):
         path, left = str(tmp_path / f"{len(days)}"), sorted({*every[:14]} - {*days})
         write_deltalake(path, rows, partition_by=["day"])
-        DeltaTable(path).delete(day_conditions.among("day", days))
+        DeltaTable(path).delete(day_conditions.condition_among("day", days))
         assert sorted(DeltaTable(path).to_pyarrow_table()["day"].to_pylist()) == left
 
 
@@ -57,10 +57,10 @@ def test_a_merge_and_a_replacement_of_more_isolated_days_than_can_be_listed(tmp_
     held = pa.table({"day": pa.array([FIRST, FIRST + timedelta(days=1), days[1]], pa.date32()), "row": [0, 1, 2]})
     write_deltalake(str(tmp_path), held, partition_by=["day"])
     new = pa.table({"own": pa.array(days, pa.date32()), "row": [10] * len(days)})
-    on = f"{day_conditions.among('t.day', days)} AND t.day = s.own"
+    on = f"{day_conditions.condition_among('t.day', days)} AND t.day = s.own"
     table = DeltaTable(str(tmp_path))
     table.merge(new, on, source_alias="s", target_alias="t").when_matched_update({"row": "t.row + s.row"}).execute()
     assert sorted(table.to_pyarrow_table()["row"].to_pylist()) == [1, 10, 12]
     few = pa.table({"day": pa.array(days[:1], pa.date32()), "row": [20]})
-    write_deltalake(table, few, mode="overwrite", predicate=day_conditions.among("day", days, "'{}'"))
+    write_deltalake(table, few, mode="overwrite", predicate=day_conditions.condition_among("day", days, "'{}'"))
     assert sorted(DeltaTable(str(tmp_path)).to_pyarrow_table()["row"].to_pylist()) == [1, 20]

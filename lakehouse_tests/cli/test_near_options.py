@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from lakehouse.cli.near_options import hint
-from lakehouse.cli.program import app
+from lakehouse.cli.program import app, hint
 
 SHOW = {"metric": "METRIC", "period": "PERIOD"}
 

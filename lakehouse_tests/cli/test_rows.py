@@ -11,7 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from lakehouse.cli.program import app
-from lakehouse.orchestration.common.resources import LakeSpark
+from lakehouse.orchestration.resources import LakeSpark
 from lakehouse_tests.support.forked_cli import lakehouse_command
 from lakehouse_tests.support.reproducible_lake import reproducible_lake
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from lakehouse.cli import console
 from lakehouse.contracts import MetricContract
 from lakehouse.contracts.series import Series
-from lakehouse.dispositions.verdicts import Disposition
+from lakehouse.dispositions.reprocess_policy import Disposition
 from lakehouse.examples.demo_commands import long_table, short_table
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers.history import PublishedVersion, Standing
@@ -26,8 +26,8 @@ from lakehouse.operations.alerts.commands import alerts_table
 from lakehouse.operations.alerts.log import AlertRecord
 from lakehouse.operations.backfills.commands import plans_table
 from lakehouse.operations.backfills.plan import BackfillPlan
-from lakehouse.operations.maintenance.commands import work_table
-from lakehouse.operations.maintenance.maintain import Upkeep
+from lakehouse.operations.commands import work_table
+from lakehouse.operations.maintain import Upkeep
 from lakehouse.reports import comparison_report
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from lakehouse.contracts.late_events import LateAction, LateEvents
 from lakehouse.contracts.loader import load_catalog
 from lakehouse.contracts.metric import MetricContract
+from lakehouse.contracts.publication import LateAction, LateEvents
 from lakehouse.contracts.yaml_file import ContractError
 from lakehouse.delta import provenance
 

@@ -18,7 +18,7 @@ from lakehouse.lateness import measurement
 from lakehouse.lateness.measurement import EventTypeLateness, LatenessMeasurement
 from lakehouse.ledger.row_states import QuarantineReason
 from lakehouse.reports import formatting
-from lakehouse.serving.api.quality_models import CaughtModel
+from lakehouse.serving.quality_models import CaughtModel
 from lakehouse.text import EARLIER_NAMES, with_earlier_names
 from lakehouse_tests.support.lake import contract
 

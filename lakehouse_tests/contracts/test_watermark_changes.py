@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from lakehouse.contracts.source_rules import Lateness
-from lakehouse.dispositions import row_rules
+from lakehouse.dispositions import row_frames
 from lakehouse.impact import analysis
 from lakehouse_tests.support.api_client import catalog, write_source_rows
 from lakehouse_tests.support.empty_lake import lake_in
@@ -71,7 +71,7 @@ def test_rows_of_bronze_are_judged_by_the_watermark_of_their_day(tmp_path: Path)
     source, lake = contract(lateness=lateness), lake_in(tmp_path)
     arrivals = [datetime(2024, 2, day, 12, tzinfo=timezone.utc) for day in (9, 10)]
     write_source_rows(lake, source, [(f"{one.day}", one - timedelta(days=2), one, "insert", "admitted") for one in arrivals])
-    (judged,) = row_rules.judged(lake, source, no_session, {"ingestion_id": ["file1"]})
+    (judged,) = row_frames.judged(lake, source, no_session, {"ingestion_id": ["file1"]})
     assert dict(zip(judged["record_key"].to_pylist(), judged["standing"].to_pylist())) == {"9": "admitted", "10": "quarantined"}
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.delta import code_commit
+from lakehouse.delta import provenance
 from lakehouse.gold.numbers import made_by
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, metric, without_spark
@@ -46,18 +46,18 @@ def test_a_number_names_the_commit_of_its_contracts_and_is_found_by_it(tmp_path:
 
 def test_a_changed_file_is_seen(tmp_path: Path, contracts: Path) -> None:
     (contracts / "sales.yaml").write_text("dataset: orders\n")
-    commit = code_commit.of_folder(lake_in(tmp_path), contracts)
+    commit = provenance.commit_of_folder(lake_in(tmp_path), contracts)
     assert commit == f"{git(contracts, 'rev-parse', 'HEAD')[:12]}+modified"
 
 
 def test_a_change_outside_of_the_folder_is_none_of_the_contracts(tmp_path: Path, contracts: Path) -> None:
     (contracts.parent / "notes").write_text("later\n")
-    assert code_commit.of_folder(lake_in(tmp_path), contracts) == git(contracts, "rev-parse", "HEAD")[:12]
+    assert provenance.commit_of_folder(lake_in(tmp_path), contracts) == git(contracts, "rev-parse", "HEAD")[:12]
 
 
 def test_the_setting_names_the_commit_where_no_repository_is_deployed(tmp_path: Path) -> None:
     lake = lake_in(tmp_path)
-    assert code_commit.of_folder(lake, tmp_path / "nowhere") is None
-    assert code_commit.of_folder(lake, tmp_path) is None, "a folder that is in no repository"
+    assert provenance.commit_of_folder(lake, tmp_path / "nowhere") is None
+    assert provenance.commit_of_folder(lake, tmp_path) is None, "a folder that is in no repository"
     named = lake.with_settings(code_commit="v1.4")
-    assert code_commit.of_contracts(named) == "v1.4"
+    assert provenance.commit_of_contracts(named) == "v1.4"

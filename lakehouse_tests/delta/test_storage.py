@@ -15,7 +15,7 @@ from deltalake.transaction import AddAction
 
 from lakehouse.delta import partition_writer
 from lakehouse.delta.data_files import Storage
-from lakehouse.operations.maintenance import maintain
+from lakehouse.operations import maintain
 from lakehouse_tests.support.maintained_lake import maintain_table
 
 if TYPE_CHECKING:

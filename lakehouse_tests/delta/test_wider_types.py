@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import CommitFailedError
 
-from lakehouse.delta import change_feed, partition_writer, row_writer, wider_types
+from lakehouse.delta import change_feed, columns, partition_writer, row_writer
 from lakehouse.lake import Table
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ def table_of(folder: Path, properties: Mapping[str, str] = partition_writer.CHAN
     ids=str,
 )
 def test_a_type_becomes_wider_if_each_value_keeps_its_text(before: pa.DataType, after: pa.DataType, wider: bool) -> None:
-    assert wider_types.is_wider(before, after) is wider
+    assert columns.is_wider(before, after) is wider
 
 
 def test_every_reader_has_older_and_larger_values(tmp_path: Path) -> None:
     table = table_of(tmp_path, partition_writer.APPEND_ONLY | partition_writer.CHANGE_FEED)
-    assert wider_types.widen(table, AFTER)
-    assert not wider_types.widen(table, AFTER), "it has these types already"
-    assert not wider_types.widen(table, BEFORE), "nothing becomes narrower"
+    assert columns.widen(table, AFTER)
+    assert not columns.widen(table, AFTER), "it has these types already"
+    assert not columns.widen(table, BEFORE), "nothing becomes narrower"
     row_writer.append(Table(f"{tmp_path}"), pa.Table.from_pylist([LARGE], AFTER))
     table = DeltaTable(tmp_path)
     extension = next(Path(duckdb_extension_delta.__file__).parent.rglob("delta.duckdb_extension"))
@@ -83,7 +83,7 @@ def test_a_table_by_numbered_partitions_becomes_wider_too(tmp_path: Path) -> Non
     schema = pa.schema([("bucket", pa.int32()), ("pieces", pa.int32())])
     partition_writer.create(Table(f"{tmp_path}"), schema, ["bucket"])
     row_writer.append(Table(f"{tmp_path}"), pa.table({"bucket": [0, 1], "pieces": [5, 6]}, schema))
-    assert wider_types.widen(DeltaTable(tmp_path), pa.schema([("pieces", pa.int64())]))
+    assert columns.widen(DeltaTable(tmp_path), pa.schema([("pieces", pa.int64())]))
     rows = DeltaTable(tmp_path).to_pyarrow_table()
     assert sorted(rows["pieces"].to_pylist()) == [5, 6]
     assert rows.schema.field("bucket").type == pa.int32()
@@ -103,8 +103,8 @@ def test_writers_widen_the_table_first(tmp_path: Path) -> None:
 
 def test_a_writer_with_the_former_types_fails_instead_of_losing_the_new_ones(tmp_path: Path) -> None:
     stale, newest = table_of(tmp_path), DeltaTable(tmp_path)
-    assert wider_types.widen(newest, AFTER)
+    assert columns.widen(newest, AFTER)
     with pytest.raises(CommitFailedError):
-        wider_types.widen(stale, AFTER)
+        columns.widen(stale, AFTER)
     row_writer.append(Table(f"{tmp_path}"), pa.Table.from_pylist([SMALL], BEFORE))
     assert pa.schema(DeltaTable(tmp_path).schema().to_arrow()).equals(AFTER)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lakehouse.dimensions import as_then
+from lakehouse.dimensions import joins
 from lakehouse_tests.support import dimension_model as model
 from lakehouse_tests.support.dimension_lake import CORNERS, as_model, deliver, dimension, dimension_files, held_intervals
 from lakehouse_tests.support.empty_lake import lake_in
@@ -41,16 +41,18 @@ def test_each_prefix_of_the_inputs_gives_the_intervals_of_then(
         known += deliver(sample, ARRIVAL + timedelta(days=number % 2), records, f"{number}")
         prefixes.append((sample.inputs(), model.intervals(known)))
     for inputs, expected in prefixes:
-        assert as_model(as_then.intervals(spark, sample.lake, sample.contract, inputs).toArrow()) == expected
-    assert as_model(as_then.intervals(spark, sample.lake, sample.contract, None).toArrow()) == held_intervals(sample.lake)
+        assert as_model(joins.intervals_as_then(spark, sample.lake, sample.contract, inputs).toArrow()) == expected
+    assert as_model(joins.intervals_as_then(spark, sample.lake, sample.contract, None).toArrow()) == held_intervals(sample.lake)
     early = min(record.arrival for record in known)
     by_then = [record for record in known if record.arrival <= early]
-    assert as_model(as_then.intervals(spark, sample.lake, sample.contract, None, early).toArrow()) == model.intervals(by_then)
+    assert as_model(joins.intervals_as_then(spark, sample.lake, sample.contract, None, early).toArrow()) == model.intervals(
+        by_then
+    )
 
 
 @pytest.mark.spark
 def test_a_dimension_without_a_row_has_no_intervals(lake: Lake, spark: SparkSession) -> None:
-    assert as_then.intervals(spark, lake, dimension(), None).count() == 0
+    assert joins.intervals_as_then(spark, lake, dimension(), None).count() == 0
 
 
 @law(200, in_each_run=100)
@@ -58,8 +60,8 @@ def test_a_dimension_without_a_row_has_no_intervals(lake: Lake, spark: SparkSess
 def test_pieces_of_sorted_rows_holdwhole_keys(keys: list[str], batch_rows: int, together: int) -> None:
     rows = pa.table({"_key": pa.array(sorted(keys), pa.string())})
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(as_then, "_TOGETHER", together)
-        pieces = list(as_then.whole_keys(rows.to_batches(batch_rows)))
+        patched.setattr(joins, "_TOGETHER", together)
+        pieces = list(joins.whole_keys(rows.to_batches(batch_rows)))
     assert [key for piece in pieces for key in piece["_key"].to_pylist()] == sorted(keys)
     of_pieces = [set(piece["_key"].to_pylist()) for piece in pieces]
     assert sum(map(len, of_pieces)) == len(set(keys)), "no key is in two pieces"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lakehouse.bronze.row_parser import change_key
 from lakehouse.delta.columns import arrow_schema
 from lakehouse.dimensions import tables
-from lakehouse.dimensions.intervals import intervals
+from lakehouse.dimensions.interval_table import intervals
 from lakehouse_tests.support import dimension_model as model
 from lakehouse_tests.support.dimension_lake import as_model, dimension, dimension_records
 from lakehouse_tests.support.dimension_model import DimensionRecord, ModelInterval, arrived, day

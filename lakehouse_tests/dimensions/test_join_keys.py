@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.bronze.row_parser import record_key
-from lakehouse.dimensions import join_keys
+from lakehouse.dimensions import tables
 
 VALUES = {
     pa.string(): st.text(max_size=4) | st.sampled_from(['"', "\\", 'a"b\n', "\x1f", "\x00", "ä", ""]),
@@ -32,6 +32,6 @@ def columns(draw: st.DrawFn) -> list[tuple[pa.DataType, list[object]]]:
 
 @given(columns())
 def test_the_key_of_columns_is_the_key_of_records(given_columns: list[tuple[pa.DataType, list[object]]]) -> None:
-    found = join_keys.texts([pa.chunked_array([pa.array(values, kind)]) for kind, values in given_columns]).to_pylist()
+    found = tables.key_texts([pa.chunked_array([pa.array(values, kind)]) for kind, values in given_columns]).to_pylist()
     records = zip(*(values for _, values in given_columns))
     assert found == [None if None in record else record_key(list(record)) for record in records]

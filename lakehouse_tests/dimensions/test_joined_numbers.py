@@ -12,14 +12,14 @@ from lakehouse.bronze.ingest import Ingest
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
-from lakehouse.dimensions import matches
+from lakehouse.dimensions import checks
 from lakehouse.dispositions.living_rows import Slice
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.reproduction import reproduce
-from lakehouse.gold.restatement import lineage, reconciliation, rollup_totals, rollups
+from lakehouse.gold.restatement import lineage, reconciliation, rollups
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.silver import update as silver_update
-from lakehouse.stages import side_numbers
+from lakehouse.stages import side_tables
 from lakehouse_tests.support.dimension_model import DimensionRecord, day
 from lakehouse_tests.support.joined_histories import BY_TIER, MAILS, RULES, Fact, JoinedHistory
 from lakehouse_tests.support.joined_lake import TOTAL
@@ -81,7 +81,7 @@ def test_a_roll_up_of_a_measure_that_is_not_additive_joins_the_days_as_they_were
 
 def rollup_numbers(sample: JoinedHistory, metric: MetricContract) -> dict[str | None, tuple[int, int]]:
     week = Series(metric, Kind.WEEK)
-    numbers = rollup_totals.numbers(
+    numbers = rollups.period_numbers(
         sample.lake, sample.sources["events"], Series(metric), week, sample.session, [week.period(ONE)]
     )
     [rows] = numbers.values()
@@ -158,8 +158,8 @@ def test_a_stage_and_the_checks_of_numbers_join_as_a_publication_does(lake, spar
     sample = history(lake, spark, window=2, publication=RULES)
     [metric] = sample.metrics
     silver = spark.read.format("delta").load(locations.silver(lake, "events").address).where(f"event_date = DATE'{TWO}'")
-    stage, thresholds = lake.stage("s"), side_numbers.Thresholds()
-    changed = side_numbers.changes(spark, lake, stage, Series(metric), "events", silver, [TWO], thresholds)
+    stage, thresholds = lake.stage("s"), side_tables.Thresholds()
+    changed = side_tables.changes(spark, lake, stage, Series(metric), "events", silver, [TWO], thresholds)
     assert changed.days_changed == 0, "the same rows give the same numbers"
     days = [ONE, TWO, THREE]
     results = reconciliation.check_gold(lake, Series(metric), sample.session, days)
@@ -176,11 +176,11 @@ def test_a_share_of_facts_without_a_match_beyond_the_tolerated_one_is_a_warning_
 
     def outcomes() -> dict[date, tuple[bool, int, int]]:
         results = reconciliation.check_published(sample.lake, Series(metric), [ONE, TWO, THREE])
-        matched = [result for result in results if result.check == matches.FACTS_MATCHED]
+        matched = [result for result in results if result.check == checks.FACTS_MATCHED]
         assert all(result.warns for result in matched)
         return {result.day: (result.passed, result.numbers["facts"], result.numbers["customers_unmatched"]) for result in matched}
 
-    assert matches.FACTS_MATCHED in reconciliation.gold_check_names(Series(metric))
+    assert checks.FACTS_MATCHED in reconciliation.gold_check_names(Series(metric))
     assert outcomes() == {ONE: (True, 1, 0), TWO: (False, 3, 1), THREE: (True, 1, 0)}
     sample.apply(sample.land([change("9", 1, "gold")]))
     assert outcomes()[TWO] == (True, 3, 0)
@@ -196,5 +196,5 @@ def test_a_dimension_that_is_joined_twice_is_counted_for_each_join(lake, spark) 
     [metric] = sample.metrics
     sample.apply(sample.land([fact("e", 1.5, "9")]))
     results = reconciliation.check_published(sample.lake, Series(metric), [TWO])
-    [matched] = [result for result in results if result.check == matches.FACTS_MATCHED]
+    [matched] = [result for result in results if result.check == checks.FACTS_MATCHED]
     assert (matched.passed, matched.numbers) == (True, {"facts": 3, "customers_unmatched": 1})

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from lakehouse import locations
 from lakehouse.delta import row_writer
 from lakehouse.delta.columns import arrow_schema, bronze_columns
-from lakehouse.dispositions import reading_frames
 from lakehouse.dispositions import readings as bronze_readings
+from lakehouse.dispositions import row_frames
 from lakehouse.ledger import ingestions, rebuild_requests
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.rebuild_requests import RebuildRequest
@@ -67,5 +67,5 @@ def test_files_that_a_reading_has_whole_in_part_or_not_at_all(
     assert (bronze_readings.readings_of(lake, "events") is not None) == bool(readings)
     expected = bronze_readings.read(lake, "events", COLUMNS, where)
     assert expected is not None
-    frame = reading_frames.rows(spark, lake, contract(), COLUMNS, where)
+    frame = row_frames.rows(spark, lake, contract(), COLUMNS, where)
     assert Counter(map(tuple, frame.collect())) == Counter(tuple(row[name] for name in COLUMNS) for row in expected.to_pylist())

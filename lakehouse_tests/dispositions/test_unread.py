@@ -12,10 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse.bronze import checks as bronze_checks
-from lakehouse.dispositions import malformed_rows, unread
+from lakehouse.dispositions import unread
 from lakehouse.dispositions.unread import UnreadFile, UnreadOfSource
 from lakehouse.lake import Lake
-from lakehouse.ledger import ingestions, unread_rows
+from lakehouse.ledger import ingestions
 from lakehouse.settings import Settings
 from lakehouse_tests.support.lake import SampleLake, contract, csv_file
 from lakehouse_tests.support.laws import law
@@ -146,12 +146,12 @@ def test_what_an_earlier_release_ingested_holds_by_its_count(tmp_path: Path) -> 
 def test_they_are_counted_once_and_listed_with_their_text(tmp_path: Path) -> None:
     sample = lake_at(tmp_path, contract())
     deliver(sample, 5, Line("a", 4, True), Line("b", 4, False), Line("c", None, True))
-    [entry] = unread_rows.newest(sample.lake, "events").values()
+    [entry] = ingestions.newest_unread(sample.lake, "events").values()
     assert (entry.malformed, entry.days, entry.rows, entry.line_number) == (2, [day(4)], [1], 3)
-    rows = malformed_rows.few(sample.lake, "events", 9)
+    rows = unread.few_malformed(sample.lake, "events", 9)
     assert [(row["record_key"], row["event_date"]) for row in rows] == [("b", day(4)), ("c", None)]
     assert '"1,100.00"' in rows[0]["raw_payload"]
-    assert malformed_rows.few(sample.lake, "events", 9, event_days=[day(4)]) == rows[:1]
+    assert unread.few_malformed(sample.lake, "events", 9, event_days=[day(4)]) == rows[:1]
 
 
 def test_checks_tell_malformed_rows_from_rows(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import ArithmeticException
 
-from lakehouse.gold import failures, isolation
+from lakehouse.gold import isolation
+from lakehouse.ledger import failures
 from lakehouse_tests.support.laws import law
 
 _PERIODS = st.sets(st.integers(0, 200), max_size=60)

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse import locations
-from lakehouse.contracts.late_events import AtClose
+from lakehouse.contracts.publication import AtClose
 from lakehouse.contracts.series import Series
 from lakehouse.delta import provenance
 from lakehouse.gold.publication import late_at_close

@@ -12,7 +12,7 @@ from lakehouse.contracts import Catalog
 from lakehouse.contracts.source_rules import Lateness
 from lakehouse.late_events import counters, follow, left_out
 from lakehouse.lateness import measurement
-from lakehouse.ledger import hand_corrections, ingestions, key_log
+from lakehouse.ledger import ingestions, key_log
 from lakehouse.operations.changes import correction_flow
 from lakehouse.operations.changes.correction_record import Operation
 from lakehouse_tests.support.ingested_files import at, deliver, deliver_files, line, source_with
@@ -98,4 +98,4 @@ def test_the_number_of_a_closed_window_is_corrected_by_hand(lake: Lake, spark: A
     ],
 )
 def test_a_correction_is_known_by_the_name_of_its_file(name: str, expected: bool) -> None:
-    assert hand_corrections.is_by_hand(name) == expected
+    assert ingestions.is_by_hand(name) == expected

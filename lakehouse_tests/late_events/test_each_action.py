@@ -10,7 +10,7 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series
-from lakehouse.gold.publication import late_updates
+from lakehouse.gold.publication import late_at_close
 from lakehouse.gold.restatement import reconciliation
 from lakehouse.late_events import counters, follow, late_rows
 from lakehouse_tests.support.empty_lake import lake_in
@@ -68,7 +68,7 @@ def test_the_hour_of_orders(sample: LateLake, action: str) -> None:
     assert published is not None
     outcome = Outcome(
         sample.windows(series)[BEGINS],
-        late_updates.updates_of(sample.lake, series, published, FIRST)[BEGINS],
+        late_at_close.updates_of(sample.lake, series, published, FIRST)[BEGINS],
         (counts.on_time, counts.late_accepted, counts.late_dropped),
         {row["record_key"]: (row["action"], row["reason"]) for row in rows},
     )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.cli.console import out
 from lakehouse.late_events import counters, follow, late_rows
-from lakehouse.ledger import history_admissions
 from lakehouse.ledger import ids as ledger_ids
+from lakehouse.ledger import late_decisions
 from lakehouse.operations.backfills import planner
 from lakehouse.operations.backfills.commands import print_plan
 from lakehouse.operations.backfills.planner import BackfillRequest
@@ -35,11 +35,11 @@ def test_what_a_backfill_admits_is_on_time_and_what_came_before_the_admission_st
         content = Path(str(lake.settings.landing), f"orders.arrival_date={ARRIVES}.{sample.delivered}.csv").read_bytes()
         ids = {ledger_ids.of_content(hashlib.sha256(content).hexdigest())}
         if admits:
-            history_admissions.record(lake, "orders", plan, ids, "bob", "the harbour shop was bought")
+            late_decisions.record_history(lake, "orders", plan, ids, "bob", "the harbour shop was bought")
         Ingest(lake, sample.sources["orders"], sample.session, "run", backfill=plan).day(sample.arrives)
         follow.follow(lake, sample.sources["orders"], sample.metrics)
         if not admits:
-            history_admissions.record(lake, "orders", f"{plan} again", ids, "bob", "the harbour shop was bought")
+            late_decisions.record_history(lake, "orders", f"{plan} again", ids, "bob", "the harbour shop was bought")
 
     with without_spark():
         sample = LateLake(lake, None, [late(TUMBLING, "side_output")])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lakehouse.dispositions import checks
 from lakehouse.lake import Lake
-from lakehouse.lateness import arrival_curve, history, measurement, tuning
+from lakehouse.lateness import history, measurement, tuning
 from lakehouse.lateness.recommendation import recommend
 from lakehouse.lateness.rules import is_late
 from lakehouse.ledger import ingestions
@@ -140,7 +140,7 @@ def test_what_a_backfill_plan_brings_to_a_running_source_is_left_out_and_a_late_
     for day in FEBRUARY[:-1]:
         arrive(lake, source, f"of {day}", day, [HOUR / 2] * 100)
     before = recommend(lake, source, HOUR)
-    curve, version = arrival_curve.read(lake, source), measurement.version(lake, source.dataset)
+    curve, version = measurement.read_curve(lake, source), measurement.version(lake, source.dataset)
     arrive(lake, source, "acquired", FEBRUARY[-2], [number * DAY for number in range(2, 500)], backfill="bf-1")
     assert list(signals.of_source(lake, source)) == []
     after = recommend(lake, source, HOUR)
@@ -149,7 +149,7 @@ def test_what_a_backfill_plan_brings_to_a_running_source_is_left_out_and_a_late_
     assert after.proposal == before.proposal
     assert (after.measured.rows, after.measured.historical) == (before.measured.rows, 498)
     assert measurement.version(lake, source.dataset) != version
-    known = arrival_curve.read(lake, source)
+    known = measurement.read_curve(lake, source)
     assert curve is not None
     assert known is not None
     assert (known.first, known.days) == (curve.first, curve.days)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse import locations
-from lakehouse.lateness import cutoff, event_watermark, tuning, tuning_decisions
+from lakehouse.lateness import cutoff, event_watermark, tuning
 from lakehouse.lateness.recommendation import TuningError, recommend, state_of
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.tuned_source import arrive_daily, tuned_source
@@ -58,7 +58,7 @@ def test_a_watermark_ten_times_too_short_reaches_its_proposal_by_a_band_a_day(la
         tuning.apply_daily(on(lake, MORNING + day * DAY + 5 * HOUR), source)  # a second time on the same day
     assert values == sorted(values)
     assert values.index(10 * HOUR) == 11, "1.25 times a day, rounded down to minutes"
-    taken = tuning_decisions.of(lake, "events")
+    taken = event_watermark.decisions_of(lake, "events")
     assert [entry.number for entry in taken] == list(range(1, 12))
     assert {(entry.kind, entry.by, entry.automatic, entry.contract_seconds) for entry in taken} == {
         ("applied", "tuning", True, 3600)
@@ -87,7 +87,7 @@ def test_without_auto_nothing_is_applied_by_itself(lake: Lake) -> None:
     source = tuned_source("PT1H")
     arrive_daily(lake, source, DAYS, LAGS)
     assert tuning.apply_daily(lake, source) == "the contract of events does not say 'auto: true'"
-    assert tuning_decisions.of(lake, "events") == []
+    assert event_watermark.decisions_of(lake, "events") == []
     applied = tuning.apply_proposal(lake, source, "anna", "the tills send at night")
     assert (applied.seconds, applied.automatic, value(lake, source)) == (36_000, False, 10 * HOUR)
     shown = {key: applied.evidence[key] for key in ("rows", "caught", "proposed_seconds", "needed_seconds")}
@@ -117,7 +117,7 @@ def test_decisions_about_lateness_outlive_their_tables(lake: Lake) -> None:
     cutoff.record(lake, moved)
     for table in (locations.event_watermarks(lake), locations.watermarks(lake)):
         shutil.rmtree(table.address)
-    assert [(entry.by, entry.seconds) for entry in tuning_decisions.of(lake, "events")] == [("anna", 7200)]
+    assert [(entry.by, entry.seconds) for entry in event_watermark.decisions_of(lake, "events")] == [("anna", 7200)]
     assert cutoff.of(lake, "events") == [moved]
 
 
@@ -162,7 +162,7 @@ def test_the_later_of_two_decisions_on_the_same_state_is_refused(lake: Lake, mon
     assert tuning.apply_daily(lake, source) == "another decision about events was first"
     with pytest.raises(TuningError, match="another decision about events was taken meanwhile"):
         tuning.pin(lake, source, "ben", "x")
-    assert [entry.by for entry in tuning_decisions.of(lake, "events")] == ["anna"]
+    assert [entry.by for entry in event_watermark.decisions_of(lake, "events")] == ["anna"]
 
 
 def test_only_some_event_types_are_measured_and_skewed_rows_never(lake: Lake) -> None:
@@ -193,4 +193,4 @@ def test_what_cannot_be_decided_is_refused_with_what_to_do(lake: Lake) -> None:
         tuning.pin(lake, source, " ", "x")
     with pytest.raises(TuningError, match="whole seconds"):
         tuning.pin(lake, source, "anna", "x", timedelta(milliseconds=1500))
-    assert tuning_decisions.of(lake, "events") == []
+    assert event_watermark.decisions_of(lake, "events") == []

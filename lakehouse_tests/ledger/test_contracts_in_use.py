@@ -14,8 +14,8 @@ from lakehouse import locations
 from lakehouse.contracts.series import Series
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import provenance
-from lakehouse.ledger import contract_archive, contracts_in_use
-from lakehouse.ledger.contracts_in_use import ChangedMeaningError
+from lakehouse.ledger import contract_archive
+from lakehouse.ledger.contract_archive import ChangedMeaningError
 from lakehouse_tests.support.ingested_files import at, deliver, line
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.notified_lake import metric
@@ -63,7 +63,7 @@ def test_all_older_records_read_again_let_the_file_in(lake: Lake) -> None:
     assert arrive(lake, contract(), 2) == []
     other = changed(primary_key=["amount"])
     assert arrive(lake, other, 3) != []
-    contracts_in_use.accept(lake, other)
+    contract_archive.accept(lake, other)
     assert arrive(lake, other, 3) == []
     assert arrive(lake, contract(), 4) != [], "the former is the changed one now"
 
@@ -71,7 +71,7 @@ def test_all_older_records_read_again_let_the_file_in(lake: Lake) -> None:
 def test_the_first_contract_and_one_with_the_same_meaning_are_taken(lake: Lake) -> None:
     assert arrive(lake, contract(), 2) == []
     assert arrive(lake, contract(description="other words", lateness={"expected": "P3D"}), 3) == []
-    assert contracts_in_use.notices_of_source(lake, contract()) == []
+    assert contract_archive.notices_of_source(lake, contract()) == []
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_the_first_contract_and_one_with_the_same_meaning_are_taken(lake: Lake) 
 )
 def test_rows_that_are_read_otherwise_are_told_once(lake: Lake, sections: dict[str, Any], parts: tuple[str, ...]) -> None:
     assert arrive(lake, contract(), 2) == []
-    (notice,) = contracts_in_use.notices_of_source(lake, changed(**sections))
+    (notice,) = contract_archive.notices_of_source(lake, changed(**sections))
     assert all(part in notice for part in parts), notice
     assert arrive(lake, changed(**sections), 3) == []
-    assert contracts_in_use.notices_of_source(lake, changed(**sections)) == []
+    assert contract_archive.notices_of_source(lake, changed(**sections)) == []
 
 
 def test_a_lake_of_an_earlier_release_is_compared_with_the_contract_of_silver(lake: Lake) -> None:
@@ -101,11 +101,11 @@ def test_a_lake_of_an_earlier_release_is_compared_with_the_contract_of_silver(la
     version = provenance.of_contract(former)
     contract_archive.record(lake, "source", "events", version, former.model_dump_json(), lake.now())
     other = changed(primary_key=["amount"])
-    assert contracts_in_use.problem_of_source(lake, other) is None, "nothing is known of rows"
+    assert contract_archive.problem_of_source(lake, other) is None, "nothing is known of rows"
     rows = pa.table({"id": ["a"]})
     why = {"userMetadata": json.dumps({"code": "1", "contract": version})}
     write_deltalake(locations.silver(lake, "events").address, rows, commit_properties=CommitProperties(custom_metadata=why))
-    assert "primary_key: was id" in f"{contracts_in_use.problem_of_source(lake, other)}"
+    assert "primary_key: was id" in f"{contract_archive.problem_of_source(lake, other)}"
 
 
 def test_a_metric_with_numbers_keeps_its_meaning(lake: Lake) -> None:
@@ -114,11 +114,11 @@ def test_a_metric_with_numbers_keeps_its_meaning(lake: Lake) -> None:
     contract_archive.record(
         lake, "metric", before.name, provenance.of_contract(before), before.model_dump_json(), lake.now(), "s"
     )
-    contracts_in_use.check_meaning(lake, other)  # nothing is published
+    contract_archive.check_meaning(lake, other)  # nothing is published
     write_deltalake(locations.gold(lake, Series(before)).address, pa.table({"value": [1]}))
-    contracts_in_use.check_meaning(lake, before)
+    contract_archive.check_meaning(lake, before)
     with pytest.raises(ChangedMeaningError, match="grain: was not set and is source_system, and gold/total was published"):
-        contracts_in_use.check_meaning(lake, other)
+        contract_archive.check_meaning(lake, other)
 
 
 def test_the_file_and_the_line_of_the_key_are_named(lake: Lake, tmp_path: Path) -> None:
@@ -127,5 +127,5 @@ def test_the_file_and_the_line_of_the_key_are_named(lake: Lake, tmp_path: Path) 
     folder.mkdir()
     (folder / "events.yaml").write_text("dataset: events\nprimary_key: [amount]\n")
     there = lake.with_settings(contracts=folder)
-    problem = contracts_in_use.problem_of_source(there, changed(primary_key=["amount"]))
+    problem = contract_archive.problem_of_source(there, changed(primary_key=["amount"]))
     assert f"{folder / 'events.yaml'}:2: primary_key: was id and is amount" in f"{problem}"

@@ -15,10 +15,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse.delta import row_writer
-from lakehouse.gold.publication import reverted_periods
-from lakehouse.gold.publication.reverted_periods import RevertedPeriod, RevertEvent
+from lakehouse.gold.publication import held_numbers
+from lakehouse.gold.publication.held_numbers import RevertedPeriod, RevertEvent
 from lakehouse.lake import Lake, Table, table_io
-from lakehouse.ledger import decisions, journal
+from lakehouse.ledger import decisions, log_table
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.row_states import StewardVerdict
 from lakehouse.settings import Settings
@@ -52,7 +52,7 @@ class Reverts:
 
     @property
     def log(self) -> LogTable[RevertedPeriod]:
-        return reverted_periods.log(self.lake)
+        return held_numbers.revert_log(self.lake)
 
     def append(self) -> None:
         number = self.written + 1
@@ -73,7 +73,7 @@ class Reverts:
         return step()
 
     def cut(self, how: str) -> None:
-        journal.forget()  # as another process
+        log_table.forget()  # as another process
         entries = sorted(self.folder.glob("_delta_log/*.json"))
         count = {"deleted": 1, "two deleted": 2, "three deleted": 3}.get(how, 0)
         for entry in entries[len(entries) - count :] if count else []:
@@ -107,7 +107,7 @@ def test_whatever_a_log_loses_every_entry_is_read(first: int, steps: list[str]) 
             else:
                 reverts.cut(step)
         assert reverts.walked(reverts.seen) == [*range(1, reverts.written + 1)]
-        journal.forget()
+        log_table.forget()
         assert reverts.seen() == [*range(1, reverts.written + 1)], "and again"
 
 
@@ -125,25 +125,25 @@ def test_entries_come_back_as_they_were(lake: Lake, caplog: pytest.LogCaptureFix
 
 def test_a_log_that_other_writers_compact_has_lost_nothing(lake: Lake) -> None:
     for number in (1, 2, 3):
-        reverted_periods.log(lake).append([reverted(number)], app_id="reverts:revenue", app_version=number)
+        held_numbers.revert_log(lake).append([reverted(number)], app_id="reverts:revenue", app_version=number)
     path = f"{lake.root}/ops/reverts"
     DeltaTable(path).optimize.compact()
-    journal.forget()
+    log_table.forget()
     version = Table(path).version()
-    assert len(reverted_periods.log(lake).read()) == 3
+    assert len(held_numbers.revert_log(lake).read()) == 3
     assert Table(path).version() == version
 
 
 def test_a_lost_or_damaged_journal_harms_nothing(lake: Lake) -> None:
-    log = reverted_periods.log(lake)
+    log = held_numbers.revert_log(lake)
     log.append([reverted(1)], app_id="reverts:revenue", app_version=1)
     shutil.rmtree(f"{lake.root}/ops/journal")
-    journal.forget()
+    log_table.forget()
     assert len(log.read()) == 1
     log.append([reverted(2)], app_id="reverts:revenue", app_version=2)
     newest = max(Path(f"{lake.root}/ops/journal").glob("_delta_log/*.json"))
     newest.write_text(newest.read_text()[:-40])
-    journal.forget()
+    log_table.forget()
     with pytest.raises(table_io.DamagedLogError, match=r"ops/journal: its Delta log cannot be read .*move the newest file"):
         log.read()
     newest.unlink()
@@ -151,7 +151,7 @@ def test_a_lost_or_damaged_journal_harms_nothing(lake: Lake) -> None:
 
 
 def test_a_lake_that_cannot_be_written_says_what_is_lost(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = reverted_periods.log(lake)
+    log = held_numbers.revert_log(lake)
     log.append([reverted(1)], app_id="reverts:revenue", app_version=1)
     shutil.rmtree(f"{lake.root}/ops/reverts")
 
@@ -159,5 +159,7 @@ def test_a_lake_that_cannot_be_written_says_what_is_lost(lake: Lake, monkeypatch
         raise PermissionError("read-only file system")
 
     monkeypatch.setattr(row_writer, "append", refused)
-    with pytest.raises(journal.LostEntriesError, match=r"ops/reverts has lost entries that ops/journal contains, and cannot be"):
+    with pytest.raises(
+        log_table.LostEntriesError, match=r"ops/reverts has lost entries that ops/journal contains, and cannot be"
+    ):
         log.read()

@@ -16,38 +16,34 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from lakehouse.gold.promotion import promotion_log
-from lakehouse.gold.publication import rejected_candidates, restatement_reports, reverted_periods
+from lakehouse.gold.publication import held_numbers, restatement_reports
 from lakehouse.lake.table_cache import TableCache
 from lakehouse.lateness import cutoff, missing_inputs
-from lakehouse.lateness import tuning_decisions as max_lateness_decisions
+from lakehouse.lateness import event_watermark as max_lateness_decisions
 from lakehouse.ledger import (
     applied_inputs,
     contract_archive,
     decisions,
-    failed_checks,
-    failed_numbers,
-    history_admissions,
+    failures,
     ingestions,
     late_decisions,
     publications,
     rebuild_requests,
     redactions,
-    restatements,
-    unread_rows,
 )
 from lakehouse.ledger.log_table import Int32, LogTable
 from lakehouse.live import batches as live_batches
 from lakehouse.live import reconciliation_log as reconciliations
-from lakehouse.models import backtest_log, canary_log, retraining_log
+from lakehouse.models import backtest_log, canary_log, retraining
 from lakehouse.models import promotion_log as model_promotions
 from lakehouse.operations.alerts import log as alerts
 from lakehouse.operations.backfills import log as backfills
 from lakehouse.operations.changes import correction_record
-from lakehouse.operations.notices import late_outputs
+from lakehouse.operations.notices import dispatch
 from lakehouse.operations.notices import log as notices
-from lakehouse.serving.http import tokens
-from lakehouse.snapshots import input_sets, named
-from lakehouse.streams import gap_log
+from lakehouse.serving import tokens
+from lakehouse.snapshots import input_sets
+from lakehouse.streams import status
 from lakehouse.training_sets import releases
 
 if TYPE_CHECKING:
@@ -59,34 +55,17 @@ NOON = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
 
 
 def _logs(lake: Lake) -> list[LogTable[Any]]:
-    of_a_source = [module.log(lake, "events") for module in (decisions, history_admissions, late_decisions, redactions)]
-    of_all = [
-        module.log(lake)
-        for module in (
-            *(applied_inputs, contract_archive, failed_checks, failed_numbers, ingestions, input_sets, publications),
-            *(rebuild_requests, restatements, tokens, cutoff, missing_inputs, unread_rows, gap_log),
-            *(
-                alerts,
-                notices,
-                promotion_log,
-                rejected_candidates,
-                restatement_reports,
-                reverted_periods,
-                max_lateness_decisions,
-                named,
-                correction_record,
-                live_batches,
-                reconciliations,
-                late_outputs,
-                backtest_log,
-                canary_log,
-                model_promotions,
-                releases,
-                retraining_log,
-            ),
-        )
-    ]
-    return [*of_a_source, *of_all, backfills.plan_log(lake), backfills.event_log(lake)]
+    of_source = (decisions.log, late_decisions.log, late_decisions.history_log, redactions.log)
+    of_all = (
+        *(applied_inputs.log, contract_archive.log, failures.log, failures.check_log, ingestions.log, ingestions.unread_log),
+        *(publications.log, publications.restatement_log, rebuild_requests.log, tokens.log, cutoff.log, missing_inputs.log),
+        *(status.log, alerts.log, notices.log, dispatch.late_output_log, promotion_log.log, held_numbers.rejected_log),
+        *(held_numbers.revert_log, restatement_reports.log, max_lateness_decisions.decision_log, input_sets.log),
+        *(input_sets.snapshot_log, correction_record.log, live_batches.log, reconciliations.log, backtest_log.log),
+        *(canary_log.log, model_promotions.log, releases.log, retraining.log),
+    )
+    of_a_source = [log(lake, "events") for log in of_source]
+    return [*of_a_source, *(log(lake) for log in of_all), backfills.plan_log(lake), backfills.event_log(lake)]
 
 
 def test_the_columns_of_every_log_are_those_that_its_table_has_always_had(lake: Lake) -> None:

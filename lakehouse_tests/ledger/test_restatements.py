@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.ledger import restatements
-from lakehouse.ledger.restatements import Restatement
+from lakehouse.ledger import publications
+from lakehouse.ledger.publications import Restatement
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
@@ -33,15 +33,15 @@ def test_versions_of_another_table_do_not_count(
 ) -> None:
     for number, (version, table) in enumerate(followed):
         entry = Restatement("total", "run", NOON + timedelta(hours=number), version, number, days=[], followed_table=table)
-        restatements.record(lake, entry)
-    assert restatements.followed_version(lake, "total") == of_main
-    assert restatements.followed_version(lake, "total", "events_newest") == of_newest
+        publications.record_restatement(lake, entry)
+    assert publications.followed_version(lake, "total") == of_main
+    assert publications.followed_version(lake, "total", "events_newest") == of_newest
 
 
 def test_every_recorded_run_changes_what_is_compared_with_the_last_answer(lake: Lake) -> None:
     answers = []
     for number, (version, table) in enumerate([(7, None), (2, "events_newest"), (2, "events_newest")]):
         entry = Restatement("total", "run", NOON, version, number, days=[], followed_table=table)
-        restatements.record(lake, entry)
-        answers.append(restatements.followed_versions(lake)["total"])
+        publications.record_restatement(lake, entry)
+        answers.append(publications.followed_versions(lake)["total"])
     assert len(set(answers)) == len(answers)

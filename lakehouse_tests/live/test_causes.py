@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.contracts.speed_layer import ReconciliationTerms
+from lakehouse.contracts.metric import ReconciliationTerms
 from lakehouse.live.causes import CAUSES, RowSet, add_up, by_cause, difference, exceeds
 
 _VALUES = st.one_of(

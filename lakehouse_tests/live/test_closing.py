@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.live import closing, reconciliation_log, table
+from lakehouse.live import reconcile as closing
+from lakehouse.live import reconciliation_log, table
 from lakehouse.live.reconcile import reconcile
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.alert import AlertKind

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from lakehouse.cli.program import app
 from lakehouse.live import table
-from lakehouse.serving.api.models import ComparisonModel
+from lakehouse.serving.models import ComparisonModel
 from lakehouse_tests.support.api_client import api_client, catalog, get_json
 from lakehouse_tests.support.numbers_without_spark import FIRST, ScriptedNumbers, metric, without_spark
 

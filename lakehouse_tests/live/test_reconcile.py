@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lakehouse.live import dropped_rows, reconciliation_log, run
+from lakehouse.live import dropped_rows, reconciliation_log, stream
 from lakehouse.live.causes import add_up
 from lakehouse.live.reconcile import reconcile
 from lakehouse_tests.support.empty_lake import lake_in
@@ -108,7 +108,7 @@ def test_rows_that_came_too_late_for_the_metric_are_a_cause_of_their_own(lake: L
     hourly = sample.metrics[0]
     sample.deliver_at(0, Event("a", 5), Event("b", 30, 4), Event("push", 73))  # after it the watermark is at 01:03
     sample.deliver_at(1, Event("beyond", 10, 60), Event("b", 31, 9, "correct"))
-    run.run(sample.session, lake, hourly, sample.sources["orders"], ends=True)
+    stream.run(sample.session, lake, hourly, sample.sources["orders"], ends=True)
     entries = reconcile(sample.session, lake, hourly, sample.sources["orders"], FIRST).entries
     first = {entry.measure: entry for entry in entries if entry.window_start == BEGINS}
     assert (first["total"].live, first["total"].books) == ("65", "5")

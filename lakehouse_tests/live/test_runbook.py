@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.live import checkpoint, run, status
+from lakehouse.live import checkpoint, status, stream
 from lakehouse.live.checkpoint import LiveCheckpointError
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.alert import AlertKind
@@ -80,14 +80,14 @@ def test_each_case_of_the_runbook(lake: Lake, spark: Any) -> None:
     with pytest.raises(LiveCheckpointError, match=r"the contract has changed .*run 'lakehouse live rebuild hourly'"):
         sample.stream()
     assert (known(sample).state, "lakehouse live rebuild hourly" in alerts(sample)[AlertKind.LIVE_STOPPED]) == ("failed", True)
-    run.rebuild(sample.session, lake, sample.hourly, sample.sources["orders"])
+    stream.rebuild(sample.session, lake, sample.hourly, sample.sources["orders"])
     assert (totals(), alerts(sample)) == ([53, 19], {})
 
     # Lost checkpoint.
     shutil.rmtree(checkpoint.folder_of(lake, sample.hourly, sample.sources["orders"]))
     with pytest.raises(LiveCheckpointError, match="is gone; run 'lakehouse live rebuild hourly'"):
         sample.stream()
-    run.rebuild(sample.session, lake, sample.hourly, sample.sources["orders"])
+    stream.rebuild(sample.session, lake, sample.hourly, sample.sources["orders"])
     deliver(Event("g", 62, 23))
     sample.stream()
     assert (totals(), alerts(sample)) == ([53, 42], {})

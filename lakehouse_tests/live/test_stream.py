@@ -15,7 +15,7 @@ from lakehouse import locations
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts.series import Series
 from lakehouse.live import batches as live_batches
-from lakehouse.live import checkpoint, run, table
+from lakehouse.live import checkpoint, stream, table
 from lakehouse.live.checkpoint import LiveCheckpointError
 from lakehouse_tests.support.lake import content_id
 from lakehouse_tests.support.live_lake import LIVE, LiveLake, StreamModel
@@ -97,7 +97,7 @@ def test_a_checkpoint_that_is_gone_or_of_another_definition_is_said_and_made_aga
     shutil.rmtree(folder)
     with pytest.raises(LiveCheckpointError, match="is gone; run 'lakehouse live rebuild hourly'"):
         sample.stream()
-    run.rebuild(sample.session, lake, sample.hourly, sample.sources["orders"])
+    stream.rebuild(sample.session, lake, sample.hourly, sample.sources["orders"])
     again = StreamModel(60, 60)
     again.batch(DELIVERIES[0])
     again.batch(DELIVERIES[1])
@@ -132,7 +132,7 @@ def test_a_stream_does_not_go_on_behind_commits_that_bronze_has_lost(lake: Lake,
         match=r"bronze/orders does not hold commit \d+ any more, which the stream has read.*'lakehouse live rebuild hourly'",
     ):
         sample.stream()
-    run.rebuild(sample.session, lake, sample.hourly, sample.sources["orders"])
+    stream.rebuild(sample.session, lake, sample.hourly, sample.sources["orders"])
     assert totals() == [23]
     deliver(Event("d", 4, 13))
     sample.stream()

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.live import status, window_state
-from lakehouse.live.window_state import StateCounts
+from lakehouse.live import status
+from lakehouse.live.status import StateCounts
 from lakehouse_tests.support.live_lake import DELAY, LIVE, LiveLake
 from lakehouse_tests.support.united_lake import metric
 from lakehouse_tests.support.windowed_lake import TUMBLING, Event
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
-    from lakehouse.live.window_state import WindowState
+    from lakehouse.live.status import WindowState
 
 pytestmark = [pytest.mark.spark, pytest.mark.own_spark, pytest.mark.merge]
 
@@ -27,7 +27,7 @@ def read(sample: LiveLake, *events: Event) -> WindowState:
     sample.stream()
     known = status.of(sample.lake, "hourly")
     assert known is not None
-    return window_state.of(sample.lake, sample.hourly, known)
+    return status.window_state_of(sample.lake, sample.hourly, known)
 
 
 def test_a_window_keeps_its_state_until_the_watermark_reaches_its_end(lake: Lake, spark: Any) -> None:
@@ -35,7 +35,7 @@ def test_a_window_keeps_its_state_until_the_watermark_reaches_its_end(lake: Lake
     sample = LiveLake(lake, spark, metrics=[per_user])
 
     def numbers() -> dict[tuple[str, int], int]:
-        rows = window_state.locations.live(lake, "hourly").read()
+        rows = status.locations.live(lake, "hourly").read()
         assert rows is not None
         first = min(row["window_start"] for row in rows.to_pylist())
         return {(row["user"], (row["window_start"] - first).seconds // 3600): row["total"] for row in rows.to_pylist()}

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakehouse.lake import Lake
-    from lakehouse.models.backtest_log import Backtest
-    from lakehouse.models.result import BacktestResult
+    from lakehouse.models.backtest_log import Backtest, BacktestResult
 
 MONTHS = ["2024-10", "2024-11"]
 RULES = [
@@ -84,18 +83,18 @@ def test_the_same_result_is_recorded_once_and_keeps_its_first_author(lake) -> No
     first, again = _recorded(lake, _result()), _recorded(lake, _result(), by="bob")
     assert first == again
     assert (first.by, first.title) == ("ann", "v2.4 against v2.3 on 2024-10 to 2024-11")
-    assert len(backtest_log.of(lake, "fraud")) == 1
+    assert len(backtest_log.backtests_of(lake, "fraud")) == 1
 
 
 def test_other_rows_make_another_backtest_and_the_older_report_stays(lake) -> None:
     first = _recorded(lake, _result())
     later = lake.with_settings(now=lake.now() + timedelta(days=1))
     second = _recorded(later, _result(rows=_rows(seed=3)))
-    assert [entry.report for entry in backtest_log.of(lake, "fraud")] == [first.report, second.report]
+    assert [entry.report for entry in backtest_log.backtests_of(lake, "fraud")] == [first.report, second.report]
     assert first.report != second.report
     assert all((Path(entry.report) / "report.md").exists() for entry in (first, second))
     back = _recorded(later.with_settings(now=later.now() + timedelta(days=1)), _result())
-    assert (back.report, len(backtest_log.of(lake, "fraud"))) == (first.report, 3)  # it is the newest again
+    assert (back.report, len(backtest_log.backtests_of(lake, "fraud"))) == (first.report, 3)  # it is the newest again
 
 
 def test_two_that_are_made_at_once_are_recorded_once(lake) -> None:
@@ -107,7 +106,7 @@ def test_two_that_are_made_at_once_are_recorded_once(lake) -> None:
 
     with ThreadPoolExecutor(2) as threads:
         assert len({entry.report for entry in threads.map(record, results)}) == 1
-    assert len(backtest_log.of(lake, "fraud")) == 1
+    assert len(backtest_log.backtests_of(lake, "fraud")) == 1
 
 
 def test_the_report_is_kept_with_the_version_in_three_forms(lake) -> None:
@@ -160,7 +159,7 @@ def test_without_a_labelled_event_nothing_is_recorded(lake) -> None:
     empty = {name: table.slice(0, 0) for name, table in _rows().items()}
     with pytest.raises(BacktestError, match=r"no event of events from 2024-10 to 2024-11 has a label that is believed \(60 days"):
         _result(rows=empty)
-    assert backtest_log.of(lake, "fraud") == []
+    assert backtest_log.backtests_of(lake, "fraud") == []
 
 
 @pytest.mark.parametrize(

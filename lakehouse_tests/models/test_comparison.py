@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from lakehouse.models.comparison import IntervalEstimate, ScoredPair, compare, numbers, scored_pair
-from lakehouse.models.evaluation import scores_of
+from lakehouse.models.comparison import IntervalEstimate, ScoredPair, compare, numbers, scored_pair, scores_of
 from lakehouse_tests.support.scored_rows import model_contract, payments
 
 CONTRACT = model_contract()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lakehouse.contracts.model import OF_PROBABILITIES, OF_VALUES
 from lakehouse.models import comparison
-from lakehouse.models.evaluation import quality
+from lakehouse.models.comparison import quality
 from lakehouse_tests.support.scored_rows import model_contract
 
 #: Scores with many ties, and both sides of the threshold.

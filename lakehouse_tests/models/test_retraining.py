@@ -13,9 +13,9 @@ import pytest
 from lakehouse.contracts import Catalog, ModelContract
 from lakehouse.contracts.model import RetrainingPolicy
 from lakehouse.delta import leases
-from lakehouse.models import promotion_log, retraining, retraining_log
+from lakehouse.models import promotion_log, retraining
 from lakehouse.models.promotion_log import ModelPromotion, PromotionKind, PromotionStep
-from lakehouse.models.retraining_log import Retraining, RetrainingError, RetrainingStep
+from lakehouse.models.retraining import Retraining, RetrainingError, RetrainingStep
 from lakehouse.training_sets import releases
 from lakehouse.training_sets.changes import SetChanges
 from lakehouse.training_sets.releases import Release, ReleaseEvent, ReleaseKind
@@ -67,11 +67,11 @@ def wanted(lake: Lake, changes: SetChanges, contract: ModelContract = MODEL) -> 
 def queued(lake: Lake, *files: str) -> Retraining:
     proposed = wanted(lake, changed(lake, *files))
     assert proposed is not None
-    return retraining_log.queue(lake, replace(proposed, by="ana"))
+    return retraining.queue(lake, replace(proposed, by="ana"))
 
 
 def ended(lake: Lake, entry: Retraining, step: RetrainingStep = RetrainingStep.BACKTESTED) -> None:
-    retraining_log.record(lake, entry, step)
+    retraining.record_retraining(lake, entry, step)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_a_cause_is_answered_once_whatever_the_order_and_the_number_of_looks(lak
     for file in looks:
         proposed = wanted(lake, changed(lake, file))
         if proposed is not None:
-            ended(lake, retraining_log.queue(lake, proposed))
-    entries = retraining_log.of(lake, "fraud")
+            ended(lake, retraining.queue(lake, proposed))
+    entries = retraining.retrainings_of(lake, "fraud")
     assert [entry.number for entry in entries] == list(range(1, len(set(looks)) + 1))
     assert len({entry.cause for entry in entries}) == len(entries)
 
@@ -126,17 +126,17 @@ def test_of_two_at_once_one_counts(lake: Lake) -> None:
     assert same is not None
     assert other is not None
     with ThreadPoolExecutor(2) as pool:
-        both = list(pool.map(lambda by: retraining_log.queue(lake, replace(same, by=by)), ["ana", "bo"]))
-    assert both[0] == both[1] == retraining_log.unfinished(lake, "fraud")
+        both = list(pool.map(lambda by: retraining.queue(lake, replace(same, by=by)), ["ana", "bo"]))
+    assert both[0] == both[1] == retraining.unfinished(lake, "fraud")
     with pytest.raises(RetrainingError, match=r"another retraining of fraud to v1.0 was begun by (ana|bo) at the same time"):
-        retraining_log.queue(lake, other)
+        retraining.queue(lake, other)
 
 
 def test_what_was_begun_is_continued_with_its_versions(lake: Lake) -> None:
     champion(lake)
     entry = queued(lake, "f1")
     released(lake, ReleaseKind.LABELS, "labels", entry.new_labels, entry.notes)
-    begun = retraining_log.record(lake, entry, RetrainingStep.LABELS_RELEASED, "labels_v1.0")
+    begun = retraining.record_retraining(lake, entry, RetrainingStep.LABELS_RELEASED, "labels_v1.0")
     assert retraining.due(NEVER, lake, CATALOG, MODEL) == begun
     possible = retraining.possible(lake, MODEL)
     assert possible is not None
@@ -156,7 +156,7 @@ def test_a_version_that_somebody_took_meanwhile_gives_the_retraining_up_and_the_
     released(lake, ReleaseKind.LABELS, "labels", entry.new_labels)
     with pytest.raises(RetrainingError, match=r"fraud: labels_v1.0 was released by ana meanwhile, and contains something else"):
         retraining.carry_out(NEVER, lake, CATALOG, MODEL, entry, by="bo")
-    assert retraining_log.of(lake, "fraud")[0].detail == "labels_v1.0 was released by ana meanwhile"
+    assert retraining.retrainings_of(lake, "fraud")[0].detail == "labels_v1.0 was released by ana meanwhile"
     again = queued(lake, "f1")
     assert (again.cause, again.number, again.new_labels) == (entry.cause, 2, "v1.1")
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lakehouse.models import function, tracking, training
-from lakehouse.training_sets import releases, set_table
+from lakehouse.models import scores, tracking, training
+from lakehouse.training_sets import releases, tables
 from lakehouse.training_sets.releases import ReleaseKind
 from lakehouse_tests.support import trained_lake
 from lakehouse_tests.support.free_port import free_port
@@ -43,9 +43,9 @@ def test_a_model_loads_as_the_object_that_it_was_and_one_version_is_the_champion
         "v1.0": trained_lake.train(filled, "v1.0"),
         "v1.1": training.train(filled, CATALOG, of_own_class, "v1.1", "v5.0", by="ana", notes="by a rule"),
     }
-    rows = set_table.read(filled, releases.find(filled, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
-    frame = function.features_frame(SET, rows)
-    pipeline, rule = (function.load(filled, MODEL, version) for version in by_version)
+    rows = tables.read_set(filled, releases.find(filled, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
+    frame = scores.features_frame(SET, rows)
+    pipeline, rule = (scores.load_model(filled, MODEL, version) for version in by_version)
     assert type(pipeline).__name__ == "Pipeline"
     assert type(rule) is sys.modules["threshold"].Threshold
     assert rule.predict_proba(frame).tolist() == (frame["amount"] > rule.amount).astype(float).tolist()
@@ -69,7 +69,7 @@ def test_a_model_whose_code_is_gone_is_reported(filled: Lake) -> None:
     (filled.settings.contracts / "threshold.py").unlink()
     del sys.modules["threshold"]
     with pytest.raises(tracking.TrackingError, match=r"fraud v1.1 could not be loaded: .*the code of 'threshold:train'"):
-        function.load(filled, MODEL, "v1.1")
+        scores.load_model(filled, MODEL, "v1.1")
 
 
 def test_a_server_that_is_down_is_reported_within_seconds(lake: Lake) -> None:
@@ -89,7 +89,7 @@ def test_a_root_in_an_object_store_needs_a_server(lake: Lake) -> None:
 def test_a_column_has_the_same_type_in_every_frame() -> None:
     full = pa.table({"count": pa.array([1, 2]), "sure": [True, False], "text": ["a", "b"]})
     sparse = pa.table({"count": pa.array([None, 2]), "sure": [None, False], "text": [None, "b"]})
-    frames = [function.frame_of(rows, ["text", "count", "sure"]) for rows in (full, sparse)]
+    frames = [scores.frame_of(rows, ["text", "count", "sure"]) for rows in (full, sparse)]
     assert list(frames[0].columns) == ["text", "count", "sure"]
     assert (
         [str(kind) for kind in frames[0].dtypes] == [str(kind) for kind in frames[1].dtypes] == ["object", "float64", "float64"]

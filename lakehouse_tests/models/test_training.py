@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mlflow import MlflowClient
 
-from lakehouse.models import function, tracking, training
-from lakehouse.models.evaluation import ScoringError
-from lakehouse.models.function import TrainingError
-from lakehouse.training_sets import releases, set_table
+from lakehouse.models import scores as function
+from lakehouse.models import tracking, training
+from lakehouse.models.comparison import ScoringError
+from lakehouse.models.scores import TrainingError
+from lakehouse.training_sets import releases, tables
 from lakehouse.training_sets.releases import ReleaseError, ReleaseKind
 from lakehouse_tests.support import trained_lake
 from lakehouse_tests.support.stopped_mlflow import stopped_behind_each
@@ -69,9 +70,9 @@ def test_a_version_is_recorded_with_all_that_it_was_made_from(filled: Lake) -> N
     assert (f"{version.version}", version.tags["lakehouse.version"]) == (about["mlflow"]["version"], "v2.4")
     assert run.data.tags["lakehouse.training_code"] == about["code"]["training"]
 
-    rows = set_table.read(filled, releases.find(filled, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
+    rows = tables.read_set(filled, releases.find(filled, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
     frame = function.features_frame(SET, rows)
-    assert len(function.load(filled, MODEL, "v2.4").predict_proba(frame)) == trained_lake.ROWS
+    assert len(function.load_model(filled, MODEL, "v2.4").predict_proba(frame)) == trained_lake.ROWS
 
 
 def test_the_same_command_again_gives_the_same_version_and_another_one_is_refused(filled: Lake) -> None:
@@ -111,7 +112,7 @@ def test_a_training_that_is_stopped_anywhere_is_completed_by_the_same_command(tm
 
 
 def test_of_two_trainings_at_once_the_first_counts(filled: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    call = function.call
+    call = function.call_function
 
     def slow(*arguments: Any) -> Any:
         """While this one trains, another process trains the same version with another parameter."""

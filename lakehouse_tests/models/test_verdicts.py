@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.contracts.model import AcceptanceRule
+from lakehouse.models.backtest_log import Verdict, failed_rules, judge
 from lakehouse.models.comparison import ScoredPair
-from lakehouse.models.result import Verdict, failed_rules, judge
 from lakehouse_tests.support.scored_rows import model_contract
 
 CONTRACT = model_contract()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.lake import Lake
-from lakehouse.operations.channels import AppriseService, DeliveryError, File, Log, Message, Webhook, chat_text, targets
+from lakehouse.operations.delivery import AppriseService, DeliveryError, File, Log, Message, Webhook, chat_text, targets
 from lakehouse.settings import Settings
 from lakehouse_tests.support.mail_server import mail_server
 from lakehouse_tests.support.webhook_server import Receiver, webhook_server

@@ -8,8 +8,15 @@ from math import inf
 import pytest
 
 from lakehouse.operations import delivery
-from lakehouse.operations.channels import DeliveryError, Message
-from lakehouse.operations.delivery import AfterFailure, DeliveryFailure, DeliveryReport, PendingMessage, deliver
+from lakehouse.operations.delivery import (
+    AfterFailure,
+    DeliveryError,
+    DeliveryFailure,
+    DeliveryReport,
+    Message,
+    PendingMessage,
+    deliver,
+)
 
 
 @dataclass

@@ -12,13 +12,13 @@ import pytest
 from deltalake import DeltaTable
 
 from lakehouse.contracts.series import Series
-from lakehouse.delta import damaged_files
-from lakehouse.gold.publication.lost_numbers import LostNumbersError
+from lakehouse.delta import data_files
+from lakehouse.gold.publication.revisions import LostNumbersError
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import revert
 from lakehouse.lake import Table
-from lakehouse.operations import repair
-from lakehouse.operations.maintenance.damaged_tables import find
+from lakehouse.operations import damaged_tables
+from lakehouse.operations.damaged_tables import find
 from lakehouse_tests.support.lossy_lake import METRIC, arrive, copies, expected_state, prepared, publish, state
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def everything(sample: ReproducibleLake) -> dict[str, Any]:
 
 
 def repaired(sample: ReproducibleLake) -> list[tuple[str, bool]]:
-    return list(repair.repair(sample.lake, sample.catalog, lambda: sample.sample.spark, "mend"))
+    return list(damaged_tables.repair(sample.lake, sample.catalog, lambda: sample.sample.spark, "mend"))
 
 
 CASES = {
@@ -197,6 +197,6 @@ def test_rows_that_landing_does_not_have_any_more_are_named(sample: Reproducible
 @pytest.mark.parametrize("how", ["deleted", "cut"])
 def test_files_are_looked_up_without_reading_them(sample: ReproducibleLake, how: str) -> None:
     table = sample.lake.table("silver", "events")
-    assert damaged_files.of(table) == []
+    assert data_files.damaged_files(table) == []
     damage(sample.lake, "silver/events", how, first=1)
-    assert {(file.is_missing, file.rows > 0) for file in damaged_files.of(table)} == {(how == "deleted", True)}
+    assert {(file.is_missing, file.rows > 0) for file in data_files.damaged_files(table)} == {(how == "deleted", True)}

@@ -15,7 +15,7 @@ from sqlalchemy import event as sqlalchemy_event
 from sqlalchemy.engine import Engine
 
 from lakehouse.orchestration import event_storage
-from lakehouse.orchestration.common.dagster_internals import SqliteEventLogStorage
+from lakehouse.orchestration.dagster_internals import SqliteEventLogStorage
 from lakehouse.orchestration.event_storage import SqliteEvents, ephemeral_instance, log_all
 
 KEY = dg.AssetKey("numbers")

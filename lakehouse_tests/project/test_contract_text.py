@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lakehouse.contracts import ContractError, MetricContract, SourceContract, load_catalog, load_contract
 from lakehouse.contracts.base import SYSTEM_COLUMNS
 from lakehouse.contracts.series import RESERVED
-from lakehouse.project import contract_text, inference
+from lakehouse.project import inference, new_project
 from lakehouse.project.questions import InferenceError, Sample
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ def contracts(file: Path) -> tuple[SourceContract, MetricContract, str]:
     """The contracts inferred from one file, loaded, and the text of the source's."""
     read_as = inference.source_of(file)
     inferred = inference.infer([inference.read(file, read_as)])
-    name = contract_text.dataset_of(file.name)
+    name = new_project.dataset_of(file.name)
     source, metric = file.with_name(f"{name}.yaml"), file.with_name(f"{name}_daily.yaml")
-    source.write_text(contract_text.source_text(name, [file.name], inferred, read_as))
-    metric.write_text(contract_text.metric_text(name, inferred))
+    source.write_text(new_project.source_text(name, [file.name], inferred, read_as))
+    metric.write_text(new_project.metric_text(name, inferred))
     loaded, loaded_metric = load_contract(source), load_contract(metric)
     assert isinstance(loaded, SourceContract)
     assert isinstance(loaded_metric, MetricContract)
@@ -95,7 +95,7 @@ def test_a_source_without_a_key_or_a_time_of_event(tmp_path: Path) -> None:
     assert source.synthetic_key.fields == ["at", "word"]
     read_as = inference.source_of(file)
     timeless = inference.infer([Sample("log.csv", ["word"], [{"word": "a"}])])
-    assert "# event: the column of the event time" in contract_text.source_text("log", ["log.csv"], timeless, read_as)
+    assert "# event: the column of the event time" in new_project.source_text("log", ["log.csv"], timeless, read_as)
 
 
 def test_a_column_called_like_one_of_published_tables_is_summed_under_another_name(tmp_path: Path) -> None:
@@ -123,8 +123,8 @@ def test_the_contract_of_any_columns_is_sound(names: list[str], repeated: bool, 
     record = {name: f"{number}" for number, name in enumerate(names)} | {"at": "2024-11-05T10:00:00Z"}
     inferred = inference.infer([Sample("a.csv", list(record), [record, record] if repeated else [record])])
     folder = tmp_path_factory.mktemp("contracts")
-    (folder / "a.yaml").write_text(contract_text.source_text("a", ["a.csv"], inferred, inference.Source()), encoding="utf-8")
-    (folder / "a_daily.yaml").write_text(contract_text.metric_text("a", inferred), encoding="utf-8")
+    (folder / "a.yaml").write_text(new_project.source_text("a", ["a.csv"], inferred, inference.Source()), encoding="utf-8")
+    (folder / "a_daily.yaml").write_text(new_project.metric_text("a", inferred), encoding="utf-8")
     catalog = load_catalog(folder, bundled=False)
     named = [name for name in record if name.strip() and name != inferred.op]
     assert [field.in_file for field in catalog.sources["a"].model.fields] == named, "a column of blanks has no name"
@@ -150,7 +150,7 @@ def test_files_that_say_nothing_are_refused_in_a_sentence(tmp_path: Path, conten
     [("Sales_2024-11-05.csv.gz", "sales"), ("orders.csv", "orders"), ("2024-11-05.csv", "events"), ("till 4.json", "till")],
 )
 def test_a_dataset_is_called_like_its_file_without_the_day(file: str, name: str) -> None:
-    assert contract_text.dataset_of(file) == name
+    assert new_project.dataset_of(file) == name
 
 
 def test_an_order_by_a_time_is_refused_when_the_contract_is_loaded(tmp_path: Path) -> None:

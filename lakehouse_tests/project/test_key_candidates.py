@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.project import contract_text
+from lakehouse.project import new_project
 from lakehouse.project.inference import infer
 from lakehouse_tests.support.inferred_files import infer_file
 from lakehouse_tests.support.sample_files import lines
@@ -81,7 +81,7 @@ def test_a_code_of_unknown_meaning_is_asked_for_before_place_and_time_are_taken(
 
 def test_a_number_of_things_is_a_measure_of_the_first_metric() -> None:
     file = lines("region,day,number_of_cases,num_tests,case_id", "n,2024-11-04,5,6,7", "s,2024-11-04,8,9,10")
-    text = contract_text.metric_text("health", infer([file]))
+    text = new_project.metric_text("health", infer([file]))
     assert "sum(number_of_cases)" in text
     assert "sum(num_tests)" in text
     assert "case_id" not in text

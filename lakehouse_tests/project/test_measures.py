@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakehouse.project import contract_text
+from lakehouse.project import new_project
 from lakehouse.project.inference import infer
 from lakehouse_tests.support.sample_files import lines
 
@@ -28,17 +28,17 @@ T = "2024-11-04T09:00:00Z"
 )  # fmt: skip
 def test_quantities_are_added_up_or_averaged(column: str, values: list[str], measure: str) -> None:
     found = infer([lines(f"id,at,{column}", *(f"{number},{T},{value}" for number, value in enumerate(values)))])
-    assert f"{{name: {column}, {measure}}}" in contract_text.metric_text("a", found)
+    assert f"{{name: {column}, {measure}}}" in new_project.metric_text("a", found)
 
 
 @pytest.mark.parametrize("column", ["latitude", "zip", "year", "customer_id", "Jahr"])
 def test_places_years_and_identifiers_are_no_measure(column: str) -> None:
     found = infer([lines(f"id,at,{column}", f"1,{T},2001", f"2,{T},2002")])
-    assert contract_text.metric_text("a", found).count("name:") == 1, "the records alone"
+    assert new_project.metric_text("a", found).count("name:") == 1, "the records alone"
 
 
 def test_the_parts_of_a_day_are_no_measures() -> None:
-    text = contract_text.metric_text("a", infer([lines("year,month,day,mm", "2024,11,4,2.5")]))
+    text = new_project.metric_text("a", infer([lines("year,month,day,mm", "2024,11,4,2.5")]))
     assert [word for word in ("year", "month", "day", "mm") if f"({word})" in text] == ["mm"]
 
 
@@ -86,5 +86,5 @@ def test_a_broken_number_among_many_is_asked_for() -> None:
 
 def test_codes_that_are_written_as_numbers_are_not_added_up() -> None:
     file = lines("id,at,barcode,phone,units", f"1,{T},4006381333931,491701234567,5")
-    text = contract_text.metric_text("log", infer([file]))
+    text = new_project.metric_text("log", infer([file]))
     assert [line.split("sql: ")[1].split(",")[0] for line in text.splitlines() if "sql: " in line] == ["count(*)", "sum(units)"]

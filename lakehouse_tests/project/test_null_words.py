@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakehouse.project import contract_text, inference
+from lakehouse.project import inference, new_project
 from lakehouse.project.inference import InferredSource, Source, infer
 from lakehouse.project.questions import InferenceError
 from lakehouse_tests.support.sample_files import lines
@@ -32,7 +32,7 @@ def test_a_word_among_numbers_means_no_value(word: str) -> None:
     assert (list(found.null_words), found.questions) == ([word], [])
     assert (found.columns[-1].type, found.columns[-1].empty) == ("decimal(20,4)", 2)
     assert f"{word!r} means 'no value' (source.null_values), as in column mm" in found.doubts
-    text = contract_text.source_text("a", ["a.csv"], found, Source())
+    text = new_project.source_text("a", ["a.csv"], found, Source())
     assert "null_values: [" in text
 
 

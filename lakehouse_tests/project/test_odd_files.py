@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.project import contract_text, inference
+from lakehouse.project import inference, new_project
 from lakehouse.project.questions import InferenceError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def test_a_percent_sign_is_read_and_its_column_is_a_mean(tmp_path: Path, values:
     first, second = values
     _, found = inferred(tmp_path, f"id;date;part\n1;2024-11-04;{first}\n2;2024-11-05;{second}\n")
     assert (dict(found.formats), types(found)["part"]) == ({"part": form}, "decimal(20,4)")
-    assert "sql: avg(part)" in contract_text.metric_text("log", found)
+    assert "sql: avg(part)" in new_project.metric_text("log", found)
 
 
 def test_the_days_that_mysql_writes_for_none_are_no_values(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lakehouse.ledger.ingestions import Ingestion
-from lakehouse.reparse.raw_records import MissingHeaderError, of_ingestions
+from lakehouse.reparse.read_again import MissingHeaderError, of_ingestions
 from lakehouse_tests.support.lake import HEADER, contract, csv_file
 
 DAY = date(2024, 2, 1)

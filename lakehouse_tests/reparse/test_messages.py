@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import pyarrow as pa
 
 from lakehouse.dispositions.readings import RECEIVED
-from lakehouse.reparse.raw_records import RawFile, rows_read_otherwise
+from lakehouse.reparse.read_again import RawFile, rows_read_otherwise
 from lakehouse_tests.support.kafka_lake import at, contract
 from lakehouse_tests.support.message_columns import NOW, columns, rows
 

@@ -18,7 +18,7 @@ from lakehouse.bronze.type_conversion import null_numbers
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions.readings import RECEIVED
-from lakehouse.reparse.raw_records import RawFile, rows_read_otherwise
+from lakehouse.reparse.read_again import RawFile, rows_read_otherwise
 from lakehouse_tests.support.both_readers import DELIVERY, outcome
 from lakehouse_tests.support.lake import HEADER, contract, csv_file
 from lakehouse_tests.support.laws import law

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lakehouse.examples.simulation_report import SimulatedDay, SimulatedPromotion, Simulation
+from lakehouse.examples.simulation_commands import simulation_html, simulation_markdown
+from lakehouse.examples.simulation_results import SimulatedDay, SimulatedPromotion, Simulation
 from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Threshold
 from lakehouse.reports import formatting
 from lakehouse.reports.comparison_report import MOST, as_html, as_json, as_markdown, as_terminal, release_notes
-from lakehouse.reports.simulation_report import simulation_html, simulation_markdown
 from lakehouse_tests.support.parsed_page import HOSTILE_TEXT, ParsedPage
 
 NOW = datetime(2024, 2, 10, 9, 30, tzinfo=timezone.utc)
@@ -296,6 +296,6 @@ def test_a_simulation_of_nothing_is_a_page_too():
 def test_matplotlib_waits_until_a_chart_is_drawn():
     script = (
         "import sys, lakehouse.reports.comparison_report, "
-        "lakehouse.reports.simulation_report; sys.exit('matplotlib' in sys.modules)"
+        "lakehouse.examples.simulation_commands; sys.exit('matplotlib' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

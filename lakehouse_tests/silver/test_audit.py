@@ -16,7 +16,7 @@ from lakehouse.delta.columns import content_columns
 from lakehouse.ledger import decisions, redactions
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.redactions import Redaction
-from lakehouse.silver import audit, audit_erasure
+from lakehouse.silver import audit
 from lakehouse.silver import audit_log as log
 from lakehouse.silver import merge as silver_merge
 from lakehouse.silver import update as silver_update
@@ -200,8 +200,8 @@ def test_redacted_values_are_in_no_row_whenever_it_was_written(lake, spark, monk
         arrive(sample, SECOND, row("a", 4712, "02-01T10:00", "02-02T12:00", "correct"))
     entry = Redaction("a", ["amount"], "dana", "asked for it", lake.now(), touched_days=[FIRST])
     redactions.record(lake, "events", entry)
-    assert audit_erasure.erase(lake, "events") == 1
-    assert audit_erasure.erase(lake, "events") == 0
+    assert audit.erase(lake, "events") == 1
+    assert audit.erase(lake, "events") == 0
     sample.update()
     hidden = {"amount": "[redacted]"}
     rows = audit_columns(sample, *VALUES, "actor", "reason")

@@ -16,7 +16,7 @@ from lakehouse.ledger import decisions, ingestions, key_log, redactions
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.redactions import Redaction
-from lakehouse.silver import audit, audit_erasure
+from lakehouse.silver import audit
 from lakehouse.silver import audit_log as log
 from lakehouse_tests.support.audit_reader import audit_rows, follow_audit
 from lakehouse_tests.support.lake import contract
@@ -188,7 +188,7 @@ def test_values_redacted_while_the_audit_is_written_are_masked_afterwards(lake, 
     def redacted_meanwhile(*arguments: Any) -> int:
         entry = Redaction("a", ["amount"], "dana", "asked for it", NOW, touched_days=[date(2024, 2, 1)])
         redactions.record(lake, "events", entry)
-        assert audit_erasure.erase(lake, "events") == 0, "there is no row yet"
+        assert audit.erase(lake, "events") == 0, "there is no row yet"
         return append(*arguments)
 
     monkeypatch.setattr(log, "append", redacted_meanwhile)
@@ -197,5 +197,5 @@ def test_values_redacted_while_the_audit_is_written_are_masked_afterwards(lake, 
     stored = {row["event_id"]: row["new_value"] for row in locations.audit_log(lake).read().to_pylist()}
     assert ("4711" in stored["a"], "4711" in stored["b"]) == (False, True)
     version = DeltaTable(locations.audit_log(lake).address).version()
-    assert audit_erasure.erase(lake, "events") == 0
+    assert audit.erase(lake, "events") == 0
     assert DeltaTable(locations.audit_log(lake).address).version() == version

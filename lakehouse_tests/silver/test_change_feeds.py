@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lakehouse.contracts.source import SourceContract
 from lakehouse.dispositions import account as dispositions_account
-from lakehouse.ledger import contracts_in_use
+from lakehouse.ledger import contract_archive
 from lakehouse_tests.support.earlier_columns import without_source_order
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake, contract, csv_file
@@ -144,7 +144,7 @@ def test_tables_of_an_earlier_release_get_the_column_of_the_order(lake: Lake, sp
     assert sample.rebuilt([day]) == sample.silver(), "read as it is"
     assert len(dispositions_account.rows(lake, sample.contract)) == 3
     sample.contract = contract(**BY_TEXT)
-    contracts_in_use.accept(lake, sample.contract)  # the order of a source with rows changes by a whole reading only
+    contract_archive.accept(lake, sample.contract)  # the order of a source with rows changes by a whole reading only
     sample.deliver(ARRIVALS[1], csv_file([line("a", 2, "correct", "x"), line("b", 2, "delete", "x")]))
     sample.ingest(ARRIVALS[1])
     sample.update()

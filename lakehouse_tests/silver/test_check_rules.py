@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.quality.source_checks import row_counts
+from lakehouse.quality.check_rules import row_counts
 from lakehouse.silver import checks
 from lakehouse_tests.support import checks_by_row
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.lake import Lake
-    from lakehouse.quality.check_result import CheckResult
+    from lakehouse.quality.check_rules import CheckResult
 
 pytestmark = pytest.mark.spark
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lakehouse import locations
 from lakehouse.ledger import applied_inputs
-from lakehouse.silver import checks, competing_corrections
+from lakehouse.silver import checks, correction_checks
 from lakehouse.silver import update as silver_update
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.ingested_files import deliver_files
@@ -56,7 +56,7 @@ def competing(lake: Lake, *days: int) -> list[list[str]]:
     table = locations.silver(lake, "events").open()
     assert table is not None
     wanted = [date(2024, 1, day) for day in days]
-    groups = competing_corrections.undecided(lake, contract(), table, wanted).competing
+    groups = correction_checks.undecided(lake, contract(), table, wanted).competing
     return sorted(sorted(one.key for one in group) for group in groups)
 
 
@@ -156,7 +156,7 @@ def test_the_groups_are_those_of_all_records(tmp_path_factory: pytest.TempPathFa
 def circular(lake: Lake) -> list[list[str]]:
     table = locations.silver(lake, "events").open()
     assert table is not None
-    groups = competing_corrections.undecided(lake, contract(), table, [date(2024, 1, day) for day in (1, 2, 3)]).circular
+    groups = correction_checks.undecided(lake, contract(), table, [date(2024, 1, day) for day in (1, 2, 3)]).circular
     return sorted(sorted(one.key for one in group) for group in groups)
 
 

@@ -10,7 +10,7 @@ import pytest
 from lakehouse import locations
 from lakehouse.ledger import applied_inputs, redactions
 from lakehouse.ledger.redactions import Redaction
-from lakehouse.silver import checks, emptied_fields
+from lakehouse.silver import checks, correction_checks
 from lakehouse.silver import update as silver_update
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.ingested_files import deliver_text
@@ -42,7 +42,7 @@ def arrive(lake: Lake, number: int, *records: str) -> None:
 def emptied(lake: Lake) -> list[tuple[str, tuple[str, ...]]]:
     table = locations.silver(lake, "events").open()
     assert table is not None
-    return [(one.key, one.fields) for one in emptied_fields.emptied(lake, SOURCE, table, [DAY])]
+    return [(one.key, one.fields) for one in correction_checks.emptied(lake, SOURCE, table, [DAY])]
 
 
 @pytest.mark.parametrize(

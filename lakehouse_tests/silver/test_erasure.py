@@ -19,7 +19,7 @@ from lakehouse import locations
 from lakehouse.delta import commit_log, partition_writer, row_writer
 from lakehouse.ledger import redactions
 from lakehouse.ledger.redactions import Redaction
-from lakehouse.silver import audit_erasure
+from lakehouse.silver import audit
 from lakehouse.silver import audit_log as log
 from lakehouse_tests.support.audit_of_earlier_release import audit_of_earlier_release
 from lakehouse_tests.support.audit_reader import audit_rows, follow_audit
@@ -97,7 +97,7 @@ def test_no_row_can_be_changed_or_deleted(lake) -> None:
 def test_spark_cannot_delete_a_row_either(lake, spark) -> None:
     two_keys(lake)
     record_redaction(lake)
-    assert audit_erasure.erase(lake, "events") == 1
+    assert audit.erase(lake, "events") == 1
     with pytest.raises(Exception, match=r"(?i)append.only|only.*append"):
         spark.sql(f"DELETE FROM delta.`{locations.audit_log(lake)}` WHERE event_id = 'a'")
     spark.sql(f"OPTIMIZE delta.`{locations.audit_log(lake)}`")
@@ -125,7 +125,7 @@ def test_a_redaction_is_shown_at_once_and_leaves_the_table_with_who_and_why(lake
     assert shown(lake) == MASKED
     assert stored(lake)["a", 0] == SECRET
     before = DeltaTable(locations.audit_log(lake).address)
-    assert audit_erasure.erase(lake, "events") == 1
+    assert audit.erase(lake, "events") == 1
     assert stored(lake) == MASKED
     assert is_append_only(lake)
     table = DeltaTable(locations.audit_log(lake).address)
@@ -135,7 +135,7 @@ def test_a_redaction_is_shown_at_once_and_leaves_the_table_with_who_and_why(lake
     assert commit_log.commit_metadata(commits["MERGE"]) == why
     assert commits["MERGE"]["operationMetrics"]["num_target_rows_updated"] == 1
     assert set(before.file_uris()) & set(table.file_uris()), "files without a redacted value stay as they are"
-    assert audit_erasure.erase(lake, "events") == 0
+    assert audit.erase(lake, "events") == 0
     assert DeltaTable(locations.audit_log(lake).address).version() == table.version()
 
 
@@ -145,7 +145,7 @@ def test_after_one_maintenance_run_no_file_holds_the_value(lake) -> None:
     orphan = Path(locations.audit_log(lake).address, "source=events", "of-a-writer-at-work.parquet")
     pq.write_table(pq.read_table(DeltaTable(locations.audit_log(lake).address).file_uris()[0]).slice(1, 1), orphan)
     record_redaction(lake)
-    audit_erasure.erase(lake, "events")
+    audit.erase(lake, "events")
     assert len(holding(lake)) >= 2
     assert maintain_table(lake, "ops/late_arrival_audit").files_deleted >= 2
     assert [name for name in holding(lake) if name != orphan.name] == []
@@ -192,7 +192,7 @@ def test_stopped_after_any_commit_the_next_run_does_the_rest(lake, tmp_path_fact
 
     with pytest.MonkeyPatch.context() as patched:
         after_each_commit(patched, stop)
-        audit_erasure.erase(lake, "events")
+        audit.erase(lake, "events")
     assert [is_append_only(left) for left in stops] == [False, False, True], "lifted, erased, restored"
     for left in stops:
         assert shown(left) == MASKED
@@ -214,7 +214,7 @@ def test_rows_that_are_appended_without_a_redaction_are_masked_by_the_next_erasu
 
     def killed_after(*arguments: Any) -> int:
         record_redaction(lake)
-        assert audit_erasure.erase(lake, "events") == 1
+        assert audit.erase(lake, "events") == 1
         append(*arguments)
         raise Killed
 
@@ -245,7 +245,7 @@ def test_an_append_during_an_erasure_is_masked_by_it(lake, monkeypatch: pytest.M
         return commit(*arguments, **more)
 
     monkeypatch.setattr(module, step, meanwhile)
-    audit_erasure.erase(lake, "events")
+    audit.erase(lake, "events")
     assert stored(lake) == MASKED | {("a", 9): "[redacted]"}
     assert is_append_only(lake)
 
@@ -263,7 +263,7 @@ def erasing(lake: Lake, start: Barrier) -> None:
     start.wait(120)
     for key in ("b", "x", "a", "y"):
         record_redaction(lake, key)
-        audit_erasure.erase(lake, "events")
+        audit.erase(lake, "events")
 
 
 @pytest.mark.merge
@@ -283,6 +283,6 @@ def test_two_processes_erase_while_a_third_appends(lake) -> None:
         ("b", 0),
         ("b", 1),
     ], "every row once"
-    audit_erasure.erase_all(lake)
+    audit.erase_all(lake)
     assert set(stored(lake).values()) == {"[redacted]"}
     assert is_append_only(lake)

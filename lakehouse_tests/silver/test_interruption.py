@@ -16,8 +16,8 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import ingestions
+from lakehouse.ledger.ingestions import LostRowsError
 from lakehouse.ledger.key_log import IncompleteKeyLogError
-from lakehouse.ledger.lost_rows import LostRowsError
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake, contract, csv_file
 from lakehouse_tests.support.stopped_commits import after_each_commit

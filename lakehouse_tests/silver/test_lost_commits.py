@@ -14,9 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse.lake import Lake, table_io
-from lakehouse.ledger import lost_rows
+from lakehouse.ledger import ingestions
 from lakehouse.settings import Settings
-from lakehouse.silver import lost_records
+from lakehouse.silver import update
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.lossy_lake import (
@@ -97,7 +97,7 @@ def test_the_next_file_makes_up_for_what_a_table_has_lost(
 @pytest.mark.parametrize("table", ["bronze/events", "ops/events_keys"])
 def test_a_rebuild_afterwards_gives_the_same_rows(sample: ReproducibleLake, expected: dict[str, Any], table: str) -> None:
     damage(sample.lake, table, "two runs older")
-    with pytest.raises(lost_rows.LostRowsError, match=r"has lost the . rows of 2 ingested files \(arrival_date=2024-02-02"):
+    with pytest.raises(ingestions.LostRowsError, match=r"has lost the . rows of 2 ingested files \(arrival_date=2024-02-02"):
         sample.sample.update([date(2024, 2, 1)])
     arrive(sample, 4)
     sample.sample.update([date(2024, 2, day) for day in (1, 2, 3, 4)])
@@ -113,11 +113,11 @@ def test_a_ledger_that_has_lost_files_is_named_until_they_are_recorded_again(
     damage(sample.lake, "ops/ingestions", how)
     before = state(sample)
     with pytest.raises(
-        lost_records.LostRecordsError, match=r"ops/ingestions has lost the entries of . files .*'lakehouse replay events'"
+        update.LostRecordsError, match=r"ops/ingestions has lost the entries of . files .*'lakehouse replay events'"
     ):
         arrive(sample, 4)
     assert state(sample) == before
-    for day in {*lost_records.lost_files(sample.lake, "events").values()}:
+    for day in {*update.lost_files(sample.lake, "events").values()}:
         sample.sample.ingest(day)
     publish(sample)
     assert state(sample) == expected
@@ -132,7 +132,7 @@ def test_rows_that_are_nowhere_any_more_are_named(sample: ReproducibleLake) -> N
     gone.unlink()
     before = state(sample)
     with pytest.raises(
-        lost_rows.LostRowsError, match=r"has lost the 2 rows of 1 ingested files \(arrival_date=2024-02-03.*put them"
+        ingestions.LostRowsError, match=r"has lost the 2 rows of 1 ingested files \(arrival_date=2024-02-03.*put them"
     ):
         arrive(sample, 4)
     assert state(sample) == before
@@ -171,7 +171,7 @@ def test_whatever_a_table_loses_the_numbers_end_the_same(
             damage(sample.lake, table, how)
         for step in steps:
             # What has lost rows is said, and nothing wrong is published.
-            with suppress(lost_rows.LostRowsError) if table in ("bronze/events", "ops/events_keys") else nullcontext():
+            with suppress(ingestions.LostRowsError) if table in ("bronze/events", "ops/events_keys") else nullcontext():
                 if step == "publish":
                     publish(sample)
                 else:

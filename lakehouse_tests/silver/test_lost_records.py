@@ -15,7 +15,7 @@ from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.ledger.row_states import StewardVerdict
 from lakehouse.settings import Settings
-from lakehouse.silver import lost_records
+from lakehouse.silver import update
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,19 +60,19 @@ def redacted(lake: Lake) -> str:
 def test_a_table_that_is_lost_with_its_journal_is_named_until_the_same_is_given_again(
     lake: Lake, record: Callable[[Lake], str], table: str
 ) -> None:
-    lost_records.require_none(lake, "events")
+    update.require_none(lake, "events")
     applied(lake, record(lake))
-    lost_records.require_none(lake, "events")
+    update.require_none(lake, "events")
     rmtree(f"{lake.root}/{table.split(maxsplit=1)[0]}")
-    lost_records.require_none(lake, "events")  # its entries are written again from the journal
+    update.require_none(lake, "events")  # its entries are written again from the journal
     rmtree(f"{lake.root}/{table.split(maxsplit=1)[0]}")
     rmtree(f"{lake.root}/ops/journal")
-    with pytest.raises(lost_records.LostRecordsError, match=table):
-        lost_records.require_none(lake, "events")
+    with pytest.raises(update.LostRecordsError, match=table):
+        update.require_none(lake, "events")
     record(lake)
-    lost_records.require_none(lake, "events")
+    update.require_none(lake, "events")
 
 
 def test_requests_that_only_rebuilt_days_and_files_that_came_again_may_be_lost(lake: Lake) -> None:
     applied(lake, "operation:1", "redelivery:2")
-    lost_records.require_none(lake, "events")
+    update.require_none(lake, "events")

@@ -14,8 +14,8 @@ from hypothesis import example, given
 
 from lakehouse import locations
 from lakehouse.dispositions import account as dispositions_account
-from lakehouse.gold.rows_read import tables
-from lakehouse.gold.rows_read.tables import LostSilverError, UnbuiltTableError
+from lakehouse.gold.restatement import silver_tables
+from lakehouse.gold.restatement.silver_tables import LostSilverError, UnbuiltTableError
 from lakehouse.ledger import applied_inputs
 from lakehouse.silver import rebuild as silver_rebuild
 from lakehouse.stewardship import quarantine
@@ -139,12 +139,12 @@ def test_newest_rows_that_were_lost_are_merged_again(lake: Lake, spark: SparkSes
     assert sample.newest() != before
     total = metric(rows="newest")
     with pytest.raises(UnbuiltTableError if how == "gone" else LostSilverError, match="silver/events_newest"):
-        tables.require_rows(lake, total)
+        silver_tables.require_rows(lake, total)
     assert SECOND in sample.pending()
     sample.update()
     assert sample.newest() == before
     assert (sample.silver_version(), sample.pending()) == (version, []), "the other table has lost nothing"
-    tables.require_rows(lake, total)
+    silver_tables.require_rows(lake, total)
     assert deliver_and_update(sample, 2, "a,7,2024-01-02T12:00:00Z") == {SECOND}
     assert rows(sample.newest()) == [("a", 2, 7), ("b", 1, 2), ("c", 2, 3)]
 

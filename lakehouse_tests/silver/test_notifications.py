@@ -18,7 +18,6 @@ from lakehouse import locations
 from lakehouse.contracts import Catalog
 from lakehouse.serving.sql_views import PREAMBLE, Dialect, statements
 from lakehouse.silver import audit_log as log
-from lakehouse.silver import audit_notifications
 from lakehouse_tests.support.audit_of_earlier_release import audit_of_earlier_release
 from lakehouse_tests.support.audit_reader import audit_rows, follow_audit
 from lakehouse_tests.support.silver_log import append_to_silver
@@ -41,7 +40,7 @@ def tell(lake: Lake, *versions: int, notice: str = "m1") -> int:
 
 def record(lake: Lake, rows: pa.Table, notice: str = "m1") -> int:
     notices = pa.repeat(pa.scalar(json.dumps([notice])), len(rows))
-    return audit_notifications.record(lake, "events", rows.append_column("notices", notices))
+    return log.record_notified(lake, "events", rows.append_column("notices", notices))
 
 
 def recorded_notices(lake: Lake) -> list[tuple[int, str]]:

@@ -19,7 +19,7 @@ from lakehouse.dispositions import account as dispositions_account
 from lakehouse.gold.publication import held_numbers
 from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.lake import table_io
-from lakehouse.ledger import decisions, restatements
+from lakehouse.ledger import decisions, publications
 from lakehouse.ledger.decisions import Decision
 from lakehouse.silver import checks as silver_checks
 from lakehouse_tests.support.empty_lake import lake_in
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.lake import Lake
-    from lakehouse.quality.check_result import CheckResult
+    from lakehouse.quality.check_rules import CheckResult
 
 pytestmark = pytest.mark.spark
 
@@ -222,9 +222,9 @@ def test_a_published_number_follows_silver_or_says_why_not_yet(lake: Lake, spark
 
     lose(reproducible.sample, "a")
     series = Series(reproducible.metrics[0])
-    newest = restatements.of(lake, series.name)[-1]
+    newest = publications.restatements_of(lake, series.name)[-1]
     lie = replace(newest, followed_version=reproducible.sample.silver_version(), followed_commit=None)
-    restatements.record(lake, lie)
+    publications.record_restatement(lake, lie)
     [first] = published(reproducible, 1)
     assert counts_of(first) == (False, 3, 2, 0)
     assert not first.warns

@@ -30,7 +30,7 @@ from lakehouse_tests.support.laws import law
 if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
-    from lakehouse.quality.check_result import CheckResult
+    from lakehouse.quality.check_rules import CheckResult
 
 NOW = datetime(2024, 3, 1, tzinfo=timezone.utc)
 FIRST = date(2024, 2, 1)

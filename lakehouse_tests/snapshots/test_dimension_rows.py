@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from lakehouse.cli.program import app
-from lakehouse.dimensions import interval_reads
-from lakehouse.orchestration.common.resources import LakeSpark
-from lakehouse.snapshots.dimension_rows import valid_as_of
+from lakehouse.dimensions import tables
+from lakehouse.orchestration.resources import LakeSpark
+from lakehouse.snapshots.rows import valid_as_of
 from lakehouse_tests.support import dimension_model as model
 from lakehouse_tests.support.dimension_lake import CORNERS, as_model, deliver, dimension, dimension_files
 from lakehouse_tests.support.dimension_model import DimensionRecord, day
@@ -56,7 +56,7 @@ def test_what_was_known_is_the_model_of_what_had_arrived(
     for number, records in enumerate(files):
         known += deliver(sample, date(2024, 2, 1 + number), records, f"{number}")
     at = day(moment)
-    assert in_one(interval_reads.current(sample.lake, sample.contract, at)) == model.valid_at(known, at)
+    assert in_one(tables.current_intervals(sample.lake, sample.contract, at)) == model.valid_at(known, at)
     sample.lake.settings.local_rows = local_rows
     for when in sorted({record.arrival for record in known}):
         by_then = [record for record in known if record.arrival <= when]

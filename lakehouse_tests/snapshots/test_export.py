@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakehouse.snapshots import export
-from lakehouse.snapshots.export import ExportError
+from lakehouse.snapshots import rows
+from lakehouse.snapshots.rows import ExportError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,12 +23,12 @@ def pieces(*numbers: int) -> Iterator[pa.Table]:
 
 def test_pieces_become_one_file(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
-    assert export.write(pieces(1, 2, 3), path) == 6
+    assert rows.write_file(pieces(1, 2, 3), path) == 6
     assert pq.read_table(path)["number"].to_pylist() == [1, None, 2, None, 3, None]
     assert [file.name for file in tmp_path.iterdir()] == ["rows.parquet"]
 
 
-@pytest.mark.parametrize("ending", export.ENDINGS)
+@pytest.mark.parametrize("ending", rows.ENDINGS)
 def test_a_stopped_write_leaves_no_file_that_looks_complete(tmp_path: Path, ending: str) -> None:
     def failing() -> Iterator[pa.Table]:
         yield from pieces(1)
@@ -37,13 +37,13 @@ def test_a_stopped_write_leaves_no_file_that_looks_complete(tmp_path: Path, endi
 
     path = tmp_path / f"rows{ending}"
     with pytest.raises(Exception, match="the disk is full"):
-        export.write(failing(), path)
+        rows.write_file(failing(), path)
     assert not (path / "_delta_log").exists()
     assert [file for file in tmp_path.iterdir() if file.is_file()] == []
 
 
 def test_nothing_to_write_is_no_file(tmp_path: Path) -> None:
-    assert export.write(iter(()), tmp_path / "rows.csv") == 0
+    assert rows.write_file(iter(()), tmp_path / "rows.csv") == 0
     assert list(tmp_path.iterdir()) == []
 
 
@@ -55,5 +55,5 @@ def test_a_name_that_cannot_be_written_is_refused_with_the_way_out(tmp_path: Pat
         "missing/rows.csv": "does not exist; create it first",
     }.items():
         with pytest.raises(ExportError, match=sentence):
-            export.write(pieces(1), tmp_path / name)
+            rows.write_file(pieces(1), tmp_path / name)
     assert (tmp_path / "taken.csv").read_text() == "mine"

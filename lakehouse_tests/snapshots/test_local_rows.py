@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lakehouse import locations
 from lakehouse.delta import row_writer
 from lakehouse.delta.columns import arrow_schema, silver_columns
-from lakehouse.snapshots import local_rows, named, rows
+from lakehouse.snapshots import input_sets, local_rows, rows
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.ingested_files import at, deliver, line
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.snapshots.named import NamedSnapshot
+    from lakehouse.snapshots.input_sets import NamedSnapshot
 
 MANY = 1_000
 ARRIVED = [date(2024, 2, day) for day in (1, 2, 3)]
@@ -107,7 +107,9 @@ def test_decisions_and_judgements_of_then_count_and_redactions_of_now(lake, spar
     sample.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue")
     sample.deliver(12, "a,5,12,correct,,red", "w,3,1,insert,,red", "v,4,1,insert,,blue")  # w and v wait
     sample.publish()
-    named.create(lake, sample.sample.contract, "waiting", named.everything(lake, "events"), "all", by="anna", reason="audit")
+    input_sets.create_snapshot(
+        lake, sample.sample.contract, "waiting", input_sets.every_input(lake, "events"), "all", by="anna", reason="audit"
+    )
     sample.at(13)
     decide(sample.sample, "accept", "w")
     sample.publish()
@@ -123,7 +125,7 @@ def test_decisions_and_judgements_of_then_count_and_redactions_of_now(lake, spar
 
     evenings = {day: datetime(2024, 2, day, 23, 30, tzinfo=timezone.utc) for day in (1, 12, 13, 14)}
     assert {day: keys(when) for day, when in evenings.items()} == {1: "ab", 12: "ab", 13: "abw", 14: "abvw"}
-    assert keys(named.find(lake, "events", "waiting")) == "ab"
+    assert keys(input_sets.find_snapshot(lake, "events", "waiting")) == "ab"
     assert local_rows.computed(lake, sample.sample.contract, days, evenings[14], 3) is None, "four keys are concerned"
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.lake import Table
-from lakehouse.snapshots import export, local_rows, rows
+from lakehouse.snapshots import local_rows, rows
 from lakehouse_tests.support.lake import ROW, Row, rows_once
 from lakehouse_tests.support.quarantine_lake import decide
 from lakehouse_tests.support.reproducible_lake import WEEK_WATERMARK, ReproducibleLake, reproducible_lake
@@ -90,7 +90,7 @@ def test_days_limit_the_rows_and_a_time_before_all_deliveries_has_none(lake, spa
 
 
 @pytest.mark.merge
-@pytest.mark.parametrize("ending", export.ENDINGS)
+@pytest.mark.parametrize("ending", rows.ENDINGS)
 def test_rows_of_then_are_written_and_read_back(lake, spark, tmp_path, ending) -> None:
     sample = reproducible_lake(lake, spark, [])
     sample.deliver(1, "a,1,1,insert,,red", 'b,2,2,insert,,"light ""blue"""')
@@ -98,7 +98,7 @@ def test_rows_of_then_are_written_and_read_back(lake, spark, tmp_path, ending) -
     sample.publish()
     days, when = local_rows.days_of(lake, sample.sample.contract), datetime(2024, 2, 1, 23, tzinfo=timezone.utc)
     path = tmp_path / f"rows{ending}"
-    assert export.write(rows.as_known_at(spark, lake, sample.sample.contract, days, when), path) == 2
+    assert rows.write_file(rows.as_known_at(spark, lake, sample.sample.contract, days, when), path) == 2
     if ending == ".delta":
         found = Table(str(path)).read()
         read = [] if found is None else found.to_pylist()

@@ -12,7 +12,7 @@ import platformdirs
 import pyspark
 import pytest
 
-from lakehouse.spark import class_archive
+from lakehouse.spark import session
 from lakehouse.spark.jars import java
 
 IVY = next(Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"))
@@ -25,7 +25,7 @@ def _classes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def options(*, ends_soon: bool = True) -> list[str]:
-    return class_archive.java_options(java(), [IVY], ends_soon=ends_soon)
+    return session.archive_options(java(), [IVY], ends_soon=ends_soon)
 
 
 def names(folder: Path) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 
 START = """
 import logging, subprocess, sys
-from lakehouse.spark.jvm_output import without_usual_lines
+from lakehouse.spark.session import without_usual_lines
 logging.getLogger("lakehouse.spark").setLevel(sys.argv[1])
 with without_usual_lines():
     child = subprocess.Popen(["sh", "-c", "echo 'WARNING: Using incubator modules: jdk.incubator.vector' >&2; echo broken >&2"])

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from lakehouse.lake import Lake
-from lakehouse.orchestration.common.resources import LakeSpark
+from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.settings import Settings
-from lakehouse.spark import connect, private_options
+from lakehouse.spark import connect
 from lakehouse.spark.session import spark_options
 
 SECRET = "s3cr=t: \\ é\u20ac end"
@@ -53,7 +53,7 @@ def test_they_are_in_a_file_that_only_this_user_can_read() -> None:
 def test_each_option_of_a_store_is_private(name: str) -> None:
     for prefix in ("spark.hadoop.", "spark.executorEnv." if "any" not in name else "spark.hadoop."):
         options = {f"{prefix}{name}": SECRET, "spark.sql.shuffle.partitions": "3"}
-        assert private_options.split(options) == (
+        assert connect.split_private(options) == (
             {"spark.sql.shuffle.partitions": "3"},
             {f"{prefix}{name}": SECRET},
         )
@@ -62,11 +62,11 @@ def test_each_option_of_a_store_is_private(name: str) -> None:
 def test_passwords_among_options_of_java_are_private() -> None:
     secret = {"spark.driver.extraJavaOptions": f"-Djavax.net.ssl.trustStorePassword={SECRET}"}
     public = {"spark.executor.extraJavaOptions": "-Duser.timezone=UTC"}
-    assert private_options.split({**secret, **public}) == (public, secret)
+    assert connect.split_private({**secret, **public}) == (public, secret)
 
 
 def test_java_reads_what_was_written(tmp_path: Path) -> None:
-    file = private_options.in_file(private_options.split(CONF)[1])
+    file = connect.options_in_file(connect.split_private(CONF)[1])
     (tmp_path / "Prints.java").write_text(PRINTS)
     read = subprocess.run(["java", str(tmp_path / "Prints.java"), file], capture_output=True, check=False)
     if b"compiler" in read.stderr:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse import pieces
-from lakehouse.spark import stages
+from lakehouse.spark import commits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +29,9 @@ def waits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 @pytest.mark.own_spark  # a client does not see the stages of the server
 @pytest.mark.merge
 def test_the_tasks_of_a_running_stage_are_counted(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "_SECONDS", 0.1)
+    monkeypatch.setattr(commits, "_SECONDS", 0.1)
     reports: list[tuple[str, int, int | None]] = []
-    with pieces.listened_to_by(lambda *one_report: reports.append(one_report), every=0), stages.watched(spark, "waiting"):
+    with pieces.listened_to_by(lambda *one_report: reports.append(one_report), every=0), commits.watched(spark, "waiting"):
         assert spark.range(0, 6, 1, 6).mapInArrow(waits, "id long").count() == 6
     assert {what for what, *_ in reports} == {"waiting, tasks of Spark"}
     assert (0, 6) in {(done, total) for _, done, total in reports}
@@ -39,6 +39,6 @@ def test_the_tasks_of_a_running_stage_are_counted(spark: SparkSession, monkeypat
 
 
 def test_nothing_is_watched_where_nobody_listens(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "_watch", lambda *_: pytest.fail("nobody listens"))
-    with stages.watched(spark, "counting"):
+    monkeypatch.setattr(commits, "_watch", lambda *_: pytest.fail("nobody listens"))
+    with commits.watched(spark, "counting"):
         assert spark.range(3).count() == 3

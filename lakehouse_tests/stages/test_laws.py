@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lakehouse import locations
 from lakehouse.bronze.ingest import Ingest
-from lakehouse.stages import side_rows, staged_files
+from lakehouse.stages import side_tables, validation
 from lakehouse.stages.stage_log import StageError
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import ROW, SampleLake, content_id, contract, csv_file, csv_line, row_of, rows_once
@@ -80,13 +80,15 @@ class StagedLake:
         """Stage files."""
         for arrival, rows in files:
             self.file(folder, arrival, rows)
-        staged_files.copy_files(self.stage, self.sample.contract, [folder], ARRIVALS[0])
-        staged_files.ingest(self.stage, self.sample.contract, lambda: self.sample.spark, "stage")
+        validation.copy_files(self.stage, self.sample.contract, [folder], ARRIVALS[0])
+        validation.ingest_staged(self.stage, self.sample.contract, lambda: self.sample.spark, "stage")
 
     def side(self) -> tuple[set[date], set[Row]]:
         """The days that the stage changes, and its rows on them."""
         spark, lake, source = self.sample.spark, self.sample.lake, self.sample.contract
-        computed = side_rows.compute(spark, lake, self.stage, source, side_rows.reached_days(lake, self.stage, source), seed=0)
+        computed = side_tables.compute(
+            spark, lake, self.stage, source, side_tables.reached_days(lake, self.stage, source), seed=0
+        )
         rows = rows_once(locations.silver(self.stage, "events").read(list(ROW)))
         assert computed.compared.rows[1] == len(rows)
         return set(computed.days), rows
@@ -94,7 +96,7 @@ class StagedLake:
     def promote(self) -> None:
         """Ingest the files of the stage as a promotion does, and bring silver up to date."""
         lake = self.sample.lake.with_settings(landing=self.stage.landing_of("events"))
-        days = staged_files.arrival_days(self.stage, self.sample.contract)
+        days = validation.staged_arrival_days(self.stage, self.sample.contract)
         Ingest(lake, self.sample.contract, lambda: self.sample.spark, "promotion").days(days)
         if self.sample.pending():
             self.sample.update()

@@ -15,10 +15,9 @@ from lakehouse import locations
 from lakehouse.contracts import Catalog
 from lakehouse.dispositions import account_tables
 from lakehouse.gold.restatement import closing
-from lakehouse.ledger import lost_rows
+from lakehouse.ledger import ingestions
 from lakehouse.ledger.row_states import StewardVerdict
-from lakehouse.operations import repair
-from lakehouse.operations.maintenance import damaged_tables
+from lakehouse.operations import damaged_tables
 from lakehouse_tests.support.damaged_lake import DamagedLake, damage
 from lakehouse_tests.support.lake import SampleLake, contract, csv_file
 from lakehouse_tests.support.quarantine_lake import (
@@ -127,7 +126,7 @@ def test_nothing_is_derived_from_a_key_log_that_has_lost_rows_as_well(lake: Lake
     sample = sample_with_waiting_rows(lake)
     lose(lake, QUARANTINE, "gone")
     lose(lake, "ops/events_keys", "delete 1")
-    with pytest.raises(lost_rows.LostRowsError, match="the key log of events has lost"):
+    with pytest.raises(ingestions.LostRowsError, match="the key log of events has lost"):
         closing.read_source(lake, sample.contract)
     sample.ingest(LATE)
     assert closing.read_source(lake, sample.contract).undecided == {ON_TIME: 1}
@@ -153,7 +152,7 @@ def test_a_repair_derives_both_tables_again(lake: Lake, table: str, how: str) ->
     [damaged] = damaged_tables.find(lake, catalog)
     assert f"{damaged}".startswith(table)
     assert f"{damaged}".endswith("'lakehouse admin repair' derives the table again.")
-    done = list(repair.repair(lake, catalog, lambda: sample.spark, "mend"))
+    done = list(damaged_tables.repair(lake, catalog, lambda: sample.spark, "mend"))
     assert done == [("silver/events_quarantine: made again: all rows, and those of ops/events_dispositions", True)]
     assert damaged_tables.find(lake, catalog) == []
     assert [rows_of(path) for path in account_tables.both(lake, "events")] == before

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakehouse.dispositions import account as dispositions_account
-from lakehouse.dispositions.row_rules import RuleError
+from lakehouse.dispositions.row_frames import RuleError
 from lakehouse.ledger import decisions
 from lakehouse.ledger.row_states import Disposition
 from lakehouse.silver import audit_log

@@ -16,14 +16,13 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from lakehouse.bronze.parquet_rows import plain
+from lakehouse.bronze.parquet import plain
 from lakehouse.contracts.inputs import RegisteredValues
 from lakehouse.lake import Lake
-from lakehouse.reparse import raw_records
+from lakehouse.reparse import read_again
 from lakehouse.settings import Settings
 from lakehouse.streams import avro
-from lakehouse.streams.avro import NOT_DECODED, AvroDecoder
-from lakehouse.streams.schema_registry import AVRO, RegisteredSchema
+from lakehouse.streams.avro import AVRO, NOT_DECODED, AvroDecoder, RegisteredSchema
 from lakehouse_tests.support.kafka_lake import at, contract
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.message_columns import columns, rows
@@ -222,7 +221,7 @@ def test_a_message_that_cannot_be_decoded_keeps_its_bytes(
     assert problem.startswith(f"{NOT_DECODED}{reason}")
     assert none is None
     assert base64.b64decode(table["raw_payload"][0].as_py()) == message
-    assert raw_records._is_kept(source, table).to_pylist() == [True, False]
+    assert read_again._is_kept(source, table).to_pylist() == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from lakehouse.lateness import missing_inputs
 from lakehouse.ledger import ingestions
 from lakehouse.operations.alerts import input_signals
 from lakehouse.operations.alerts.alert import AlertKind
-from lakehouse.streams import gap_log
+from lakehouse.streams import status
 from lakehouse_tests.support.kafka_broker import KafkaBroker
 from lakehouse_tests.support.kafka_lake import KafkaLake, at, contract, event
 
@@ -39,11 +39,11 @@ def messages(count: int, partition: int = 0) -> Iterator[dict[str, Any]]:
         yield {"value": event(f"k{number}", 2, number), "timestamp": at(3), "partition": partition}
 
 
-def accept(sample: KafkaLake) -> list[gap_log.GapEntry]:
+def accept(sample: KafkaLake) -> list[status.GapEntry]:
     """Accept all gaps, an hour after the last thing that happened."""
     now = sample.lake.now() + timedelta(hours=1)
     sample.lake = sample.lake.at(SimulatedClock(now))
-    return gap_log.accept(sample.lake, sample.contract, "ann", "the sender cannot send them again")
+    return status.accept_gaps(sample.lake, sample.contract, "ann", "the sender cannot send them again")
 
 
 def test_messages_that_retention_deletes_are_a_gap_until_somebody_accepts_it(
@@ -74,7 +74,7 @@ def test_messages_that_retention_deletes_are_a_gap_until_somebody_accepts_it(
     offsets = [*range(5), *range(9, 15)]
     assert sample.places() == [*((0, offset) for offset in offsets), *((1, offset) for offset in range(3))]
     assert missing_inputs.of(sample.lake, "events") == []
-    assert gap_log.open_gaps(sample.lake, "events") == []
+    assert status.open_gaps(sample.lake, "events") == []
 
 
 @pytest.mark.parametrize("count", [3, 12])

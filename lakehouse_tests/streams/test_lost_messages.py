@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from lakehouse import locations
-from lakehouse.ledger.lost_rows import LostRowsError
+from lakehouse.ledger.ingestions import LostRowsError
 from lakehouse_tests.support.kafka_lake import KafkaLake, at, contract, event
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from datetime import date
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.streams import message_ranges
-from lakehouse.streams.message_ranges import MessageRange, PartitionLog
+from lakehouse.streams import reading_plan
+from lakehouse.streams.reading_plan import MessageRange, PartitionLog
 
 DAY = date(2024, 1, 3)
 LOGS = st.builds(
@@ -24,7 +24,7 @@ OFFSETS = st.integers(0, 2**55)
 @given(log=LOGS, begin=OFFSETS, length=st.integers(1, 10**6))
 def test_a_name_is_read_as_it_was_written(log: PartitionLog, begin: int, length: int) -> None:
     delivered = MessageRange(log, begin, begin + length)
-    assert message_ranges.parse(f"{delivered}") == delivered
+    assert reading_plan.parse(f"{delivered}") == delivered
 
 
 @given(log=LOGS, first=OFFSETS, second=OFFSETS, lengths=st.tuples(st.integers(1, 9), st.integers(1, 9)))
@@ -46,4 +46,4 @@ def test_the_same_offsets_of_another_log_are_another_delivery() -> None:
 def test_the_ends_of_what_was_delivered_and_names_of_files_are_left_out() -> None:
     log = PartitionLog("t", "a", 0)
     names = [f"{MessageRange(log, 5, 9)}", f"{MessageRange(log, 0, 5)}", "2024-01-03/orders.json"]
-    assert message_ranges.ends(names) == {log: 9}
+    assert reading_plan.ends(names) == {log: 9}

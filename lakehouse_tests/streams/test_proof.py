@@ -26,12 +26,12 @@ from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.dispositions import account
 from lakehouse.gold.publication.write_audit_publish import Run
-from lakehouse.gold.reproduction import contract_history
+from lakehouse.gold.reproduction import recompute
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.live import batches as live_batches
-from lakehouse.live import run
+from lakehouse.live import stream
 from lakehouse.live.reconcile import reconcile
 from lakehouse.silver import update as silver_update
 from lakehouse_tests.support import kafka_producer, tried
@@ -142,8 +142,8 @@ def check_books_and_live(
     """Publish, finish the stream, and reconcile every day; gives the rows by which live numbers and books differ, by cause."""
     metric = completed(MetricContract.model_validate(HOURLY), {"events": source})
     series = Series(metric)
-    run.run(lambda: spark, lake, metric, source, ends=True)
-    contract_history.remember(lake, metric, source)
+    stream.run(lambda: spark, lake, metric, source, ends=True)
+    recompute.remember_contract(lake, metric, source)
     pending = find_pending(lake, series)
     restatement_days.restate(lake, source, series, lambda: spark, pending.starts, Run("run"), pending)
     expected: dict[datetime, list[int]] = defaultdict(list)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.streams.message_ranges import PartitionLog
-from lakehouse.streams.reading_plan import OffsetGap, TopicState, plan
+from lakehouse.streams.reading_plan import OffsetGap, PartitionLog, TopicState, plan
 
 LOG = PartitionLog("t", "a", 0)
 

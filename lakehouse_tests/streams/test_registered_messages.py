@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.streams.schema_registry import SchemaRegistryError
+from lakehouse.streams.avro import SchemaRegistryError
 from lakehouse_tests.support.kafka_lake import KafkaLake, at, contract
 from lakehouse_tests.support.lake import SampleLake
 from lakehouse_tests.support.schema_registry import avro_message, framed

@@ -10,8 +10,7 @@ from lakehouse.contracts.inputs import RegisteredValues
 from lakehouse.lake import Lake
 from lakehouse.settings import Settings
 from lakehouse.streams import avro
-from lakehouse.streams.avro import AvroDecoder
-from lakehouse.streams.schema_registry import RegisteredSchema, SchemaRegistry, SchemaRegistryError
+from lakehouse.streams.avro import AvroDecoder, RegisteredSchema, SchemaRegistry, SchemaRegistryError
 from lakehouse_tests.support.free_port import free_port
 from lakehouse_tests.support.kafka_lake import at
 from lakehouse_tests.support.message_columns import columns

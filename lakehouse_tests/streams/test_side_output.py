@@ -12,7 +12,7 @@ from lakehouse.delta import row_writer
 from lakehouse.late_events import late_rows
 from lakehouse.ledger.ids import format_row_id, row_id_of
 from lakehouse.operations.delivery import Directory
-from lakehouse.operations.notices import late_outputs
+from lakehouse.operations.notices import dispatch
 from lakehouse.operations.notices.dispatch import dispatch_notices
 from lakehouse_tests.support.late_lake import LateLake, late
 from lakehouse_tests.support.windowed_lake import TUMBLING, Event
@@ -82,9 +82,9 @@ def test_a_run_that_stops_before_it_is_recorded_sends_the_same_ids_again(
     with monkeypatch.context() as patched:
         patched.setattr(row_writer, "append", stopped)
         with pytest.raises(KeyboardInterrupt):
-            late_outputs.send(lake, sample.catalog)
-    assert late_outputs.send(lake, sample.catalog).rows == 1
-    assert late_outputs.send(lake, sample.catalog).rows == 0
+            dispatch.send_late_outputs(lake, sample.catalog)
+    assert dispatch.send_late_outputs(lake, sample.catalog).rows == 1
+    assert dispatch.send_late_outputs(lake, sample.catalog).rows == 0
     first, second = received(broker, topic, 2)
     assert first == second, "the consumer knows by the id that it has the row"
 
@@ -98,7 +98,7 @@ def test_a_topic_that_does_not_answer_is_named_and_its_rows_wait(
     sample.classify_at(0, Event("a", 5), Event("push", 150))
     sample.classify_at(1, Event("late", 10))
     monkeypatch.setattr("lakehouse.streams.client._WRITE_SECONDS", 2.0)
-    done = late_outputs.send(lake, sample.catalog)
+    done = dispatch.send_late_outputs(lake, sample.catalog)
     assert done.rows == 1, "the other metric's row is sent"
     [problem] = done.problems
     assert (
@@ -106,4 +106,4 @@ def test_a_topic_that_does_not_answer_is_named_and_its_rows_wait(
         in problem
     )
     broker.create_topic(f"{topic}-absent")
-    assert late_outputs.send(lake, sample.catalog) == (1, [])
+    assert dispatch.send_late_outputs(lake, sample.catalog) == (1, [])

@@ -16,9 +16,8 @@ from lakehouse.delta import row_writer
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import account_tables
 from lakehouse.ledger import key_log
-from lakehouse.serving import app
+from lakehouse.serving import app, published_cache
 from lakehouse.serving.app import AccessPolicy
-from lakehouse.serving.http import published_cache
 from lakehouse_tests.support.arrivals import append_claims
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from lakehouse.serving import app
+from lakehouse.serving import app, tokens
 from lakehouse.serving.app import AccessPolicy
-from lakehouse.serving.http import tokens
-from lakehouse.serving.http.tokens import Role
+from lakehouse.serving.tokens import Role
 from lakehouse_tests.support.api_client import at, catalog, numbers_with_weeks, publish_two_days, write_source_rows
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract

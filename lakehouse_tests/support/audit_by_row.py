@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakehouse.calendar.days import lateness
 from lakehouse.delta import change_feed
-from lakehouse.json_texts import json_text
+from lakehouse.delta.columns import json_text
 from lakehouse.lateness.rules import is_late
 from lakehouse.ledger import rebuild_requests
 from lakehouse.silver import audit_log

@@ -14,7 +14,7 @@ from lakehouse.contracts.checks import GoldChecks
 from lakehouse.gold.publication.checks import Candidate, audit, blocking
 
 if TYPE_CHECKING:
-    from lakehouse.quality.check_result import CheckResult
+    from lakehouse.quality.check_rules import CheckResult
 
 DAY = date(2024, 11, 20)
 MONEY = pa.decimal128(38, 2)

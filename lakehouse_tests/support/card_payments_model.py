@@ -7,13 +7,13 @@ from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from lakehouse.calendar.days import replay_clock
-from lakehouse.examples.card_payments import cardholders, chargebacks, deliveries
-from lakehouse.examples.card_payments.payments import payments
+from lakehouse.examples.card_payments import deliveries
+from lakehouse.examples.card_payments.deliveries import payments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lakehouse.examples.card_payments.chargebacks import Chargeback
+    from lakehouse.examples.card_payments.deliveries import Chargeback
 
 #: Of a payment: tier and country of the cardholder, and the payments of the country on the newest day that was published.
 Known = tuple[str, str, int | None]
@@ -23,7 +23,7 @@ def known_then(seed: int) -> dict[str, Known]:
     """For each payment what was known when it happened."""
     made = payments(seed)
     by_holder = defaultdict(list)
-    for change in cardholders.changes(seed):
+    for change in deliveries.cardholder_changes(seed):
         by_holder[change.customer_id].append(change)
     days = [date.fromisoformat(name[len("arrival_date=") :][:10]) for name in deliveries.files(seed)[deliveries.PAYMENTS]]
     counts = {day: _counts_of_last_day(seed, day) for day in days}
@@ -46,7 +46,7 @@ def labels(records: Iterable[Chargeback], until: datetime) -> dict[str, int]:
 
 def all_records(seed: int) -> list[Chargeback]:
     """The chargebacks of the history, then those of the investigation."""
-    return [*chargebacks.history(seed), *chargebacks.investigated(seed)]
+    return [*deliveries.chargeback_history(seed), *deliveries.investigated(seed)]
 
 
 def _counts_of_last_day(seed: int, delivered: date) -> Counter[str]:

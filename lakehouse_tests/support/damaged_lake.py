@@ -18,7 +18,7 @@ import pytest
 from lakehouse.cli import program as cli
 from lakehouse.lake import Table
 from lakehouse.lake.table_io import DamagedLogError
-from lakehouse.ledger import journal
+from lakehouse.ledger import log_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -189,7 +189,7 @@ class DamagedLake:
             arguments.append(f"{file}")
         if step.command[0] == "quarantine":
             arguments.append(self.waiting_row())
-        journal.forget()  # as the process of a command
+        log_table.forget()  # as the process of a command
         text = io.StringIO()
         with pytest.MonkeyPatch.context() as patched, redirect_stdout(text), redirect_stderr(text):
             for name, value in environment.items():

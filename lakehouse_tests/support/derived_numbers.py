@@ -13,11 +13,11 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts import derived as derived_contracts
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
-from lakehouse.gold.derived import restate as derived
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import write_audit_publish
 from lakehouse.gold.publication.candidates import NumberLineage, draft_period
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run
+from lakehouse.gold.restatement import derived
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse_tests.support.lake import contract
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lakehouse.bronze.reader import exact_rows
 from lakehouse.contracts import MetricContract, SourceContract, load_contract
 from lakehouse.ledger.ids import DeliveredFile
-from lakehouse.project import contract_text, inference
+from lakehouse.project import inference, new_project
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,9 +70,9 @@ def infer_file(folder: Path, name: str, content: str | bytes, answers: dict[str,
     file = folder / name
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     read_as = inference.source_of(file)
-    dataset = contract_text.dataset_of(name)
+    dataset = new_project.dataset_of(name)
     inferred = inference.infer([inference.read(file, read_as)], answers or {}, dataset)
-    texts = contract_text.source_text(dataset, [name], inferred, read_as), contract_text.metric_text(dataset, inferred)
+    texts = new_project.source_text(dataset, [name], inferred, read_as), new_project.metric_text(dataset, inferred)
     contracts = folder / f"{dataset}.yaml", folder / f"{dataset}_daily.yaml"
     for written, text in zip(contracts, texts, strict=True):
         written.write_text(text, encoding="utf-8")

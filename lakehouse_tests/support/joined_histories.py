@@ -17,7 +17,7 @@ from lakehouse.contracts.loader import completed
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.gold.publication.write_audit_publish import Run
-from lakehouse.gold.reproduction import contract_history, reproduce
+from lakehouse.gold.reproduction import recompute, reproduce
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs
@@ -148,7 +148,7 @@ class JoinedHistory:
         restated = []
         for definition in self.metrics:
             series, contract = Series(definition), self.sources["events"]
-            contract_history.remember(self.lake, definition, contract)
+            recompute.remember_contract(self.lake, definition, contract)
             pending = find_pending(self.lake, series)
             done = restatement_days.restate(self.lake, contract, series, self.session, pending.starts, Run("run"), pending)
             restated.append(done.days)

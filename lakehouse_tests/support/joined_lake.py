@@ -13,7 +13,7 @@ from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.contracts.source import SourceContract
 from lakehouse.gold.publication.write_audit_publish import Run
-from lakehouse.gold.reproduction import contract_history
+from lakehouse.gold.reproduction import recompute
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse_tests.support import interval_tables
@@ -139,7 +139,7 @@ class JoinedLake:
     def publications(self, days: Collection[date] = ()) -> list[PublishResult]:
         done = []
         for definition in self.metrics:
-            contract_history.remember(self.lake, definition, self.sample.contract)
+            recompute.remember_contract(self.lake, definition, self.sample.contract)
             pending, series = self.pending(definition), Series(definition)
             wanted = {*pending.starts, *days}
             source = self.sample.contract

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.source import SourceContract
-from lakehouse.live import run, table
+from lakehouse.live import stream as run
+from lakehouse.live import table
 from lakehouse_tests.support.united_lake import metric
 from lakehouse_tests.support.windowed_lake import SLIDING, TUMBLING, Event, WindowedLake, all_windows, source
 

@@ -13,9 +13,9 @@ from lakehouse import locations
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.series import Series
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse.ledger import restatements
-from lakehouse.ledger.restatements import Restatement
-from lakehouse.operations.maintenance.maintain import Upkeep, maintain
+from lakehouse.ledger import publications
+from lakehouse.ledger.publications import Restatement
+from lakehouse.operations.maintain import Upkeep, maintain
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import metric
 from lakehouse_tests.support.silver_log import append_to_silver
@@ -49,7 +49,7 @@ def files_of(lake: Lake, name: str) -> set[str]:
 
 def record_followed(lake: Lake, version: int, metric_name: str = "total") -> None:
     """Record that a metric has followed Silver through a version."""
-    restatements.record(lake, Restatement(metric_name, "run", lake.now(), version, 0, []))
+    publications.record_restatement(lake, Restatement(metric_name, "run", lake.now(), version, 0, []))
 
 
 def correct_in_silver(lake: Lake, key: str, amount: int) -> None:

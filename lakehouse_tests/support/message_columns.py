@@ -10,7 +10,7 @@ import pyarrow as pa
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.streams import message_rows
 from lakehouse.streams.client import MessageColumns
-from lakehouse.streams.message_ranges import PartitionLog
+from lakehouse.streams.reading_plan import PartitionLog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,5 +31,5 @@ def columns(values: Sequence[bytes | None], milliseconds: Sequence[int | None], 
 def rows(source: SourceContract, messages: MessageColumns, begin: int = 5) -> pa.Table:
     """Their rows of Bronze, by offset."""
     delivered = message_rows.deliveries(source, "cluster", LOG, begin, messages, NOW)
-    batches = [batch for each in delivered for batch in message_rows.rows(source, each, messages)]
+    batches = [batch for each in delivered for batch in message_rows.rows_of_messages(source, each, messages)]
     return pa.Table.from_batches(batches, arrow_schema(bronze_columns(source))).sort_by("kafka_offset")

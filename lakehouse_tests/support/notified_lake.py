@@ -21,8 +21,7 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import local_measures, metric_query, rollups
 from lakehouse.gold.restatement.pending import find_due, find_pending
-from lakehouse.operations.channels import DeliveryError
-from lakehouse.operations.delivery import Directory
+from lakehouse.operations.delivery import DeliveryError, Directory
 from lakehouse.operations.notices.dispatch import dispatch_notices
 from lakehouse.silver import audit
 from lakehouse.silver import audit_log as log
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.lifecycle import RevisionReason
     from lakehouse.gold.publication.write_audit_publish import PublishResult
     from lakehouse.lake import Lake
-    from lakehouse.operations.channels import Message
+    from lakehouse.operations.delivery import Message
     from lakehouse.operations.notices.dispatch import NoticeDispatch
     from lakehouse.operations.notices.log import NoticeEntry
 

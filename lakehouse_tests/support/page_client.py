@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from lakehouse.dispositions import account_tables
-from lakehouse.serving.http import tokens
-from lakehouse.serving.http.tokens import Role
-from lakehouse.serving.web.sessions import COOKIE
+from lakehouse.serving import tokens
+from lakehouse.serving.sessions import COOKIE
+from lakehouse.serving.tokens import Role
 from lakehouse_tests.support.api_client import at, numbers_with_weeks, on, publish_two_days, write_source_rows
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract

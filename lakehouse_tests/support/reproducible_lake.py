@@ -14,7 +14,7 @@ from lakehouse.contracts import Catalog
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.gold.publication.write_audit_publish import Run
-from lakehouse.gold.reproduction import contract_history, reproduce
+from lakehouse.gold.reproduction import recompute, reproduce
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.silver import rebuild as silver_rebuild
@@ -89,7 +89,7 @@ class ReproducibleLake:
             self.sample.update(waiting)
         for one in self.metrics:
             series = Series(one)
-            contract_history.remember(self.lake, one, self.sample.contract)
+            recompute.remember_contract(self.lake, one, self.sample.contract)
             pending = find_pending(self.lake, series)
             asked = {*pending.starts, *find_due(self.lake, self.sample.contract, series)}
             restatement_days.restate(

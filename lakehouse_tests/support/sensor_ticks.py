@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from lakehouse.orchestration.build import build_definitions
-from lakehouse.orchestration.common.resources import LakeTables
+from lakehouse.orchestration.resources import LakeTables
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog

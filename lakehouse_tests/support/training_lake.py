@@ -15,7 +15,7 @@ from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.contracts.source import SourceContract
 from lakehouse.gold.publication.write_audit_publish import Run
-from lakehouse.gold.reproduction import contract_history
+from lakehouse.gold.reproduction import recompute
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs
@@ -131,7 +131,7 @@ class TrainingLake:
 
     def publish(self, now: datetime) -> None:
         daily, contract = Series(self.metric), self.sources["payments"]
-        contract_history.remember(self.lake, self.metric, contract)
+        recompute.remember_contract(self.lake, self.metric, contract)
         pending = find_pending(self.lake, daily)
         restatement_days.restate(self.lake, contract, daily, self.session, pending.starts, Run("run"), pending)
         state: dict[date, dict[str, int]] = defaultdict(lambda: defaultdict(int))

@@ -18,7 +18,7 @@ from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.contracts.source import SourceContract
 from lakehouse.gold.publication.write_audit_publish import Run
-from lakehouse.gold.reproduction import contract_history, reproduce
+from lakehouse.gold.reproduction import recompute, reproduce
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_pending
@@ -173,7 +173,7 @@ class UnitedLake:
         restated = []
         for definition in self.metrics:
             daily, contract = Series(definition), self.sources[definition.source]
-            contract_history.remember(self.lake, definition, contract)
+            recompute.remember_contract(self.lake, definition, contract)
             pending = find_pending(self.lake, daily)
             done = restatement_days.restate(self.lake, contract, daily, self.session, pending.starts, Run("run"), pending)
             restated.append(done.days)

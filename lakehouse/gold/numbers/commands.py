@@ -83,7 +83,7 @@ def _selected(of: arguments.About, version: str) -> SelectedVersion:
 
 
 def _print_number(of: arguments.About, answer: SelectedVersion, doubts: Sequence[str], nothing: str) -> None:
-    from lakehouse.gold.publication import attribute_changes  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.publication import restatement_reports  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.ledger import publications  # noqa: PLC0415
 
     shown = answer.version
@@ -108,7 +108,7 @@ def _print_number(of: arguments.About, answer: SelectedVersion, doubts: Sequence
         passed = "" if end.passed is None else f", and the watermark has {'' if end.passed else 'not '}passed it"
         updates = f"{answer.update_count:,} {'update' if answer.update_count == 1 else 'updates'} since the first number"
         out.print(f"  the window ends {format_moment(end.at)}{passed}; {updates}", soft_wrap=True)
-    if because := attribute_changes.because(of.lake, of.series, shown):
+    if because := restatement_reports.because(of.lake, of.series, shown):
         out.print(f"  restated because {because}", soft_wrap=True)
     publication = publications.find(of.lake, of.series.name, shown.row["publication_id"])
     _print_origin(shown, publication.code_commit if publication else None)
@@ -149,7 +149,7 @@ def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json:
     from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
     from lakehouse.gold.numbers import window_history  # noqa: PLC0415
     from lakehouse.gold.numbers.version_selector import UnknownVersionError  # noqa: PLC0415
-    from lakehouse.gold.publication import attribute_changes  # noqa: PLC0415
+    from lakehouse.gold.publication import restatement_reports  # noqa: PLC0415
 
     of = arguments.about_window(metric, period)
     known = numbers_history.history(of.lake, of.series, [of.period.start]).get(of.period.start, [])
@@ -159,7 +159,7 @@ def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json:
         msg = numbers_history.why_nothing(of.lake, of.series, period, of.period.start)
         raise UnknownVersionError(f"{msg}: {held}" if (held := _held_because(of)) else msg)
     for version, moved in zip(known, numbers_history.moved(of.series, known)):
-        because = attribute_changes.because(of.lake, of.series, version)
+        because = restatement_reports.because(of.lake, of.series, version)
         if as_json:
             told = {name: sides.as_json() for name, sides in moved.items()}
             fields = _as_json(version) | {"moved": told} | ({"because": because} if because else {})
@@ -345,7 +345,7 @@ def diff(
 def _show_known(of: arguments.About, when: datetime, *, as_json: bool) -> None:
     """Print a day's number, computed from the arrivals in Bronze up to ``when``."""
     from lakehouse.gold.reproduction import reproduce  # noqa: PLC0415
-    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
 
     _check_day(of, "--known-at")
     with errors.status("computing it from Bronze"):
@@ -357,12 +357,12 @@ def _show_snapshot(of: arguments.About, name: str, *, as_json: bool) -> None:
     """Print a day's number, computed from the inputs of the named snapshot ``name``."""
     from lakehouse.dispositions.living_rows import Slice  # noqa: PLC0415
     from lakehouse.gold.reproduction import reproduce  # noqa: PLC0415
-    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
-    from lakehouse.snapshots import input_sets, named  # noqa: PLC0415
+    from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.snapshots import input_sets  # noqa: PLC0415
 
     _check_day(of, "--snapshot")
     metric = of.series.metric
-    snapshot = named.find(of.lake, metric.source, name)
+    snapshot = input_sets.find_snapshot(of.lake, metric.source, name)
     ids = input_sets.ids_of(of.lake, metric.source, snapshot.inputs)
     with errors.status("computing it from Bronze"):
         session, at = LakeSpark().session, snapshot.until or snapshot.recorded_at

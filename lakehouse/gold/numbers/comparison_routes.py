@@ -23,15 +23,14 @@ from lakehouse.gold.numbers import window_history
 from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.gold.numbers.routes import window
 from lakehouse.gold.numbers.version_selector import SelectBy, UnknownVersionError
-from lakehouse.gold.publication import attribute_changes, restatement_reports
+from lakehouse.gold.publication import restatement_reports
 from lakehouse.ledger import publications
 from lakehouse.live import routes as live_numbers
 from lakehouse.live.compared import MissingLiveNumberError, compared
 from lakehouse.reports.formatting import LABELS
-from lakehouse.serving.api import models, quality_models
-from lakehouse.serving.http import parameters, responses
-from lakehouse.serving.http.parameters import Limit, MetricName, Moment, NoParameters, Offset, Parameters, WindowName
-from lakehouse.serving.http.problems import Problem
+from lakehouse.serving import models, parameters, quality_models, responses
+from lakehouse.serving.parameters import Limit, MetricName, Moment, NoParameters, Offset, Parameters, WindowName
+from lakehouse.serving.responses import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.publication.restatement_reports import RestatementReport
     from lakehouse.lake import Lake
     from lakehouse.live.compared import ComparedNumber, ComparedSide
-    from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
+    from lakehouse.serving.published_cache import PublishedCache, PublishedSeries
 
 
 class ComparisonParameters(Parameters):
@@ -305,7 +304,7 @@ def lineage_routes(cache: PublishedCache) -> APIRouter:
         body |= {"source": published.series.metric.source, "made_from": version.made_from.as_json()}
         publication_id = version.row["publication_id"]
         body["publication"] = await run_in_threadpool(_publication, cache.lake, published.series.name, publication_id)
-        body["because"] = await run_in_threadpool(attribute_changes.because, cache.lake, published.series, version)
+        body["because"] = await run_in_threadpool(restatement_reports.because, cache.lake, published.series, version)
         return responses.respond(request, body)
 
     @router.get(
@@ -357,5 +356,5 @@ def _publication(lake: Lake, series: str, publication_id: str) -> dict[str, Any]
     publication = publications.find(lake, series, publication_id)
     if publication is None:
         return None
-    rest = {"downstream": publication.downstream, "dimension_changes": attribute_changes.recorded(lake, publication)}
+    rest = {"downstream": publication.downstream, "dimension_changes": restatement_reports.recorded_changes(lake, publication)}
     return {name: getattr(publication, name) for name in _COMMIT} | rest

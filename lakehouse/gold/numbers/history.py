@@ -30,7 +30,7 @@ from lakehouse.gold.numbers.version_selector import (
     nothing_published,
     select,
 )
-from lakehouse.ledger import failed_numbers
+from lakehouse.ledger import failures
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -167,7 +167,7 @@ def version(
     :raises UnknownVersionError: if it does not exist; the message lists the existing versions.
     """
     versions = history(lake, series, [period.start]).get(period.start, [])
-    if not versions and (failed := failed_numbers.failing(lake, series.name, [period.start])):
+    if not versions and (failed := failures.failing(lake, series.name, [period.start])):
         msg = f"nothing of {series.name} has been published for {period.name}: {failed[period.start].explanation}"
         raise UnknownVersionError(msg)
     if not versions and selector.series is None:

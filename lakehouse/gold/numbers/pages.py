@@ -21,21 +21,21 @@ from starlette.concurrency import run_in_threadpool
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import source_days, source_read
 from lakehouse.contracts.windows import WINDOW_START
-from lakehouse.gold.numbers import charts, page_views, served_version, window_history
 from lakehouse.gold.numbers import history as numbers_history
+from lakehouse.gold.numbers import page_views, served_version, window_history
 from lakehouse.gold.numbers.comparison_routes import PublicationId, report_of
 from lakehouse.gold.numbers.published_table import RollupInputs
 from lakehouse.gold.numbers.version_selector import SelectBy, VersionSelector
-from lakehouse.gold.publication import attribute_changes, late_at_close, late_updates, restatement_reports, reverted_periods
+from lakehouse.gold.publication import held_numbers, late_at_close, restatement_reports
 from lakehouse.impact import row_changes
 from lakehouse.impact.row_changes import Behind
 from lakehouse.lateness.routes import restatements
 from lakehouse.ledger import publications
 from lakehouse.reports.formatting import LABELS
-from lakehouse.serving.http import parameters
-from lakehouse.serving.http.parameters import Day, MetricName, NoParameters, Parameters, PeriodOrWindowName, WindowName
-from lakehouse.serving.http.problems import Problem
-from lakehouse.serving.web.page import PREFIX, respond
+from lakehouse.serving import parameters
+from lakehouse.serving.page import PREFIX, respond
+from lakehouse.serving.parameters import Day, MetricName, NoParameters, Parameters, PeriodOrWindowName, WindowName
+from lakehouse.serving.responses import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
+    from lakehouse.gold.publication.held_numbers import RevertedPeriod
     from lakehouse.gold.publication.restatement_reports import RestatementReport
-    from lakehouse.gold.publication.reverted_periods import RevertedPeriod
     from lakehouse.lake import Lake
     from lakehouse.late_events.counters import LateCounts
     from lakehouse.reports.templates import Chart
-    from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
-    from lakehouse.serving.http.snapshot import VersionSummary
+    from lakehouse.serving.published_cache import PublishedCache, PublishedSeries
+    from lakehouse.serving.snapshot import VersionSummary
 
 
 #: The number of periods on a page, and the number of measures drawn.
@@ -112,7 +112,7 @@ def _points(published: PublishedSeries, through: date | None, now: datetime) -> 
 
 def _chart(glances: list[page_views.Glance], names: list[str]) -> Chart:
     lines = tuple(
-        charts.Line(
+        page_views.Line(
             name,
             tuple(glance.sides[name].before if name in glance.sides else None for glance in glances),
             tuple(glance.sides[name].after if name in glance.sides else None for glance in glances),
@@ -120,7 +120,7 @@ def _chart(glances: list[page_views.Glance], names: list[str]) -> Chart:
         for name in names
     )
     names_of_periods = tuple(glance.period.name for glance in glances)
-    return charts.series(names_of_periods, tuple(glance.version.state for glance in glances), lines)
+    return page_views.series_chart(names_of_periods, tuple(glance.version.state for glance in glances), lines)
 
 
 _WEEK, _MOST = timedelta(days=7), 200
@@ -164,7 +164,9 @@ def _because(cache: PublishedCache, published: PublishedSeries, stored: Restatem
     starts = [date.fromisoformat(entry["start"]) for entry in stored.periods.values()]
     if publication is None:
         return None
-    return attribute_changes.words(attribute_changes.recorded(cache.lake, publication), published.series.metric, starts)
+    return restatement_reports.attribute_words(
+        restatement_reports.recorded_changes(cache.lake, publication), published.series.metric, starts
+    )
 
 
 def _report(published: PublishedSeries, stored: RestatementReport) -> dict[str, Any]:
@@ -325,7 +327,7 @@ async def _series_and_period(cache: PublishedCache, name: str, window: str) -> t
 def _kept(cache: PublishedCache, published: PublishedSeries, period: Period) -> list[RevertedPeriod]:
     """The reverted days of the period, which keep an earlier number."""
     lake, name = cache.lake.cached(), published.series.daily.name
-    return list(reverted_periods.kept(lake, name, period.days).values())
+    return list(held_numbers.kept_periods(lake, name, period.days).values())
 
 
 def _exhausted(cache: PublishedCache, published: PublishedSeries, period: Period) -> bool:
@@ -333,7 +335,7 @@ def _exhausted(cache: PublishedCache, published: PublishedSeries, period: Period
     series = published.series
     if series.metric.late_events is None or period.kind is not Kind.DAY:
         return False
-    return late_updates.waits_for_close(cache.lake, series, period.start)
+    return late_at_close.waits_for_close(cache.lake, series, period.start)
 
 
 def _about(name: str, period: Period, published: PublishedSeries, start: datetime | None = None) -> dict[str, Any]:
@@ -413,7 +415,7 @@ def _with_rows(
     series, before = published.series, step.before
     if series.kind is not Kind.DAY or series.metric.is_derived:
         return replace(step, inputs=_inputs(series, before, step.version))
-    step = replace(step, because=attribute_changes.because(lake, series, step.version))
+    step = replace(step, because=restatement_reports.because(lake, series, step.version))
     first, last = (None if side is None else side.row["silver_version"] for side in (before, step.version))
     contract = cache.source(series.metric.source)
     if (
@@ -447,6 +449,8 @@ def _inputs(series: Series, before: PublishedVersion | None, after: PublishedVer
 
 def _story_chart(steps: list[StoryStep], names: list[str]) -> Chart:
     numbers = [tuple(step.moved[name].after if name in step.moved else None for step in steps) for name in names]
-    lines = tuple(charts.Line(name, (), now) for name, now in zip(names, numbers))
+    lines = tuple(page_views.Line(name, (), now) for name, now in zip(names, numbers))
     times = tuple(step.version.published_at for step in steps)
-    return charts.story(times, tuple(step.version.label for step in steps), tuple(step.version.state for step in steps), lines)
+    return page_views.story_chart(
+        times, tuple(step.version.label for step in steps), tuple(step.version.state for step in steps), lines
+    )

@@ -18,10 +18,9 @@ from lakehouse.gold.numbers.version_selector import choose
 from lakehouse.live import routes as live_numbers
 from lakehouse.live.routes import LiveNumberModel, LivePointsModel
 from lakehouse.live.table import NumberLayer
-from lakehouse.serving.api import models
-from lakehouse.serving.http import parameters, responses
-from lakehouse.serving.http.parameters import Day, Flag, Limit, MetricName, NoParameters, Offset, Parameters
-from lakehouse.serving.http.problems import Problem
+from lakehouse.serving import models, parameters, responses
+from lakehouse.serving.parameters import Day, Flag, Limit, MetricName, NoParameters, Offset, Parameters
+from lakehouse.serving.responses import Problem
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts import MetricContract
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.gold.numbers.version_selector import VersionSelector
-    from lakehouse.serving.http.published_cache import PublishedCache, PublishedSeries
-    from lakehouse.serving.http.snapshot import PeriodVersions, VersionSummary
+    from lakehouse.serving.published_cache import PublishedCache, PublishedSeries
+    from lakehouse.serving.snapshot import PeriodVersions, VersionSummary
 
 
 #: The greatest number of versions returned with a number (its history has all), and the greatest number of rows of a number that

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
-from lakehouse.delta import lost_commits
+from lakehouse.delta import commit_log
 from lakehouse.errors import LakehouseError
-from lakehouse.ledger import publications, restatements
+from lakehouse.ledger import publications
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.lake import Lake, Table
-    from lakehouse.ledger.restatements import Restatement
+    from lakehouse.ledger.publications import Restatement
 
 
 #: The Delta transaction whose number is the dataset version that readers see; it changes in the commit that publishes it.
@@ -91,7 +91,7 @@ def followed_table(series: Series) -> str | None:
 
 def runs(lake: Lake, series: Series) -> list[Restatement]:
     """The runs of a series since it began to follow its present upstream table, oldest first."""
-    return restatements.since_following(restatements.of(lake, follower(series)), followed_table(series))
+    return publications.since_following(publications.restatements_of(lake, follower(series)), followed_table(series))
 
 
 def upstream(lake: Lake, series: Series) -> Table:
@@ -148,7 +148,7 @@ def followed_further(lake: Lake, series: Series) -> dict[str, int]:
 
 def commit_at(table: Table, version: int) -> str:
     """The id of a commit of a table; empty without one."""
-    return lost_commits.commit_id(table.open() if version >= 0 else None, version)
+    return commit_log.commit_id(table.open() if version >= 0 else None, version)
 
 
 def is_another(table: Table, version: int, commit: str | None) -> bool:
@@ -157,7 +157,7 @@ def is_another(table: Table, version: int, commit: str | None) -> bool:
     A table that does not reach the version was created again, and is followed from its beginning anyway.
     """
     opened = table.open() if commit else None
-    return opened is not None and version <= opened.version() and lost_commits.are_lost(opened, version, commit)
+    return opened is not None and version <= opened.version() and commit_log.are_lost(opened, version, commit)
 
 
 def lost_versions(lake: Lake, series: Series) -> tuple[int, int] | None:
@@ -167,12 +167,12 @@ def lost_versions(lake: Lake, series: Series) -> tuple[int, int] | None:
     A table that does not hold one of them was restored from a copy, or its log was damaged; see ``delta.lost_commits``. Commits
     without a run, such as a revert, are known by the number of the newest one that ``ops/publications`` has.
     """
-    entries, copied = restatements.of(lake, follower(series)), publications.copied_version(lake, series.name)
+    entries, copied = publications.restatements_of(lake, follower(series)), publications.copied_version(lake, series.name)
     table = locations.gold(lake, series).open()
     is_shorter = copied > (-1 if table is None else table.version())
     if not is_shorter and not _has_lost_commits(lake, series, entries):
         return None
-    held = (entry.gold_version for entry in entries if not lost_commits.are_lost(table, entry.gold_version, entry.gold_commit))
+    held = (entry.gold_version for entry in entries if not commit_log.are_lost(table, entry.gold_version, entry.gold_commit))
     return max([copied, *(entry.gold_version for entry in entries)]), max(held, default=-1)
 
 
@@ -182,7 +182,7 @@ def _has_lost_commits(lake: Lake, series: Series, entries: Sequence[Restatement]
     """
     table = locations.gold(lake, series).open()
     newest = max(entries, key=lambda entry: entry.gold_version, default=None)
-    return newest is not None and lost_commits.are_lost(table, newest.gold_version, newest.gold_commit)
+    return newest is not None and commit_log.are_lost(table, newest.gold_version, newest.gold_commit)
 
 
 def version_followed(series: Series, entry: Restatement, table: str) -> int:

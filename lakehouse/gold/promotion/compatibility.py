@@ -13,10 +13,10 @@ from lakehouse import locations
 from lakehouse.contracts.checks import GoldChecks
 from lakehouse.contracts.series import days_reached
 from lakehouse.delta import change_feed
-from lakehouse.gold.publication import candidates, late_at_close, reverted_periods, write_audit_publish
+from lakehouse.gold.publication import candidates, held_numbers, late_at_close, write_audit_publish
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.restatement import lineage as restatement_lineage
-from lakehouse.ledger import failed_numbers
+from lakehouse.ledger import failures as failed_numbers
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _stale(lake: Lake, numbers: Mapping[date, PublishedNumber], later: Series, p
 def of_held(lake: Lake, *series: Series) -> Iterator[str]:
     """Held numbers and reverted days: they must be decided under the logic that computed them."""
     for shown in series:
-        kept = reverted_periods.kept(lake, shown.name)
+        kept = held_numbers.kept_periods(lake, shown.name)
         if kept:
             yield f"gold/{shown.name} has reverted days: release {join_periods(kept)} first, see 'lakehouse gold held'"
         held = [candidate.start for candidate in candidates.held(lake, shown)]

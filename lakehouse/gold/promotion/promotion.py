@@ -17,8 +17,8 @@ from lakehouse.gold.promotion import promotion_log
 from lakehouse.gold.promotion.plan import PromotionPlan, PromotionRefusedError, compare, shown_version
 from lakehouse.gold.promotion.promotion_log import PromotionEntry, PromotionKind
 from lakehouse.gold.publication import restatement_reports, revisions, write_audit_publish
-from lakehouse.ledger import restatements
-from lakehouse.ledger.restatements import Restatement
+from lakehouse.ledger import publications
+from lakehouse.ledger.publications import Restatement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -105,9 +105,9 @@ def settle(lake: Lake, series: Series) -> PromotionEntry:
         replace(series, metric=series.metric.model_copy(update={"dataset_version": move.to_version}))
     )
     table = next((name.removeprefix("silver/") for name in move.inputs if name.startswith("silver/")), None)
-    if move.follows is not None and restatements.followed_version(lake, follower, table) < move.follows:
+    if move.follows is not None and publications.followed_version(lake, follower, table) < move.follows:
         entry = Restatement(follower, move.move_id, move.moved_at, move.follows, move.gold_version, days=[], followed_table=table)
-        restatements.record(lake, replace(entry, followed_further=move.inputs.get("further", {})))
+        publications.record_restatement(lake, replace(entry, followed_further=move.inputs.get("further", {})))
     return move
 
 

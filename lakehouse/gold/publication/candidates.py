@@ -22,7 +22,7 @@ from lakehouse.gold.numbers import lifecycle, window_reasons
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.published_table import arrow_schema, content_of, digest
 from lakehouse.lake import table_io
-from lakehouse.ledger import failed_numbers
+from lakehouse.ledger import failures as failed_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.lifecycle import PublishedState
     from lakehouse.gold.numbers.window_reasons import WindowReason
     from lakehouse.lake import Lake
-    from lakehouse.quality.check_result import CheckResult
+    from lakehouse.quality.check_rules import CheckResult
 
 
 @dataclass(frozen=True)

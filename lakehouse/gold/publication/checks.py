@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakehouse.ledger.failed_numbers import COMPUTED
+from lakehouse.ledger.failures import COMPUTED
 from lakehouse.quality import check_rules
-from lakehouse.quality.check_result import CheckResult
-from lakehouse.quality.check_rules import Candidate, Finding
+from lakehouse.quality.check_rules import Candidate, CheckResult, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -2,39 +2,47 @@
 
 The numbers of a period that are not published: those that a person refused since, and all numbers while the period is
 reverted.
+
+The checks that fail and the numbers that they hold, as the tables have them now.
+
+Commands that update numbers end with these (see ``cli.console.end_of_update``), whichever run failing them.
+
+``ops/dropped``: numbers that a person refused to publish. The same number is not proposed again.
+
+``ops/reverts``: periods that a person has reverted to an earlier revision, and their release.
+
+A reverted period keeps its number, whatever Silver contains, until it is released; then it is computed again. Belongs here: the
+log, and which periods it keeps. Reverting a number belongs to ``restatement.revert``.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import TYPE_CHECKING
 
+from deltalake.exceptions import CommitFailedError
+
 from lakehouse import locations
+from lakehouse.contracts.series import Series
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
-from lakehouse.gold.publication import (
-    candidates,
-    late_at_close,
-    rejected_candidates,
-    restatement_reports,
-    reverted_periods,
-    revisions,
-    write_audit_publish,
-)
+from lakehouse.gold.publication import candidates, late_at_close, restatement_reports, revisions, write_audit_publish
 from lakehouse.gold.publication.candidates import draft_period
-from lakehouse.gold.publication.rejected_candidates import RejectedCandidate
 from lakehouse.gold.publication.write_audit_publish import Run, again_on_conflict
+from lakehouse.ledger import failures
+from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container
+    from collections.abc import Collection, Container, Mapping
     from datetime import date, datetime
 
     import pyarrow as pa
 
     from lakehouse.calendar.periods import Period
-    from lakehouse.contracts.series import Series
+    from lakehouse.contracts import Catalog
     from lakehouse.gold.publication.candidates import HeldCandidate
     from lakehouse.gold.publication.revisions import Revision
     from lakehouse.lake import Lake
@@ -93,7 +101,7 @@ def drop(lake: Lake, series: Series, period: Period, revision: int, by: str, rea
     """
     held = _held(lake, series, period, revision)
     entry = RejectedCandidate(series.name, period.start, revision, held.draft.content, by, reason, lake.now())
-    rejected_candidates.record(lake, entry)
+    record_rejected(lake, entry)
     again_on_conflict(candidates.remove)(lake, series, held)
 
 
@@ -130,7 +138,161 @@ def find_refused(lake: Lake, series: Series, existing: pa.Table | None, starts: 
         if content_since is not None and (start not in published or content_since > published[start]):
             published[start] = content_since
     refused: dict[date, set[str]] = defaultdict(set)
-    for entry in rejected_candidates.of(lake, series.name, starts):
+    for entry in rejected(lake, series.name, starts):
         if entry.period_start not in published or entry.dropped_at >= published[entry.period_start]:
             refused[entry.period_start].add(entry.content)
-    return {**refused, **dict.fromkeys(reverted_periods.kept(lake, series.name, starts), _EveryNumber())}
+    return {**refused, **dict.fromkeys(kept_periods(lake, series.name, starts), _EveryNumber())}
+
+
+#: By check, with its table, and partition: a sentence for people.
+Failures = dict[tuple[str, str], str]
+
+
+def failures_of_source(lake: Lake, catalog: Catalog, source: str) -> Failures:
+    """The failing checks of a source, and the held numbers of all metrics that follow it."""
+    failing = {(f"{one.table} {one.check}", f"{one.day}"): one.explanation for one in failures.failing_checks(lake, source)}
+    return _sentences(failing) | failures_of_metrics(lake, catalog, [metric.name for metric in catalog.metrics_following(source)])
+
+
+def failures_of_metrics(lake: Lake, catalog: Catalog, names: Collection[str]) -> Failures:
+    """The held numbers of metrics, days first."""
+    failing: Failures = {}
+    for name in names:
+        daily = Series(catalog.metrics[name])
+        for series in (daily, *daily.rollups):
+            for start, reasons in candidates.failing(lake, series).items():
+                failing |= {(f"gold/{series.name} {check}", f"{start}"): why for check, why in reasons.items()}
+            for start, failed in failures.failing(lake, series.name).items():
+                failing[f"gold/{series.name} {failures.COMPUTED}", f"{start}"] = f"{failed.explanation}."
+    return _sentences(failing)
+
+
+def failure_sentence(check: str, partition: str, explanation: str | None) -> str:
+    """A failed check as a sentence.
+
+    :param check: the table and the name of the check.
+    """
+    return f"{check} failed for {partition}: {explanation or 'no reason is given'}"
+
+
+def _sentences(failing: Failures) -> Failures:
+    return {place: failure_sentence(*place, explanation) for place, explanation in failing.items()}
+
+
+@dataclass(frozen=True)
+class RejectedCandidate:
+    """A refused candidate: the digest of its content, the revision that it would have been, and by whom, why and when it was
+    refused.
+    """
+
+    series: str
+    period_start: date
+    revision: int
+    content: str
+    by: str
+    reason: str
+    dropped_at: datetime
+
+
+def rejected_log(lake: Lake) -> LogTable[RejectedCandidate]:
+    """The table."""
+    return LogTable(RejectedCandidate, lake, locations.rejected_candidates(lake), partition_by="series", journaled=True)
+
+
+def record_rejected(lake: Lake, entry: RejectedCandidate) -> None:
+    """Append a refusal, once."""
+    app_id = f"dropped:{entry.series}:{entry.period_start}:{entry.revision}:{entry.content}"
+    rejected_log(lake).append([entry], app_id=app_id)
+
+
+def rejected(lake: Lake, series: str, starts: Collection[date] | None = None) -> list[RejectedCandidate]:
+    """The rejected candidates of a series, oldest first."""
+    where = {"series": [series]} | ({} if starts is None else {"period_start": list(starts)})
+    return sorted(rejected_log(lake).read(where), key=lambda entry: (entry.dropped_at, entry.period_start))
+
+
+_ATTEMPTS = 20
+
+
+class RevertEvent(str, Enum):
+    """The events of a reverted period; ``followed`` is its first computation after the release."""
+
+    REVERTED = "reverted"
+    RELEASED = "released"
+    FOLLOWED = "followed"
+
+
+@dataclass(frozen=True)
+class RevertedPeriod:
+    """An event of a period; ``version`` is the label to which it was reverted, ``number`` counts the events of a series
+    from 1.
+    """
+
+    series: str
+    period_start: date
+    number: int
+    event: RevertEvent
+    version: str
+    by: str
+    reason: str
+    recorded_at: datetime
+
+
+def revert_log(lake: Lake) -> LogTable[RevertedPeriod]:
+    """The table."""
+    return LogTable(RevertedPeriod, lake, locations.reverts(lake), partition_by="series", journaled=True)
+
+
+def kept_periods(lake: Lake, series: str, starts: Collection[date] | None = None) -> dict[date, RevertedPeriod]:
+    """The periods of a series, or those of ``starts``, that keep an earlier number, by their first day."""
+    return _standing(lake, series, starts, RevertEvent.REVERTED)
+
+
+def released_periods(lake: Lake, series: str, starts: Collection[date] | None = None) -> dict[date, RevertedPeriod]:
+    """The periods that were released and have not been computed since, by their first day."""
+    return _standing(lake, series, starts, RevertEvent.RELEASED)
+
+
+def keep_periods(lake: Lake, series: str, versions: Mapping[date, str], by: str, reason: str) -> None:
+    """Keep periods at a version, such as ``r1``, from now on; periods already kept at it are not recorded again."""
+    before = kept_periods(lake, series, versions)
+    new = {start: label for start, label in versions.items() if start not in before or before[start].version != label}
+    _record(lake, series, RevertEvent.REVERTED, new, by, reason)
+
+
+def release_periods(lake: Lake, series: str, starts: Collection[date], by: str, reason: str) -> list[date]:
+    """Let the numbers of periods follow Silver again; returns those that were kept."""
+    before = {start: entry.version for start, entry in kept_periods(lake, series, starts).items()}
+    _record(lake, series, RevertEvent.RELEASED, before, by, reason)
+    return sorted(before)
+
+
+def follow_reverts(lake: Lake, series: str, computed: Collection[date]) -> None:
+    """Record that released periods have been computed."""
+    for entry in released_periods(lake, series, computed).values():
+        _record(lake, series, RevertEvent.FOLLOWED, {entry.period_start: entry.version}, entry.by, entry.reason)
+
+
+def _record(lake: Lake, series: str, event: RevertEvent, versions: Mapping[date, str], by: str, reason: str) -> None:
+    if not versions:
+        return
+    for _ in range(_ATTEMPTS):
+        last = max((entry.number for entry in revert_log(lake).read({"series": [series]})), default=0)
+        entries = [
+            RevertedPeriod(series, start, number, event, versions[start], by, reason, lake.now())
+            for number, start in enumerate(sorted(versions), last + 1)
+        ]
+        # Of two writers that read the same last number, the later one writes nothing and reads again.
+        if revert_log(lake).append(entries, app_id=f"reverts:{series}", app_version=entries[-1].number):
+            return
+    msg = f"other commands keep reverting {series}: nothing was recorded, run it again later"
+    raise CommitFailedError(msg)
+
+
+def _standing(lake: Lake, series: str, starts: Collection[date] | None, event: RevertEvent) -> dict[date, RevertedPeriod]:
+    entries = sorted(revert_log(lake).read({"series": [series]}), key=lambda entry: entry.number)
+    newest = {entry.period_start: entry for entry in entries}
+    wanted = None if starts is None else set(starts)
+    return {
+        start: entry for start, entry in sorted(newest.items()) if entry.event is event and (wanted is None or start in wanted)
+    }

@@ -3,33 +3,41 @@
 A report is derived from the revisions in gold and the publication's lineage, and is written after the commit: :func:`follow`
 writes missing reports. It names its measures and grain, so that it can be read regardless of later contracts. Showing it belongs
 to ``serving``.
+
+The changes of dimensions that restated a day, in words: the one wording that commands, API and pages use.
+
+The changes are those that the publication recorded; which facts they concern is decided in ``dimensions.joins.changed_facts``.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
+from lakehouse.calendar.periods import Kind
+from lakehouse.contracts.series import days_reached, source_days
 from lakehouse.delta import row_writer
+from lakehouse.dimensions.tables import dimension_keys
 from lakehouse.gold.numbers import history, window_history
 from lakehouse.gold.numbers.comparison import Sides, added
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, parse_version_name
 from lakehouse.lake import table_io
-from lakehouse.ledger import publications
+from lakehouse.ledger import publications, redactions
 from lakehouse.ledger.log_table import LogTable
+from lakehouse.text import format_moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from datetime import datetime
 
+    from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.lake import Lake
@@ -37,9 +45,12 @@ if TYPE_CHECKING:
 
 #: The number of listed periods, those with the greatest changes; of rows of the grain of each; and of entries of a cause.
 PERIODS, ROWS, CAUSES = 50, 10, 20
+
 _AT_ONCE, _MASKED_AT_ONCE = 31, 100
+
 #: Part of a publication's trigger that has no bound, and names what ``files`` does.
 _LEFT_OUT = {"ingestions"}
+
 _KEYS = ("series", "publication_id")
 
 
@@ -276,3 +287,110 @@ def _shortened(trigger: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, list | dict) and len(value) > CAUSES:
             causes[f"{name}_in_all"] = len(value)
     return causes
+
+
+_SHOWN = 3
+
+
+class PublishedChange(NamedTuple):
+    """A change of a dimension in words, and the days that were published because of it."""
+
+    series: str
+    words: str
+    days: list[date]
+    published_at: datetime
+
+
+def because(lake: Lake, series: Series, version: PublishedVersion) -> str | None:
+    """The changes of dimensions that restated a day: ``the tier of customer 17 from 2024-11-04 to 2024-11-08 became gold``.
+
+    :returns: None for a version that no recorded change of a dimension restated.
+    """
+    publication_id = version.row.get("publication_id")
+    if not (series.metric.joins and series.kind is Kind.DAY and publication_id and version.restates):
+        return None
+    publication = publications.find(lake, series.name, publication_id)
+    return attribute_words(recorded_changes(lake, publication), series.metric, [version.start]) if publication else None
+
+
+def changes_of_key(lake: Lake, series: Series, dimension: str, key: str) -> Iterator[PublishedChange]:
+    """The recorded changes of a key that restated days of a metric, oldest first.
+
+    :param key: in the form of the dimension's column ``dimension_key``.
+    """
+    for publication in publications.of(lake, series.name):
+        for change in recorded_changes(lake, publication).get("first", ()):
+            if (change["dimension"], change["key"]) == (dimension, key):
+                concerned = days_reached(series.metric, {date.fromisoformat(day) for day in change["days"]})
+                days = sorted(day for day in concerned if f"{day}" in publication.published)
+                yield PublishedChange(series.name, _sentence(change, series.metric), days, publication.recorded_at)
+
+
+def recorded_changes(lake: Lake, publication: Publication) -> Mapping[str, Any]:
+    """The changes of dimensions that a publication recorded, without the values of fields that were redacted since."""
+    changes = publication.dimension_changes
+    first = changes.get("first", ())
+    hidden = {(name, *field) for name in {change["dimension"] for change in first} for field in _redacted(lake, name)}
+    if not hidden:
+        return changes
+    masked = [
+        change | {"before": None, "after": None, "redacted": True}
+        if (change["dimension"], change["column"], change["key"]) in hidden
+        else change
+        for change in first
+    ]
+    return {**changes, "first": masked}
+
+
+def _redacted(lake: Lake, dimension: str) -> set[tuple[str, str | None]]:
+    """The redacted fields of a dimension, each with the key."""
+    by_field = redactions.keys_by_field(lake, dimension)
+    return {
+        (name, key)
+        for name, record_keys in by_field.items()
+        for key in dimension_keys(pa.array(sorted(record_keys), pa.string())).to_pylist()
+    }
+
+
+def attribute_words(changes: Mapping[str, Any], metric: MetricContract, days: Collection[date]) -> str | None:
+    """The recorded changes that concern facts of the numbers of ``days``: the first of them and the number of others; None
+    without any.
+
+    :param changes: ``dimension_changes`` of a publication, see :func:`recorded`.
+    """
+    of_days = {f"{day}" for day in source_days(metric, days)}
+    concerning = [change for change in changes.get("first", ()) if not of_days.isdisjoint(change["days"])]
+    if not concerning:
+        return None
+    sentences = [_sentence(change, metric) for change in concerning[:_SHOWN]]
+    if left := len(concerning) - len(sentences):
+        sentences.append(f"and {left} more")
+    named = {(change["dimension"], change["key"], change["from"]) for change in changes["first"]}
+    of_all = f" (of {changes['in_all']:,} changes in the publication)" if changes["in_all"] > len(named) else ""
+    return "; ".join(sentences) + of_all
+
+
+def _sentence(change: Mapping[str, Any], metric: MetricContract) -> str:
+    end = "on" if change["to"] is None else f"to {_moment(change['to'])}"
+    became = (
+        "was changed"
+        if change.get("redacted")
+        else "is no longer known"
+        if change["after"] is None
+        else f"became {change['after']}"
+    )
+    return f"the {change['column']} of {_who(change, metric)} from {_moment(change['from'])} {end} {became}"
+
+
+def _who(change: Mapping[str, Any], metric: MetricContract) -> str:
+    """The key with the name of its column, as in ``customer 17``; a key of several columns with the name of the dimension."""
+    contract = metric.dimensions.get(change["dimension"])
+    columns = contract.primary_key if contract else []
+    name = columns[0].removesuffix("_id") if len(columns) == 1 else change["dimension"]
+    return f"{name} {change['key']}"
+
+
+def _moment(text: str) -> str:
+    """A time in words; for midnight in UTC only the day."""
+    moment = datetime.fromisoformat(text)
+    return f"{moment.date()}" if moment.time() == datetime.min.time() else format_moment(moment)

@@ -5,6 +5,11 @@ belongs to ``numbers.published_table``. Commits are made by delta-rs within mill
 period, the later one fails instead of overwriting the first.
 
 The record of each version in a commit of published numbers, apart from its content: enough to compute the version again.
+
+Published versions that a table no longer has, because it was restored from a copy, or its log was damaged.
+
+Readers have seen them, so that nothing is published before they are there again. Making them again belongs to
+``gold.reproduction.repair``; commits that were lost without a version are made up for here.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
@@ -22,11 +28,14 @@ from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
 from lakehouse.contracts.series import PUBLISHED, Origin, named
-from lakehouse.delta import partition_writer
+from lakehouse.delta import commit_log, partition_writer
+from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import history, served_version, window_reasons
 from lakehouse.gold.numbers.lifecycle import PublishAction, PublishedState, RevisionReason, State, VersionName, grows, next_change
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, TIME, published_states
 from lakehouse.lake import table_io
+from lakehouse.ledger import publications
+from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,6 +49,7 @@ if TYPE_CHECKING:
 
 #: The entry of a record with the reasons of single windows, by ``window_reasons.place``.
 _WINDOWS = "windows"
+
 _READ = {pa.date32(): date.fromisoformat, pa.timestamp("us", "UTC"): datetime.fromisoformat}
 
 
@@ -274,3 +284,56 @@ def write_again(
         why=why,
         transaction=transaction,
     )
+
+
+_SHOWN = 3
+
+
+class LostNumbersError(LakehouseError):
+    """Published versions that a table no longer has. The message names them and the way out."""
+
+
+def lost_numbers(lake: Lake, series: Series) -> Mapping[date, Sequence[str]]:
+    """The versions that ``ops/publications`` records and the table of a series no longer has, by the first day of their period.
+
+    Only a table that has lost commits is compared; for any other, the result is empty.
+    """
+    if served_version.lost_versions(lake, series) is None:
+        return {}
+    stored = locations.gold(lake, series).read(["version_name"])
+    kept = set() if stored is None else set(stored["version_name"].to_pylist())
+    lost: dict[date, list[str]] = defaultdict(list)
+    for entry in publications.of(lake, series.name):
+        for start, name in entry.published.items():
+            if name not in kept:
+                lost[date.fromisoformat(start)].append(name)
+    return lost
+
+
+def make_up_for_lost_commits(lake: Lake, series: Series) -> None:
+    """Give a table of published numbers that has lost commits another lineage: its readers start over.
+
+    Its own numbers are computed again, because the series counts as having followed nothing.
+
+    :raises LostNumbersError: if it has lost versions: revisions, states and adjustments do not follow from silver.
+    """
+    lost = served_version.lost_versions(lake, series)
+    if lost is None:
+        return
+    numbers = locations.gold(lake, series)
+    table = numbers.open()
+    if table is None:
+        msg = (
+            f"{numbers.name} is gone, and its numbers were published: 'lakehouse admin repair' makes them again from the inputs "
+            "that they name, or restore the table from a copy"
+        )
+        raise LostNumbersError(msg)
+    if versions := sorted(each for of_period in lost_numbers(lake, series).values() for each in of_period):
+        msg = (
+            f"{numbers.name} has lost published numbers ({join_limited(versions, _SHOWN, ' versions')}): 'lakehouse admin "
+            "repair' makes them again from the inputs that they name, or restore a newer copy of the table"
+        )
+        raise LostNumbersError(msg)
+    followed, kept = lost
+    if not commit_log.is_closed(table, followed, kept):  # if it is, nothing has been published since
+        commit_log.close_gap(numbers, followed, kept)

@@ -18,15 +18,14 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 from lakehouse import locations, pieces
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import days_reached
-from lakehouse.delta import code_commit, provenance
-from lakehouse.gold import failures
+from lakehouse.delta import provenance
 from lakehouse.gold.numbers import history, published_table
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason
-from lakehouse.gold.publication import candidates, lost_numbers, revisions
+from lakehouse.gold.publication import candidates, revisions
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.publication.revisions import Revision, Signature
 from lakehouse.lake import table_io
-from lakehouse.ledger import failed_checks, failed_numbers
+from lakehouse.ledger import failures
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.lifecycle import PublishedState
     from lakehouse.gold.publication.candidates import Draft
     from lakehouse.lake import Lake
-    from lakehouse.quality.check_result import CheckResult
+    from lakehouse.quality.check_rules import CheckResult
 
 _ATTEMPTS = 20
 #: Repeats a function from a fresh read when another writer has committed in between.
@@ -125,7 +124,7 @@ def read(lake: Lake, series: Series, starts: Sequence[date] | None = None, *, to
     :raises LostNumbersError: if the table has lost published versions, and something is to be published.
     """
     if to_publish:
-        lost_numbers.make_up_for_lost_commits(lake, series)
+        revisions.make_up_for_lost_commits(lake, series)
     published = locations.gold(lake, series)
     table = published.snapshot() if to_publish else published.open()
     existing = None if table is None else table_io.read_version(table, None, None if starts is None else {series.by: starts})
@@ -154,7 +153,7 @@ def publish(
     unbookable = _unbookable(before, drafts)
     done = _publish(lake, before, [draft for draft in drafts if draft.start not in unbookable], run, why, expected)
     failed = {**(uncomputed or {}), **unbookable}
-    mended = failed_numbers.record(lake, before.series, failed, before.starts, run.run_id)
+    mended = failures.record(lake, before.series, failed, before.starts, run.run_id)
     outcomes = [publication_checks.computed(start, explanation) for start, (_, explanation) in failed.items()]
     judged = {outcome.day for outcome in done.outcomes}
     outcomes += [publication_checks.computed(start) for start in mended if start not in judged]
@@ -264,7 +263,7 @@ def _failed_inputs(lake: Lake, series: Series) -> dict[date, str]:
         return {}
     failing: dict[date, dict[str, None]] = {}
     for source in {entry.source for entry in series.metric.read}:
-        for day, entries in failed_checks.by_event_day(lake, source).items():
+        for day, entries in failures.by_event_day(lake, source).items():
             texts = {f"{entry.table} {entry.check} of {entry.day}: {entry.explanation}": None for entry in entries}
             for reached in days_reached(series.metric, [day]):
                 failing.setdefault(reached, {}).update(texts)
@@ -300,7 +299,7 @@ def signature(lake: Lake, series: Series, run: Run, why: Mapping[str, Any], reas
     code, contract = provenance.code(), provenance.of_contract(series.metric)
     signed_by = run.by if reason else None
     metadata = {**why, "job_name": run.job_name, "by": run.by, "code_version": code, "contract_version": contract}
-    metadata["code_commit"] = code_commit.of_contracts(lake)
+    metadata["code_commit"] = provenance.commit_of_contracts(lake)
     metadata |= {"signed_off_by": signed_by, "sign_off_reason": reason}
     return Signature(run.run_id, code, contract, uuid.uuid4().hex, lake.now(), signed_by, reason, metadata)
 

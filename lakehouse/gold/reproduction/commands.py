@@ -8,7 +8,7 @@ import typer
 
 from lakehouse.cli import arguments
 from lakehouse.cli.console import counted, deployment, errors, out
-from lakehouse.gold.reproduction.differences import LISTED
+from lakehouse.gold.reproduction.reproduce import LISTED
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
@@ -40,9 +40,8 @@ def reproduce(
     if period is None or revision is None:
         _stop(f"specify the number: 'lakehouse gold reproduce {metric} 2024-11-07 --revision r2', or a version name.")
     from lakehouse.gold.reproduction import reproduce as tables  # noqa: PLC0415
-    from lakehouse.gold.reproduction.contract_history import ForgottenContractError  # noqa: PLC0415
-    from lakehouse.gold.reproduction.recompute import ReproduceError  # noqa: PLC0415
-    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.gold.reproduction.recompute import ForgottenContractError, ReproduceError  # noqa: PLC0415
+    from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.snapshots.input_sets import UnknownInputsError  # noqa: PLC0415
 
     lake, catalog = deployment()

@@ -16,15 +16,15 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series, source_read
-from lakehouse.delta import damaged_files, data_files, partition_writer
+from lakehouse.delta import data_files, partition_writer
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import history
 from lakehouse.gold.numbers.lifecycle import parse_version_name
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, is_content
-from lakehouse.gold.publication import lost_numbers, revisions
-from lakehouse.gold.publication.lost_numbers import LostNumbersError
-from lakehouse.gold.reproduction import contract_history, recompute
-from lakehouse.gold.reproduction.contract_history import HistoricalContracts
+from lakehouse.gold.publication import revisions
+from lakehouse.gold.publication.revisions import LostNumbersError
+from lakehouse.gold.reproduction import recompute
+from lakehouse.gold.reproduction.recompute import HistoricalContracts
 from lakehouse.lake import table_io
 from lakehouse.lake.delta_rs_internals import file_system
 from lakehouse.ledger import publications
@@ -62,10 +62,10 @@ def _with_damaged_files(
     """Write the periods with damaged files again."""
     stored = locations.gold(lake, series)
     table = stored.snapshot()
-    files = [] if table is None else damaged_files.of_table(table)
+    files = [] if table is None else data_files.damaged_files_of_table(table)
     if table is None or not files:
         return []
-    damaged_files.set_aside(table, files)
+    data_files.set_aside(table, files)
     publications.follow(lake, series.name, stored)
     starts = sorted({file.partition for file in files})
     recorded = _recorded(lake, series, set(starts))
@@ -108,7 +108,7 @@ def restore(lake: Lake, catalog: Catalog, series: Series, session: Callable[[], 
 
 def _restored(lake: Lake, catalog: Catalog, series: Series, session: Callable[[], SparkSession], run_id: str) -> list[date]:
     """Write the versions that a table has lost, or all of one that is gone."""
-    lost = lost_numbers.of(lake, series)
+    lost = revisions.lost_numbers(lake, series)
     if not lost:
         return []
     _LOG.warning("gold/%s has lost versions of %d periods: they are computed again", series.name, len(lost))
@@ -133,7 +133,7 @@ def _restored(lake: Lake, catalog: Catalog, series: Series, session: Callable[[]
         {"run_id": run_id, "method": "repair", "repaired": [f"{start}" for start in starts]},
         max((values["dataset_version"] for values in newest), default=1),
     )
-    lost_numbers.make_up_for_lost_commits(lake, series)
+    revisions.make_up_for_lost_commits(lake, series)
     return starts
 
 
@@ -194,7 +194,7 @@ def _recomputed(
     """
     now = HistoricalContracts(series.metric, catalog.sources[series.metric.source])
     try:
-        then = contract_history.of_then(lake, now, values, catalog.sources)
+        then = recompute.contract_of_then(lake, now, values, catalog.sources)
         series_then = Series(then.metric, series.kind, called=series.called or series.metric.name)
         read = source_read(then.metric, then.source)
         made = recompute.computed(lake, read, series_then, start, values, session)
@@ -222,7 +222,7 @@ def _copies(lake: Lake, series: Series, table: DeltaTable, start: date) -> dict[
             break
         if not files:
             break
-        if not any(file.partition == start for file in damaged_files.of_table(older)):
+        if not any(file.partition == start for file in data_files.damaged_files_of_table(older)):
             rows = data_files.read(file_system(older), files, series.by, start)
             return table_io.split(rows, "version_name")
     return {}

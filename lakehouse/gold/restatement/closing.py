@@ -18,14 +18,14 @@ from lakehouse.calendar.days import end_of_day
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import source_days
 from lakehouse.dispositions import account_tables, unread
-from lakehouse.gold.derived import following as derived_following
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import candidates
+from lakehouse.gold.restatement import derived_inputs as derived_following
 from lakehouse.gold.restatement.lineage import undecided
-from lakehouse.late_events.classification import moment_of_end
+from lakehouse.late_events.left_out import moment_of_end
 from lakehouse.lateness import event_watermark, missing_inputs
 from lakehouse.lateness.event_watermark import BEGINNING
-from lakehouse.ledger import failed_numbers, ingestions
+from lakehouse.ledger import failures, ingestions
 from lakehouse.text import format_moment, join_limited
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def limits(
     else:
         known = completeness(lake, contract, series, periods)
         limited = {period.start: limit for period in periods if (limit := known.limit(period)) is not None}
-    for start, failed in failed_numbers.failing(lake, series.name, starts).items():
+    for start, failed in failures.failing(lake, series.name, starts).items():
         if start not in computed:
             limited[start] = Limit(State.LIVE, [failed.explanation, *(limited[start].waits_for if start in limited else ())])
     return limited
@@ -306,7 +306,7 @@ def held_by(series: Series, uncomputed: str | None, checks: Collection[str]) -> 
 
 def held(lake: Lake, series: Series, start: date) -> HeldNumber | None:
     """Why the newest number of a period is held: it could not be computed, or failed checks; None if it is not held."""
-    failed = failed_numbers.failing(lake, series.name, [start]).get(start)
+    failed = failures.failing(lake, series.name, [start]).get(start)
     checks = [] if failed else [*candidates.failing(lake, series).get(start, ())]
     return held_by(series, failed.explanation if failed else None, checks)
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.series import Series
     from lakehouse.gold.publication.candidates import HeldCandidate
-    from lakehouse.gold.publication.reverted_periods import RevertedPeriod
-    from lakehouse.ledger.failed_numbers import FailedNumber
+    from lakehouse.gold.publication.held_numbers import RevertedPeriod
+    from lakehouse.ledger.failures import FailedNumber
 
 
 Revision = Annotated[
@@ -42,8 +42,8 @@ def held(
 ) -> None:
     """List the numbers that failed a check or cannot be computed, which readers do not see, and the reverted days."""
     from lakehouse.calendar.periods import Kind  # noqa: PLC0415
-    from lakehouse.gold.publication import candidates, reverted_periods  # noqa: PLC0415 (Arrow loads in a second)
-    from lakehouse.ledger import failed_numbers  # noqa: PLC0415
+    from lakehouse.gold.publication import candidates, held_numbers  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.ledger import failures  # noqa: PLC0415
 
     lake, catalog = arguments.metric_named(metric)[:2] if metric else deployment()
     count = 0
@@ -53,10 +53,10 @@ def held(
             for waiting in candidates.held(lake, series):
                 count += 1
                 _print(series, waiting, as_json=as_json)
-            for failed in failed_numbers.failing(lake, series.name).values():
+            for failed in failures.failing(lake, series.name).values():
                 count += 1
                 _print_failed(series, failed, as_json=as_json)
-        for kept in reverted_periods.kept(lake, daily.name).values():
+        for kept in held_numbers.kept_periods(lake, daily.name).values():
             count += 1
             _print_kept(one_metric.name, kept, as_json=as_json)
     if not count and not as_json:
@@ -100,7 +100,7 @@ def close(metric: arguments.Metric, period: arguments.PeriodName, by: arguments.
 
 
 def _session() -> SparkSession:
-    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415 (Dagster and Spark load in seconds)
 
     return LakeSpark().session()
 
@@ -131,7 +131,7 @@ def _print_kept(metric: str, kept: RevertedPeriod, *, as_json: bool) -> None:
 
 
 def _print_failed(series: Series, failed: FailedNumber, *, as_json: bool) -> None:
-    from lakehouse.ledger.failed_numbers import COMPUTED  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.ledger.failures import COMPUTED  # noqa: PLC0415 (Arrow loads in a second)
 
     name = series.period(failed.start).name
     if as_json:

@@ -23,14 +23,13 @@ from lakehouse.gold.isolation import Isolated
 from lakehouse.gold.numbers import lifecycle, published_table, window_reasons
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.window_reasons import WindowReason
-from lakehouse.gold.publication import candidates, late_updates, restatement_reports, reverted_periods, write_audit_publish
+from lakehouse.gold.publication import candidates, held_numbers, late_at_close, restatement_reports, write_audit_publish
 from lakehouse.gold.publication.candidates import NumberLineage, draft_period
 from lakehouse.gold.publication.held_numbers import find_refused
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, SeriesSnapshot, again_on_conflict
-from lakehouse.gold.restatement import closing, late_causes, metric_query, patched_days, touched_windows
+from lakehouse.gold.restatement import closing, metric_query, patched_days, silver_tables
 from lakehouse.gold.restatement import lineage as restatement_lineage
 from lakehouse.gold.restatement.pending import record_restatement
-from lakehouse.gold.rows_read import tables, window_places
 from lakehouse.lake import table_io
 
 if TYPE_CHECKING:
@@ -46,8 +45,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.lifecycle import PublishedState
     from lakehouse.gold.publication.candidates import Draft
     from lakehouse.gold.restatement.closing import Limit
-    from lakehouse.gold.restatement.late_causes import LateCauses
-    from lakehouse.gold.restatement.lineage import SilverInputs, Trigger
+    from lakehouse.gold.restatement.lineage import LateCauses, SilverInputs, Trigger
     from lakehouse.gold.restatement.pending import PendingRestatement
     from lakehouse.lake import Lake
 
@@ -74,7 +72,7 @@ def restate(
     write_audit_publish.remove_published_candidates(lake, series)
     restatement_reports.follow(lake, series)
     record_restatement(lake, series, run.run_id, done.days, days, follows)
-    reverted_periods.follow(lake, series.name, days)
+    held_numbers.follow_reverts(lake, series.name, days)
     return done
 
 
@@ -89,23 +87,23 @@ def _publish_days(
     follows: PendingRestatement | None,
 ) -> PublishResult:
     today = lifecycle.today(lake.now(), series.metric.publication)
-    tables.require_rows(lake, series.metric)
+    silver_tables.require_rows(lake, series.metric)
     days = [day for day in days if lifecycle.may_be_published(day, today, series.metric.publication)]
     before = write_audit_publish.read(lake, series, days)  # before silver is read
     read = source_read(series.metric, contract)
     _follow_dimensions(lake, series.metric)
-    versions = tables.versions_read(lake, series.metric)
+    versions = silver_tables.versions_read(lake, series.metric)
     made_from = restatement_lineage.of_metric(lake, series.metric, read)
     trigger = _trigger(lake, series.metric, read, follows) if follows else None
     # How far a period may be closed concerns computed numbers only: that one failed before holds none of them back.
     limits = closing.limits(lake, contract, series, [series.period(day) for day in days], days)
-    late = late_causes.of_days(lake, before, made_from, days, _closing(before, days, today, limits))
+    late = restatement_lineage.late_causes_of_days(lake, before, made_from, days, _closing(before, days, today, limits))
     computed = _numbers(lake, session, days, before, made_from, follows, late.with_every_row)
     drafts, refused_days = _drafts(lake, before, computed.numbers, made_from, run, follows, trigger, limits, late)
     # The numbers of refused days are those of before.
     from_silver = [draft.start for draft in drafts if draft.start not in refused_days]
     expected = restatement_lineage.count_silver_rows(lake, series.metric, from_silver, late.with_every_row)
-    changed = tables.changed_since(lake, series.metric, versions) or _unfollowed(lake, series.metric)
+    changed = silver_tables.changed_since(lake, series.metric, versions) or _unfollowed(lake, series.metric)
     if changed is not None:
         msg = f"silver/{changed} kept changing while {series.name} was computed from it; run it again later"
         raise CommitFailedError(msg)
@@ -204,7 +202,7 @@ def _numbers(
         if numbers is None:
             numbers = patched_days.numbers(session, lake, before, part, made_from) if metric is None else {}
             rest = [day for day in part if day not in numbers]
-            numbers |= touched_windows.numbers(session, lake, before, rest, follows) if metric is None else {}
+            numbers |= patched_days.numbers_of_windows(session, lake, before, rest, follows) if metric is None else {}
             rest = [day for day in part if day not in numbers]
             numbers = {day: rows for day, rows in numbers.items() if len(rows)}
             numbers |= metric_query.numbers(session, lake, measured, rest, made_from) if rest else {}
@@ -231,7 +229,7 @@ def _drafts(
     metric = before.series.metric
     today = lifecycle.today(lake.now(), metric.publication)
     refused = find_refused(lake, before.series, before.existing, list(numbers)) if numbers else {}
-    released = reverted_periods.released(lake, before.series.name, numbers)
+    released = held_numbers.released_periods(lake, before.series.name, numbers)
     # The changes of a number that a check has held since were followed then; its draft has the reason.
     held = {one.start: one.draft for one in candidates.held(lake, before.series, list(numbers))} if follows else {}
     drafts: list[Draft] = []
@@ -266,8 +264,8 @@ def _drafts(
             content=content,
             at_most=limits[day].at_most if day in limits else State.FINAL,
         )
-        if draft is not None and late_updates.waits(lake, before.series, before.existing, draft):
-            _log.warning(late_updates.WAITING, before.series.name, day)
+        if draft is not None and late_at_close.waits_for_updates(lake, before.series, before.existing, draft):
+            _log.warning(late_at_close.WAITING, before.series.name, day)
         elif draft is not None:
             since = released.get(day)
             why = (
@@ -308,7 +306,7 @@ def _window_reasons(
         return {}
     is_running = lifecycle.is_running(draft.start, today)
     reasons: dict[str, WindowReason] = {}
-    for place, counts in window_places.together(*(follows.places.get(day, {}) for day in covered)).items():
+    for place, counts in silver_tables.windows_together(*(follows.places.get(day, {}) for day in covered)).items():
         reason = lifecycle.reason_for(draft.action, published, requested, counts, is_running=is_running)
         reasons[window_reasons.place(place)] = WindowReason(explain(reason, counts), sum(counts.values()))
     return reasons
@@ -354,10 +352,10 @@ _WORDS = {
     "moved_in": "moved here from another day",
     "moved_out": "moved to another day",
     "deleted": "withdrawn",
-    late_causes.AT_CLOSE: late_causes.WORDS,
+    restatement_lineage.AT_CLOSE: restatement_lineage.LATE_WORDS,
 }
 #: The causes that are changes of rows of Silver, of which the window is known.
-_OF_ROWS = _WORDS.keys() - {late_causes.AT_CLOSE}
+_OF_ROWS = _WORDS.keys() - {restatement_lineage.AT_CLOSE}
 
 
 def explain(

@@ -20,7 +20,7 @@ from lakehouse.gold.numbers.published_table import content_of
 from lakehouse.gold.publication import candidates, revisions, write_audit_publish
 from lakehouse.gold.publication.candidates import Draft, NumberLineage
 from lakehouse.gold.publication.write_audit_publish import again_on_conflict
-from lakehouse.gold.restatement import closing, late_causes, lineage, metric_query
+from lakehouse.gold.restatement import closing, lineage, metric_query
 from lakehouse.gold.restatement.days import explain, lineages
 from lakehouse.lake import table_io
 from lakehouse.ledger import late_decisions, publications
@@ -109,7 +109,7 @@ def _with_late_rows(
     if before.series.kind is not Kind.DAY or metric.late_source is None:
         return draft
     made_from = lineage.of_metric(lake, metric, read)
-    late = late_causes.of_days(lake, before, made_from, [start], [start])
+    late = lineage.late_causes_of_days(lake, before, made_from, [start], [start])
     if named is None or start not in late.with_every_row:
         return draft
     if start not in late.at_close:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse.calendar import day_conditions
+from lakehouse.calendar import days as day_conditions
 from lakehouse.contracts.series import source_days
-from lakehouse.gold.restatement import exact_sums, lineage, local_measures
-from lakehouse.gold.rows_read import rows as rows_read
-from lakehouse.gold.rows_read import tables, windows
+from lakehouse.gold.restatement import exact_sums, lineage, local_measures, silver_tables
+from lakehouse.gold.restatement import silver_rows as rows_read
 from lakehouse.lake import table_io
-from lakehouse.spark import dataframes, stages
+from lakehouse.spark import commits, dataframes
 from lakehouse.spark.session import in_zone, sized_for
 
 if TYPE_CHECKING:
@@ -43,13 +42,13 @@ def compute(
     :param starts: only the windows with these first moments; None stands for the rows without an event time.
     """
     if metric.event_window:
-        rows = windows.with_windows(rows, metric.event_window)
+        rows = rows_read.with_windows(rows, metric.event_window)
     if starts is not None:
-        rows = rows.where(windows.is_among(starts))
+        rows = rows.where(rows_read.is_among(starts))
     if metric.trailing_days > 1:
         covered = F.explode(F.sequence("event_date", F.date_add("event_date", metric.trailing_days - 1)))
         rows = rows.withColumn("_day", covered).drop("event_date").withColumnRenamed("_day", "event_date")
-    wanted = rows.where(day_conditions.among("event_date", days))
+    wanted = rows.where(day_conditions.condition_among("event_date", days))
     return measured(wanted, metric, ["event_date", *metric.grain])
 
 
@@ -87,8 +86,8 @@ def numbers(
     if (found := of_few_rows(lake, metric, days)) is not None:
         return found
     spark = session()
-    many = tables.rows_at_most(lake, metric, {"event_date": source_days(metric, days)}) > dataframes.FEW_ROWS
-    with sized_for(spark, lake, many=many), stages.watched(spark, f"{metric.name} on {len(days):,} days"):
+    many = silver_tables.rows_at_most(lake, metric, {"event_date": source_days(metric, days)}) > dataframes.FEW_ROWS
+    with sized_for(spark, lake, many=many), commits.watched(spark, f"{metric.name} on {len(days):,} days"):
         named = lineage.named_now(lake, metric, days, made_from)
         return of_days(rows_read.silver_rows(spark, lake, metric, days, named=named), metric, days)
 
@@ -123,7 +122,7 @@ def of_periods(rows: DataFrame, metric: MetricContract, periods: Collection[Peri
     metric = metric.whole
     cases = [f"WHEN event_date BETWEEN DATE'{one.start}' AND DATE'{one.last}' THEN DATE'{one.start}'" for one in periods]
     starts = rows.withColumn("event_date", F.expr(f"CASE {' '.join(cases)} END"))
-    with stages.watched(rows.sparkSession, f"{metric.name} on {len(periods):,} periods"):
+    with commits.watched(rows.sparkSession, f"{metric.name} on {len(periods):,} periods"):
         return of_days(starts, metric, [one.start for one in periods])
 
 
@@ -143,7 +142,7 @@ def nothing(session: Callable[[], SparkSession], lake: Lake, metric: MetricContr
         return found
     spark = session()
     rows = rows_read.silver_rows(spark, lake, metric, []).where("false")
-    rows = windows.with_windows(rows, metric.event_window) if metric.event_window else rows
+    rows = rows_read.with_windows(rows, metric.event_window) if metric.event_window else rows
     with in_zone(spark, metric.zone):
         empty = dataframes.in_utc(measured(rows, metric, []).toArrow())
     grain = dataframes.in_utc(rows.select(*metric.grain).toArrow()).schema if metric.grain else pa.schema([])

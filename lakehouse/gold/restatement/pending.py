@@ -14,21 +14,19 @@ from typing import TYPE_CHECKING
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import days_reached
-from lakehouse.delta import change_feed, commit_log, lost_commits, provenance
+from lakehouse.delta import change_feed, commit_log, provenance
 from lakehouse.dimensions import changed_facts
 from lakehouse.dimensions.changed_facts import ChangedFacts
-from lakehouse.gold.derived import following
 from lakehouse.gold.numbers import lifecycle, published_table, served_version
 from lakehouse.gold.numbers.lifecycle import State
-from lakehouse.gold.publication import candidates, rejected_candidates, reverted_periods
+from lakehouse.gold.publication import candidates, held_numbers
 from lakehouse.gold.publication.checks import INPUTS_PASSED
-from lakehouse.gold.restatement import closing
-from lakehouse.gold.rows_read import tables as tables_read
-from lakehouse.gold.rows_read import window_places
-from lakehouse.gold.rows_read.tables import ChangedDays
+from lakehouse.gold.restatement import closing, derived_inputs
+from lakehouse.gold.restatement import silver_tables as tables_read
+from lakehouse.gold.restatement.silver_tables import ChangedDays
 from lakehouse.late_events import follow as late_events
-from lakehouse.ledger import failed_checks, failed_numbers, restatements
-from lakehouse.ledger.restatements import Restatement
+from lakehouse.ledger import failures, publications
+from lakehouse.ledger.publications import Restatement
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.series import Series
     from lakehouse.contracts.source import SourceContract
-    from lakehouse.gold.rows_read.window_places import CausesByPlace
+    from lakehouse.gold.restatement.silver_tables import CausesByPlace
     from lakehouse.lake import Lake
 
 #: The cause of rows that did not change themselves, but have another attribute of a dimension.
@@ -99,7 +97,7 @@ def find_pending(lake: Lake, series: Series) -> PendingRestatement:
     silver table before has all days pending.
     """
     lake = lake.cached()
-    pending, failed = _changed_since(lake, series), failed_numbers.may_pass(lake, series)
+    pending, failed = _changed_since(lake, series), failures.may_pass(lake, series)
     released, since = _released_by_checks(lake, series)
     again = f"~{provenance.of_contract(series.metric)}-{provenance.code()}" if failed else ""
     again += f"~{since.isoformat()}" if released and since else ""
@@ -116,7 +114,7 @@ def _released_by_checks(lake: Lake, series: Series) -> tuple[set[date], datetime
     waiting = {day for day, checks in candidates.failing(lake, series).items() if INPUTS_PASSED in checks}
     if not waiting:
         return set(), None
-    entries = [entry for source in series.metric.read for entry in failed_checks.all_of(lake, source.source)]
+    entries = [entry for source in series.metric.read for entry in failures.all_of(lake, source.source)]
     failing = {day for entry in entries if entry.fails for day in days_reached(series.metric, entry.event_days)}
     return waiting - failing, max((entry.recorded_at for entry in entries if not entry.fails), default=None)
 
@@ -133,7 +131,7 @@ def _changed_since(lake: Lake, series: Series) -> PendingRestatement:
         is_unbuilt = any(tables_read.is_unbuilt(lake, entry) for entry in series.metric.read)
         gone = not is_unbuilt and _followed_any(lake, series)
         return PendingRestatement(frozenset(published_table.known_days(lake, series) if gone else ()), -1)
-    releases = reverted_periods.released(lake, series.name)
+    releases = held_numbers.released_periods(lake, series.name)
     newest = max((entry.number for entry in releases.values()), default=0)
     followed = served_version.followed_version(lake, series)
     of_further = served_version.followed_further(lake, series)
@@ -171,7 +169,7 @@ def _with_silver(
     elif table is not None and since <= version:
         try:
             # The first numbers of a metric need no reason: their windows are not told apart.
-            window = window_places.window_of(series.metric) if since else None
+            window = tables_read.window_of(series.metric) if since else None
             changed = tables_read.since(table, since, series.metric.contract_of_silver(name), window)
             starts = days_reached(series.metric, changed.causes)
         except change_feed.ForgottenFeedError:
@@ -267,7 +265,7 @@ def _delayed(lake: Lake, series: Series, today: date) -> set[date]:
         return set()
     days = published_table.published_by_all(lake, series) if is_derived else published_table.days_in_silver(lake, series)
     days -= published_table.starts(lake, series)
-    days -= {entry.period_start for entry in rejected_candidates.of(lake, series.name)}
+    days -= {entry.period_start for entry in held_numbers.rejected(lake, series.name)}
     return {day for day in days if lifecycle.may_be_published(day, today, terms)}
 
 
@@ -302,25 +300,27 @@ def record_restatement(
         days=sorted(restated),
         causes=causes,
         followed_further=further,
-        gold_commit=lost_commits.commit_id(gold),
+        gold_commit=commit_log.commit_id(gold),
         followed_commit=served_version.commit_at(served_version.upstream(lake, series), followed),
         further_commits={
             name: served_version.commit_at(paths[name], version) for name, version in further.items() if name in paths
         },
     )
-    restatements.record(lake, *following.entries(lake, series, entry, pending.inputs if pending and complete else {}))
+    publications.record_restatement(
+        lake, *derived_inputs.entries(lake, series, entry, pending.inputs if pending and complete else {})
+    )
 
 
 def _changed_inputs(lake: Lake, series: Series) -> PendingRestatement:
-    changed = following.changed_inputs(lake, series)
-    releases = reverted_periods.released(lake, series.name)
+    changed = derived_inputs.changed_inputs(lake, series)
+    releases = held_numbers.released_periods(lake, series.name)
     newest = max((entry.number for entry in releases.values()), default=0)
     return PendingRestatement(changed.starts | releases.keys(), -1, inputs=changed.versions, released=newest)
 
 
 def _followed_any(lake: Lake, series: Series) -> bool:
     """Whether a series has followed any silver table."""
-    return any(entry.followed_version >= 0 for entry in restatements.of(lake, served_version.follower(series)))
+    return any(entry.followed_version >= 0 for entry in publications.restatements_of(lake, served_version.follower(series)))
 
 
 def _published_since(lake: Lake, series: Series, table: DeltaTable, since: int) -> PendingRestatement:

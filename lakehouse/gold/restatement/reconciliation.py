@@ -2,26 +2,31 @@
 
 The checks that a candidate must pass belong to ``publication.checks``. A difference between published numbers and Silver that a
 pending change explains is reported, but is not a failure.
+
+Which published numbers would come out otherwise if they were computed again, before anything is restated; nothing is written.
+
+The rows are those that silver holds now, so that what differs follows from the code, the contract or a pending change. The rows
+that a rebuild would change belong to ``silver.rebuild``.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lakehouse.dimensions import matches
+from lakehouse.dimensions import checks
 from lakehouse.gold import isolation
-from lakehouse.gold.derived import inputs as derived_inputs
-from lakehouse.gold.derived import numbers as derived_numbers
-from lakehouse.gold.numbers import lifecycle
-from lakehouse.gold.publication import candidates, late_at_close, late_updates, reverted_periods, write_audit_publish
+from lakehouse.gold.numbers import history, lifecycle, published_table
+from lakehouse.gold.numbers.comparison import Sides
+from lakehouse.gold.publication import candidates, held_numbers, late_at_close, write_audit_publish
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.publication.held_numbers import find_refused
+from lakehouse.gold.restatement import derived as derived_numbers
+from lakehouse.gold.restatement import derived_inputs, metric_query, rollups
 from lakehouse.gold.restatement import lineage as restatement_lineage
-from lakehouse.gold.restatement import metric_query, rollup_totals
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse.ledger import failed_numbers
-from lakehouse.quality.check_result import CheckResult
+from lakehouse.ledger import failures
+from lakehouse.quality.check_rules import CheckResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -39,11 +44,12 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 EQUALS_SILVER, EQUALS_INPUTS = "published_equals_silver", "published_equals_inputs"
+
 #: The checks of published numbers, which need no new computation.
 PUBLISHED = {
     EQUALS_SILVER: "The published number contains as many rows as silver has now, or a restatement is pending.",
     EQUALS_INPUTS: "The published number counts as many rows as its inputs do now, or a restatement is pending.",
-    matches.FACTS_MATCHED: matches.DESCRIPTION,
+    checks.FACTS_MATCHED: checks.MATCHED_DESCRIPTION,
 }
 
 
@@ -54,7 +60,7 @@ def gold_check_names(series: Series) -> dict[str, str]:
         del names["totals_equal_silver"]
     check = EQUALS_INPUTS if series.metric.is_derived else EQUALS_SILVER
     counted = [check] if restatement_lineage.is_counted(series.metric) else []
-    shown = [*counted, *([matches.FACTS_MATCHED] if matches.bounded(series.metric) else [])]
+    shown = [*counted, *([checks.FACTS_MATCHED] if checks.bounded(series.metric) else [])]
     return names | {name: PUBLISHED[name] for name in shown}
 
 
@@ -94,7 +100,7 @@ def check_rollup(
 
     def compute(metric: MetricContract | None, part: Sequence[Period]) -> dict[Period, pa.Table]:
         of_days, of_periods = (replace(one, metric=metric or one.metric) for one in (daily, rollup))
-        return rollup_totals.numbers(lake, contract, of_days, of_periods, session, part)
+        return rollups.period_numbers(lake, contract, of_days, of_periods, session, part)
 
     computed = isolation.numbers_of(lake, rollup, periods, compute, lambda period: period.start)
     return _check_candidates(lake, rollup, computed.by(lambda period: period.start), {})
@@ -111,7 +117,7 @@ def check_published(lake: Lake, series: Series, days: Collection[date]) -> list[
     """
     lake = lake.cached()
     if not restatement_lineage.is_counted(series.metric):
-        return matches.check_matched(lake, series.metric, days)
+        return checks.check_matched(lake, series.metric, days)
     before = write_audit_publish.read(lake, series, sorted(days), to_publish=False)
     published = _published_rows(before)
     is_derived = series.metric.is_derived
@@ -139,7 +145,7 @@ def check_published(lake: Lake, series: Series, days: Collection[date]) -> list[
         advice = reason or f"no pending change explains it: materialize gold/{series.name} for {day}"
         explanation = f"{difference}: {advice}" if differs else None
         outcomes.append(CheckResult(check, day, not differs or reason is not None, numbers, explanation))
-    return [*outcomes, *matches.check_matched(lake, series.metric, days)]
+    return [*outcomes, *checks.check_matched(lake, series.metric, days)]
 
 
 def _check_candidates(lake: Lake, series: Series, computed: Isolated[date], silver_rows: Mapping[date, int]) -> list[CheckResult]:
@@ -175,8 +181,8 @@ def _reasons(lake: Lake, before: SeriesSnapshot, days: Collection[date]) -> Mapp
     today = lifecycle.today(lake.now(), terms)
     pending = find_pending(lake, series).starts
     held = {candidate.start for candidate in candidates.held(lake, series, days)}
-    failed = failed_numbers.failing(lake, series.name, days)
-    kept = reverted_periods.kept(lake, series.name, days)
+    failed = failures.failing(lake, series.name, days)
+    kept = held_numbers.kept_periods(lake, series.name, days)
     refused = find_refused(lake, series, before.existing, days)
     reasons = {}
     for day in days:
@@ -191,8 +197,70 @@ def _reasons(lake: Lake, before: SeriesSnapshot, days: Collection[date]) -> Mapp
         elif day in pending:
             upstream = "an input" if series.metric.is_derived else "silver"
             reasons[day] = f"{upstream} has changed since, and a restatement is pending"
-        elif late_updates.is_exhausted(lake, series, before.existing, day):
-            reasons[day] = late_updates.EXHAUSTED
+        elif late_at_close.is_exhausted(lake, series, before.existing, day):
+            reasons[day] = late_at_close.EXHAUSTED
         elif day in refused:
             reasons[day] = "the new number was dropped, and the published one stays"
     return reasons
+
+
+#: So many days are computed at a time.
+_DAYS = 500
+
+
+@dataclass(frozen=True)
+class DifferingNumber:
+    """A published day whose number would come out otherwise.
+
+    :param measures: the total of each measure over the grain, as published and as computed now.
+    :param problem: why the number cannot be computed now; then ``measures`` is empty.
+    """
+
+    day: date
+    measures: Mapping[str, Sides] = field(default_factory=dict)
+    problem: str | None = None
+
+
+def differing_numbers(
+    lake: Lake, series: Series, session: Callable[[], SparkSession], first: date | None = None, last: date | None = None
+) -> list[DifferingNumber]:
+    """The published days of a metric whose number differs from what its rows give now; days without rows are left out.
+
+    :param series: the days of a metric that reads rows, as readers see them.
+    :param first: the first day; by default all published ones. ``last`` likewise.
+    """
+    lake = lake.cached()
+    published = published_table.starts(lake, series)
+    days = sorted(day for day in published if (first is None or day >= first) and (last is None or day <= last))
+    every: set[date] = set()
+
+    def compute(metric: MetricContract | None, part: Sequence[date]) -> dict[date, pa.Table]:
+        return metric_query.numbers(session, lake, metric or series.metric, part, with_every_row=every)
+
+    differing = list[DifferingNumber]()
+    for start in range(0, len(days), _DAYS):
+        some = days[start : start + _DAYS]
+        before = write_audit_publish.read(lake, series, some, to_publish=False)
+        states = before.published_states
+        every |= late_at_close.counting_every_row(lake, series, before.existing)
+        computed = isolation.numbers_of(lake, series, some, compute, lambda day: day)
+        others = {
+            day: rows
+            for day, rows in computed.numbers.items()
+            if (state := states.get(day)) and not published_table.is_content(rows, state.restated or state.content)
+        }
+        differing += [DifferingNumber(day, problem=problem) for day, (_, problem) in computed.failed.items() if day in states]
+        differing += _compared(lake, series, others)
+    return sorted(differing, key=lambda one: one.day)
+
+
+def _compared(lake: Lake, series: Series, numbers: Mapping[date, pa.Table]) -> list[DifferingNumber]:
+    """Computed numbers beside those that are published, with their adjustments."""
+    known = history.history(lake, series, numbers)
+    compared = []
+    for day, rows in numbers.items():
+        published = history.moved(series, known[day])[-1]
+        now = history.grain_totals(series, rows.to_pylist())
+        sides = {name: Sides(published[name].after if name in published else None, total) for name, total in now.items()}
+        compared.append(DifferingNumber(day, sides))
+    return compared

@@ -19,7 +19,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import history, lifecycle
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
-from lakehouse.gold.publication import late_at_close, restatement_reports, reverted_periods, revisions, write_audit_publish
+from lakehouse.gold.publication import held_numbers, late_at_close, restatement_reports, revisions, write_audit_publish
 from lakehouse.gold.publication.candidates import NumberLineage, draft_period
 from lakehouse.gold.publication.write_audit_publish import again_on_conflict
 from lakehouse.gold.restatement import closing
@@ -106,7 +106,7 @@ def put_back(
     lake = lake.cached()
     _earlier(write_audit_publish.read(lake, daily, sorted(targets)), targets)  # refuses before it records
     # The days are kept before they are published: a run that is stopped in between leaves no day that silver takes along.
-    reverted_periods.keep(lake, daily.name, targets, run.by or "", reason)
+    held_numbers.keep_periods(lake, daily.name, targets, run.by or "", reason)
     published = _publish(lake, contract, daily, targets, run, reason)
     restatement_reports.follow(lake, daily)
     return RevertResult(published, sorted(targets.keys() - {one.start for one in published}))
@@ -118,10 +118,10 @@ def release(lake: Lake, series: Series, period: Period, by: str, reason: str) ->
     :returns: the days that were kept; if none is kept any more, those that an earlier command released and that wait since.
     :raises RevertError: if no day was kept.
     """
-    released = reverted_periods.release(lake, series.daily.name, period.days, by, reason)
-    released = released or sorted(reverted_periods.released(lake, series.daily.name, period.days))
+    released = held_numbers.release_periods(lake, series.daily.name, period.days, by, reason)
+    released = released or sorted(held_numbers.released_periods(lake, series.daily.name, period.days))
     if not released:
-        known = [f"{day}" for day in reverted_periods.kept(lake, series.daily.name)]
+        known = [f"{day}" for day in held_numbers.kept_periods(lake, series.daily.name)]
         msg = f"no day of {series.name} {period.name} was reverted; kept are {join_limited(known, _SHOWN_PERIODS) or 'none'}"
         raise RevertError(msg)
     return released
@@ -267,7 +267,7 @@ def published_by(lake: Lake, series: Series, name: str) -> dict[date, set[str]]:
 def _before(lake: Lake, daily: Series, name: str) -> _Earlier:
     names = published_by(lake, daily, name)
     known = history.history(lake, daily, sorted(names)) if names else {}
-    kept = reverted_periods.kept(lake, daily.name, known)
+    kept = held_numbers.kept_periods(lake, daily.name, known)
     targets: dict[date, str] = {}
     first, later = [], []
     for start, versions in sorted(known.items()):

@@ -1,6 +1,11 @@
 """Longer periods: restated when the days that they are computed from are published.
 
 The numbers themselves belong to ``rollup_totals``; checking and publishing drafts belongs to ``write_audit_publish``.
+
+The numbers of longer periods: sums of published days, and measures that are not additive from the same days' Silver rows.
+
+A number never mixes two states of a day: for a day whose newest computed number is not published, the rows of the published
+number are used. Adjustments that are booked in the period are included. Nothing is published here.
 """
 
 from __future__ import annotations
@@ -10,25 +15,30 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
+from lakehouse.contracts.series import source_read
 from lakehouse.gold import isolation
 from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.published_table import RollupInputs
-from lakehouse.gold.publication import restatement_reports, write_audit_publish
+from lakehouse.gold.publication import candidates, late_at_close, restatement_reports, write_audit_publish
 from lakehouse.gold.publication.candidates import NumberLineage, draft_period
+from lakehouse.gold.publication.held_numbers import find_refused
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, again_on_conflict
-from lakehouse.gold.restatement import closing, rollup_totals
-from lakehouse.gold.restatement.pending import record_restatement
+from lakehouse.gold.restatement import closing, exact_sums, lineage, metric_query, silver_tables
+from lakehouse.gold.restatement import silver_rows as rows_read
+from lakehouse.gold.restatement.pending import find_pending, record_restatement
 from lakehouse.lake import table_io
+from lakehouse.ledger import failures
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import date
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.metric import MetricContract
@@ -90,11 +100,11 @@ def _publish_periods(
     rows = None if table is None else table_io.read_version(table, None, {daily.by: days})
     if table is None or rows is None or not periods:
         return PublishResult()
-    booked = rollup_totals.booked_in(lake, daily, rollup, periods)
+    booked = booked_in(lake, daily, rollup, periods)
 
     def compute(metric: MetricContract | None, part: Sequence[Period]) -> dict[Period, pa.Table]:
         of_days, of_rollup = (replace(one, metric=metric or one.metric) for one in (daily, rollup))
-        return rollup_totals.of_periods(lake, contract, of_days, of_rollup, session, part, rows, booked)
+        return totals_of_periods(lake, contract, of_days, of_rollup, session, part, rows, booked)
 
     computed = isolation.numbers_of(lake, rollup, periods, compute, lambda period: period.start)
     today = lifecycle.today(lake.now(), rollup.metric.publication)
@@ -102,7 +112,7 @@ def _publish_periods(
     drafts = []
     for period, number in computed.numbers.items():
         published = before.published_states.get(period.start)
-        days_of_period = rollup_totals.latest_days(rows, daily, period)
+        days_of_period = latest_days(rows, daily, period)
         earlier = _earlier(before.existing, rollup, period)
         changed_days = _changed_days(earlier, daily, days_of_period)
         booked_since = _booked_since(earlier, booked.get(period))
@@ -202,3 +212,178 @@ def _explain(changed_days: pa.Table, booked_since: pa.Table | None) -> str:
     changed = sorted(set(changed_days["period"].to_pylist()))
     changed += [] if booked_since is None else sorted(set(booked_since["version_name"].to_pylist()))
     return f"recomputed from {join_limited(changed, _SHOWN)}" if changed else "recomputed"
+
+
+def period_numbers(
+    lake: Lake,
+    contract: SourceContract,
+    daily: Series,
+    rollup: Series,
+    session: Callable[[], SparkSession],
+    periods: Sequence[Period],
+) -> dict[Period, pa.Table]:
+    """The number of each period with a published day."""
+    days = {daily.by: sorted({day for period in periods for day in period.days})}
+    rows = locations.gold(lake, daily).read(None, days)
+    if rows is None or not len(rows):
+        return {}
+    booked = booked_in(lake, daily, rollup, periods)
+    return totals_of_periods(lake, contract, daily, rollup, session, periods, rows, booked)
+
+
+def totals_of_periods(
+    lake: Lake,
+    contract: SourceContract,
+    daily: Series,
+    rollup: Series,
+    session: Callable[[], SparkSession],
+    periods: Sequence[Period],
+    rows: pa.Table,
+    booked: Mapping[Period, pa.Table],
+) -> dict[Period, pa.Table]:
+    """The number of each period with a published day or a booked adjustment."""
+    metric = rollup.metric
+    added = {}
+    for period in periods:
+        own, there = latest_days(rows, daily, period), booked.get(period)
+        if len(own) or (there is not None and len(there)):
+            added[period] = add_up(rollup, own, there)
+    others = [measure for measure in metric.measures if not measure.additive]
+    if not others or not added:
+        return added
+    found = _from_silver(lake, contract, daily, session, list(added), rows)
+    return {
+        period: joined(rollup, number, found[period.start]) if period.start in found else number
+        for period, number in added.items()
+    }
+
+
+def add_up(rollup: Series, days: pa.Table, booked: pa.Table | None) -> pa.Table:
+    """The sums of days and booked adjustments by grain: of row_count and the additive measures; other measures are NULL.
+
+    NULL is ignored, as in SQL.
+    """
+    names = [*rollup.metric.additive, "row_count"]
+    columns = [*rollup.grain, *names]
+    filled = days.filter(pc.greater(days["row_count"], 0))  # the others are rows of empty days
+    parts = [(filled if len(filled) else days.slice(0, 1)).select(columns)]
+    if booked is not None and len(booked):
+        parts.append(booked.select(columns))
+    rows = pa.concat_tables(parts)
+    types = {item.name: item.type for item in days.schema}
+    doubles = {name for name in names if pa.types.is_floating(types[name])}
+    by = rollup.grain or ["_all"]
+    rows = rows if rollup.grain else rows.append_column("_all", pa.repeat(0, len(rows)))
+    sums = rows.group_by(by).aggregate([(name, "list" if name in doubles else "sum") for name in names])
+    sums = sums.sort_by([(name, "ascending") for name in by])
+    columns_of_sum = {name: sums[name] for name in rollup.grain}
+    for name in rollup.numbers:
+        if name in doubles:
+            columns_of_sum[name] = pa.array([exact_sums.added(values.values) for values in sums[f"{name}_list"]], types[name])
+        else:
+            columns_of_sum[name] = sums[f"{name}_sum"].cast(types[name]) if name in names else pa.nulls(len(sums), types[name])
+    return pa.table(columns_of_sum)
+
+
+def _from_silver(
+    lake: Lake,
+    contract: SourceContract,
+    daily: Series,
+    session: Callable[[], SparkSession],
+    periods: Sequence[Period],
+    rows: pa.Table,
+) -> dict[date, pa.Table]:
+    """The numbers of whole periods, computed from the Silver rows of the published days, by first day."""
+    metric = daily.metric
+    silver_tables.require_rows(lake, metric)
+    version = silver_tables.versions_read(lake, metric)
+    published = set(rows.filter(rows["is_latest"])[daily.by].to_pylist())
+    unpublished = {held.start for held in candidates.held(lake, daily, published)}
+    unpublished |= find_pending(lake, daily).starts & published
+    unpublished |= failures.failing(lake, daily.name, published).keys()
+    # The published number of these days stays different: the new one was refused, or became an adjustment.
+    unpublished |= find_refused(lake, daily, rows, published).keys() & published
+    unpublished |= set(rows.filter(pc.is_valid(rows["adjustment"]))[daily.by].to_pylist())
+    numbers = None if unpublished else metric_query.of_few_periods(lake, metric, periods, published)
+    if numbers is None:
+        numbers = _by_spark(lake, contract, daily, session(), periods, rows, unpublished)
+    if (changed := silver_tables.changed_since(lake, metric, version)) is not None:
+        msg = f"silver/{changed} kept changing while periods were computed from it; run it again later"
+        raise CommitFailedError(msg)
+    return numbers
+
+
+def _by_spark(
+    lake: Lake,
+    contract: SourceContract,
+    daily: Series,
+    spark: SparkSession,
+    periods: Sequence[Period],
+    rows: pa.Table,
+    unpublished: Collection[date],
+) -> dict[date, pa.Table]:
+    """The same by Spark; the rows of ``unpublished`` days are those of their published numbers."""
+    metric = daily.metric
+    published = set(rows.filter(rows["is_latest"])[daily.by].to_pylist()) - set(unpublished)
+    limited = published - late_at_close.counting_every_row(lake, daily, rows)
+    named = lineage.named_now(lake, metric, limited) if limited else None
+    frames = [rows_read.silver_rows(spark, lake, metric, published, named=named)]
+    frames += _as_published(lake, contract, spark, daily, rows, unpublished)
+    silver_rows: DataFrame = frames[0]
+    for frame in frames[1:]:
+        silver_rows = silver_rows.unionByName(frame.select(silver_rows.columns))
+    return metric_query.of_periods(silver_rows, metric, periods)
+
+
+def _as_published(
+    lake: Lake, contract: SourceContract, spark: SparkSession, daily: Series, rows: pa.Table, days: Collection[date]
+) -> list[DataFrame]:
+    """The Silver rows of published numbers of days that Silver has changed since, computed again from Bronze."""
+    frames, read = [], source_read(daily.metric, contract)
+    columns = [daily.by, "inputs", "inputs_without", "dimension_inputs"]
+    named = table_io.with_columns(rows.filter(rows["is_latest"]), columns)
+    for row in {row[daily.by]: row for row in named.to_pylist() if row[daily.by] in days}.values():
+        day = row[daily.by]
+        ids = lineage.ids_by_day(lake, contract.dataset, row["inputs"], row["inputs_without"], [day])[day]
+        of_day, _ = rows_read.rows_of_inputs(spark, lake, daily.metric, read, {day: ids}, row["dimension_inputs"])
+        frames.append(of_day)
+    return frames
+
+
+def joined(series: Series, added: pa.Table, found: pa.Table) -> pa.Table:
+    """Sums by grain, with the measures that are not additive taken from computed numbers."""
+    grain = series.grain
+    others = [measure.name for measure in series.metric.measures if not measure.additive]
+    computed = {tuple(row[name] for name in grain): row for row in found.to_pylist()}
+    rows = [
+        row | {name: computed.get(tuple(row[one] for one in grain), {}).get(name) for name in others} for row in added.to_pylist()
+    ]
+    return pa.Table.from_pylist(rows, schema=added.schema)
+
+
+def booked_in(lake: Lake, daily: Series, rollup: Series, periods: Sequence[Period]) -> dict[Period, pa.Table]:
+    """The adjustments booked in each period: of closed days, and of closed periods of the roll-up itself."""
+    if rollup.metric.publication.after_close != "adjust":
+        return {}
+    days = {"booked_on": [day for period in periods for day in period.days]}
+    tables = []
+    for series in (daily, rollup):
+        columns = [*rollup.content, "booked_on", "version_name", "reason", series.by]
+        adjustments = locations.gold(lake, series).read(columns, days)
+        if adjustments is not None:
+            # A period that is closed on its last day books nothing in itself; for days this cannot happen.
+            of = adjustments[series.by] if series is rollup else pa.nulls(len(adjustments), pa.date32())
+            tables.append(adjustments.drop_columns([series.by]).append_column("of", of))
+    rows = pa.concat_tables(tables, promote_options="default")
+    return {period: _booked_in(rows, period) for period in periods}
+
+
+def _booked_in(rows: pa.Table, period: Period) -> pa.Table:
+    own = pc.fill_null(pc.equal(rows["of"], pa.scalar(period.start, pa.date32())), False)
+    return rows.filter(pc.and_(pc.is_in(rows["booked_on"], pa.array(period.days, pa.date32())), pc.invert(own)))
+
+
+def latest_days(rows: pa.Table, daily: Series, period: Period) -> pa.Table:
+    """The newest revisions of a period's days, in the order of the days and the grain."""
+    own = pc.and_(rows["is_latest"], pc.is_in(rows[daily.by], pa.array(period.days, pa.date32())))
+    return rows.filter(own).sort_by([(name, "ascending") for name in [daily.by, *daily.metric.grain]])

@@ -19,12 +19,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
+from lakehouse.operations.alerts import input_signals as stream_signals
 from lakehouse.operations.alerts import log, run_rules, signals
-from lakehouse.operations.alerts import streams as stream_signals
 from lakehouse.operations.alerts.alert import addressees
 from lakehouse.operations.alerts.run_rules import RunOutcomes
-from lakehouse.operations.channels import Message
-from lakehouse.operations.delivery import AfterFailure, DeliveryFailure, PendingMessage, deliver
+from lakehouse.operations.delivery import AfterFailure, DeliveryFailure, Message, PendingMessage, deliver
 from lakehouse.text import format_moment
 
 if TYPE_CHECKING:
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
     from lakehouse.operations.alerts.alert import Alert, AlertKind
     from lakehouse.operations.alerts.log import AlertRecord, Transition
-    from lakehouse.operations.channels import Target
-    from lakehouse.operations.delivery import Directory
+    from lakehouse.operations.delivery import Directory, Target
 
 
 def is_snoozed(record: AlertRecord, now: datetime) -> bool:

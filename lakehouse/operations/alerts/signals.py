@@ -29,13 +29,12 @@ from lakehouse.lake import table_io
 from lakehouse.late_events import counters
 from lakehouse.lateness import recent_lags
 from lakehouse.lateness.rules import tiers_of
-from lakehouse.ledger import failed_numbers
+from lakehouse.ledger import failures
 from lakehouse.live import dropped_rows
 from lakehouse.live import reconciliation_log as reconciliations
 from lakehouse.live import table as live_table
 from lakehouse.operations.alerts import input_signals
 from lakehouse.operations.alerts import rules as alert_rules
-from lakehouse.operations.alerts import streams as stream_signals
 from lakehouse.operations.alerts.alert import AlertSubject, addressees
 from lakehouse.operations.alerts.rules import PeriodRestatement, PublishedValues
 
@@ -72,7 +71,7 @@ def state_of(lake: Lake, catalog: Catalog, *more: str) -> str:
     if any(metric.reconcile for metric in catalog.metrics.values()):
         tables.append(locations.reconciliations(lake))
     contracts = [contract.model_dump_json() for contract in (*catalog.sources.values(), *catalog.metrics.values())]
-    more = (*stream_signals.conditions(lake, catalog), *more)
+    more = (*input_signals.stream_conditions(lake, catalog), *more)
     return commit_log.state_of(tables, *contracts, f"{lake.now():%Y-%m-%dT%H}", provenance.code(), *more)
 
 
@@ -120,7 +119,7 @@ def of_metric(lake: Lake, catalog: Catalog, metric: MetricContract) -> Iterator[
     yield from _of_live(lake, metric, _about(catalog, metric, daily))
     if metric.source in catalog.sources:
         yield from _dropped_by_stream(lake, metric, catalog.sources[metric.source], _about(catalog, metric, daily))
-    yield from stream_signals.of_metric(lake, metric, _about(catalog, metric, daily))
+    yield from input_signals.stream_of_metric(lake, metric, _about(catalog, metric, daily))
 
 
 def _of_live(lake: Lake, metric: MetricContract, about: AlertSubject) -> Iterator[Alert]:
@@ -151,7 +150,7 @@ def _held(lake: Lake, series: Series, about: AlertSubject) -> Iterator[Alert]:
         name = series.period(candidate.start).name
         alert = alert_rules.held(about, name, candidate.revision, candidate.proposed_at, candidate.failed, lake.now())
         yield from filter(None, [alert])
-    for start, failed in failed_numbers.failing(lake, series.name).items():
+    for start, failed in failures.failing(lake, series.name).items():
         name = series.period(start).name
         yield alert_rules.uncomputed(about, name, failed.recorded_at, failed.measure, failed.explanation)
 

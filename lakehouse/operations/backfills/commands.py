@@ -283,7 +283,7 @@ def plan_(
     if not reason.strip():
         msg = "--reason is empty: enter why the backfill is needed"
         raise typer.BadParameter(msg)
-    from lakehouse.bronze.manifests import manifest_entries  # noqa: PLC0415 (Arrow and Dagster load in seconds)
+    from lakehouse.bronze.file_completeness import manifest_entries  # noqa: PLC0415 (Arrow and Dagster load in seconds)
     from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
     from lakehouse.operations.backfills import planner  # noqa: PLC0415
 
@@ -355,7 +355,7 @@ def run(
     as_json: arguments.AsJson = False,  # noqa: FBT002
 ) -> None:
     """Run a plan, or continue it. If a webserver is running, its UI shows the backfill."""
-    from lakehouse.gold.publication import failures  # noqa: PLC0415
+    from lakehouse.gold.publication import held_numbers  # noqa: PLC0415
     from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
     from lakehouse.operations.backfills import verification as backfill_verification  # noqa: PLC0415
     from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415 (Dagster and Spark load in seconds)
@@ -381,9 +381,9 @@ def run(
     else:
         print_verdict(verdict, summary, planned)
     if planned.metric is None:
-        held = failures.of_source(lake, catalog, planned.source)
+        held = held_numbers.failures_of_source(lake, catalog, planned.source)
     else:
-        held = failures.of_metrics(lake, catalog, [planned.metric])
+        held = held_numbers.failures_of_metrics(lake, catalog, [planned.metric])
     end_of_update(held.values(), verdict is not None and verdict.problems)
 
 
@@ -438,22 +438,22 @@ def undo(
     restate: Annotated[bool, typer.Option("--restate", help="Update roll-ups now (may start Spark).")] = False,  # noqa: FBT002
 ) -> None:
     """Restore the numbers from before a backfill, as new revisions; silver keeps its rows."""
-    from lakehouse.cli.undo_report import print_undone  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.gold.publication.write_audit_publish import Run  # noqa: PLC0415
     from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
-    from lakehouse.operations.backfills import undo as backfill_undo  # noqa: PLC0415
+    from lakehouse.operations.backfills import verification as backfill_verification  # noqa: PLC0415
+    from lakehouse.orchestration.commands import print_undone  # noqa: PLC0415 (Arrow loads in a second)
 
     lake, catalog = deployment()
     planned = backfill_log.plan_named(lake, plan)
-    done = backfill_undo.undo(lake, catalog, planned, Run(f"cli:{by}", "lakehouse backfill undo", by=by), reason)
+    done = backfill_verification.undo(lake, catalog, planned, Run(f"cli:{by}", "lakehouse backfill undo", by=by), reason)
     print_undone(lake, catalog, done, "the backfill", restate=restate)
 
 
 def _run(lake: Lake, catalog: Catalog, plan: BackfillPlan, layers: Layers) -> Any:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
-    from lakehouse.orchestration.common.resources import LakeSpark  # noqa: PLC0415
     from lakehouse.orchestration.execution.backfill_runner import Backfill  # noqa: PLC0415
+    from lakehouse.orchestration.resources import LakeSpark  # noqa: PLC0415
 
     def session() -> SparkSession:
         return LakeSpark(long_lived=True).session()
@@ -484,7 +484,7 @@ def _stands(lake: Lake, plan: BackfillPlan, events: list[Any]) -> str:
     """The status of a plan; a plan recorded as running without a process was stopped."""
     from lakehouse.operations.backfills import log as backfill_log  # noqa: PLC0415
     from lakehouse.operations.backfills.plan import BackfillStatus  # noqa: PLC0415
-    from lakehouse.orchestration.common.plan_runs import is_backfill_running  # noqa: PLC0415
+    from lakehouse.orchestration.plan_runs import is_backfill_running  # noqa: PLC0415
 
     stands = backfill_log.status(events)
     if stands is BackfillStatus.RUNNING and not is_backfill_running(lake, plan.source):

@@ -2,6 +2,10 @@
 
 Belongs here: the form of a condition, and the keys and days that it selects. Reassessing the rows of keys belongs to
 ``silver.rebuild``, publishing their days to the run of the plan.
+
+The rows of files that the contract's cutoff holds: quarantined or dropped rows without a decision.
+
+This module only reads. A backfill that admits history requests their reassessment.
 """
 
 from __future__ import annotations
@@ -15,8 +19,10 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta.columns import arrow_schema, bronze_columns
+from lakehouse.dispositions import claims
 from lakehouse.errors import LakehouseError
-from lakehouse.ledger import key_log
+from lakehouse.ledger import decisions, key_log
+from lakehouse.ledger.row_states import QuarantineReason
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -26,11 +32,14 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 _FORM = 'write "field = value" or "field in (value, ...)", joined by \'and\'; texts and dates in single quotes'
+
 _VALUE = r"'(?:[^']|'')*'|[-+]?\d+(?:\.\d+)?|true|false"
+
 _TERM = re.compile(
     rf"\s*(?P<field>[A-Za-z_]\w*)\s*(?:=\s*(?P<value>{_VALUE})|\bin\s*\((?P<values>\s*(?:{_VALUE})(?:\s*,\s*(?:{_VALUE}))*\s*)\))\s*",
     re.IGNORECASE,
 )
+
 _AND = re.compile(r"\band\b", re.IGNORECASE)
 
 
@@ -136,3 +145,21 @@ def _typed(name: str, texts: list[str], kind: pa.DataType) -> list[Any]:
         msg = f"--where: {name} is a {kind}, and {', '.join(texts)} cannot be read as such: {_FORM}"
         raise ConditionError(msg) from None
     return values
+
+
+_COLUMNS = ["ingestion_id", "line_number", "record_key", "event_date"]
+
+
+def held_rows_of_files(lake: Lake, source: str, ids: Collection[str]) -> pa.Table:
+    """The claims of the held rows: ``ingestion_id``, ``line_number``, ``record_key``, ``event_date``.
+
+    :param ids: the ingestions of the files.
+    """
+    where = {"ingestion_id": ids, "reason": [QuarantineReason.BEYOND_WATERMARK.value]}
+    stored = locations.key_log(lake, source)
+    held = stored.read([*_COLUMNS, "kind"], where) if ids else None
+    if held is None or not len(held):
+        return pa.table({name: pa.array([], pa.string()) for name in _COLUMNS})
+    held = held.filter(pc.not_equal(held["kind"], "retire")).drop_columns(["kind"])
+    undecided = pc.is_null(claims.with_decisions(held, decisions.in_force(lake, source))["steward"])
+    return held.filter(undecided)

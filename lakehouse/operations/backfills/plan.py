@@ -20,7 +20,7 @@ from lakehouse.ledger import ids
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from lakehouse.bronze.manifests import ManifestEntry
+    from lakehouse.bronze.file_completeness import ManifestEntry
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
 

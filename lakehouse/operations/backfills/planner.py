@@ -31,7 +31,7 @@ from lakehouse.gold.numbers import published_table, served_version
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.impact import affected_periods
 from lakehouse.ledger import applied_inputs, ingestions, key_log
-from lakehouse.operations.backfills import entity_scope, held_history
+from lakehouse.operations.backfills import entity_scope
 from lakehouse.operations.backfills import plan as backfill_plan
 from lakehouse.operations.backfills.plan import (
     BackfillPlan,
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import date, datetime
 
+    from lakehouse.bronze.file_completeness import ManifestEntry
     from lakehouse.bronze.landing import LandingFile
-    from lakehouse.bronze.manifests import ManifestEntry
     from lakehouse.bronze.reader import Preview
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
     from lakehouse.contracts.series import Series
@@ -131,7 +131,7 @@ def current_files(
                 made = _planned(file, rows, fingerprint.content_hash, known=False)
                 planned.append(made.model_copy(update={"beyond": content.beyond, "behind": content.behind}))
         progress(number, len(ready_files))
-    held = held_history.of_files(lake, contract.dataset, {file.ingestion_id for file in planned if file.known})
+    held = entity_scope.held_rows_of_files(lake, contract.dataset, {file.ingestion_id for file in planned if file.known})
     if clock == "event":
         for row in held.group_by(["ingestion_id", "event_date"]).aggregate([]).to_pylist():
             days_of[row["ingestion_id"]] = {*days_of.get(row["ingestion_id"], ()), row["event_date"]}
@@ -402,7 +402,7 @@ def _silver_days(lake: Lake, contract: SourceContract, request: BackfillRequest,
     """
     source = contract.dataset
     days = set(applied_inputs.pending(lake, source))
-    held = held_history.of_files(lake, source, files.in_bronze if request.admit_history else ())
+    held = entity_scope.held_rows_of_files(lake, source, files.in_bronze if request.admit_history else ())
     if files.previews or len(held):  # all at once: each lookup reads the key log
         touched = {day for preview in files.previews.values() for day in preview.rows} | set(held["event_date"].to_pylist())
         of_files = [preview.keys for preview in files.previews.values()]

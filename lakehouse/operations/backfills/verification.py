@@ -1,6 +1,10 @@
 """The verification of a backfill, read from the tables that it wrote: counts, checks of each partition, and publications.
 
 Nothing depends on the memory of a run, so a backfill that was stopped and resumed is reported as a whole.
+
+Undoes a backfill: restores the numbers from before it, and records this in the log of backfills.
+
+The affected numbers, and the conditions for restoring them, belong to ``gold.restatement.undo``.
 """
 
 from __future__ import annotations
@@ -18,10 +22,13 @@ from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.publication import candidates
 from lakehouse.gold.restatement import reconciliation as restatement_checks
+from lakehouse.gold.restatement import revert as restatement_revert
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.gold.restatement.revert import published_by
-from lakehouse.ledger import applied_inputs, failed_numbers, ingestions, unread_rows
+from lakehouse.ledger import applied_inputs, failures, ingestions
 from lakehouse.ledger.row_states import QuarantineStatus
+from lakehouse.operations.backfills import log
+from lakehouse.operations.backfills.log import BackfillEvent
 from lakehouse.operations.backfills.plan import BackfillPlan, Layer, spikes
 from lakehouse.silver import checks as silver_checks
 
@@ -31,9 +38,12 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.contracts.series import Series
+    from lakehouse.gold.publication.write_audit_publish import Run
+    from lakehouse.gold.restatement.revert import UndoneSeries
     from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
-    from lakehouse.quality.check_result import CheckResult
+    from lakehouse.operations.backfills.plan import BackfillPlan
+    from lakehouse.quality.check_rules import CheckResult
 
 
 @dataclass(frozen=True)
@@ -112,9 +122,7 @@ def summary(lake: Lake, catalog: Catalog, plan: BackfillPlan) -> dict[str, Any]:
         "files": len(entries),
         "rows": sum(entry.rows for entry in entries),
         "malformed": sum(entry.malformed for entry in entries),
-        "unread_reason": unread_rows.first_reason(
-            lake, plan.source, [entry.ingestion_id for entry in entries if entry.malformed]
-        ),
+        "unread_reason": ingestions.first_reason(lake, plan.source, [entry.ingestion_id for entry in entries if entry.malformed]),
         "not_admitted": [[status.value, cause, rows] for (status, cause), rows in sorted(not_admitted.items())],
         "event_days": len(touched(lake, plan)) if plan.metric is None else 0,
         "published": {},
@@ -193,5 +201,18 @@ def _held(lake: Lake, series: Series) -> Iterator[str]:
     for candidate in candidates.held(lake, series):
         failed = ", ".join(candidate.failed)
         yield f"gold/{series.name} {series.period(candidate.start).name}: held ({failed}); 'lakehouse gold held' shows it"
-    for start, entry in failed_numbers.failing(lake, series.name).items():
+    for start, entry in failures.failing(lake, series.name).items():
         yield f"gold/{series.name} {series.period(start).name}: held; {entry.explanation}"
+
+
+def undo(lake: Lake, catalog: Catalog, plan: BackfillPlan, run: Run, reason: str) -> list[UndoneSeries]:
+    """Restore the days that a backfill restated to their numbers before it. Idempotent.
+
+    :param run: the run, which names the person.
+    :raises UndoError: if one of the numbers has changed since, or the plan restated no number.
+    """
+    dailies = series_of(lake, catalog, plan)
+    done = restatement_revert.undo(lake, catalog.sources[plan.source], dailies, plan.plan_id, run, reason)
+    said = {"by": run.by, "reason": reason, "days": {undone.daily.name: len(undone.result.published) for undone in done}}
+    log.record(lake, BackfillEvent(plan.plan_id, "undone", "undone", said=said, recorded_at=lake.now()))
+    return done

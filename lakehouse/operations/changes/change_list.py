@@ -2,30 +2,33 @@
 
 Each kind has a log of its own, which is read here and never written. What sources have sent is not part of it, and neither is
 what changed in the numbers: that is in ``gold.numbers.history`` and in the audit.
+
+A change that a person made: its kind, its state, and how it is taken back. Plain Python; ``change_list`` reads the changes.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, Any
 
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.promotion import promotion_log
 from lakehouse.gold.promotion.promotion_log import PromotionKind
-from lakehouse.gold.publication import rejected_candidates, reverted_periods
-from lakehouse.gold.publication.reverted_periods import RevertEvent
-from lakehouse.lateness import cutoff, tuning_decisions
+from lakehouse.gold.publication import held_numbers
+from lakehouse.gold.publication.held_numbers import RevertEvent
+from lakehouse.lateness import cutoff, event_watermark
 from lakehouse.ledger import decisions, late_decisions, publications, rebuild_requests, redactions
 from lakehouse.models import promotion_log as model_promotions
 from lakehouse.operations.backfills import log as backfills
 from lakehouse.operations.backfills.plan import BackfillStatus
 from lakehouse.operations.changes import correction_record
-from lakehouse.operations.changes.change import ChangeEntry, ChangeKind, ChangeState
 from lakehouse.operations.changes.correction_record import CorrectionEventKind
 from lakehouse.stages import stage_log
 from lakehouse.stages.stage_log import StageEventKind
-from lakehouse.streams import gap_log
+from lakehouse.streams import status
 from lakehouse.text import format_duration, join_limited
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
     from lakehouse.contracts import Catalog
-    from lakehouse.gold.publication.reverted_periods import RevertedPeriod
+    from lakehouse.gold.publication.held_numbers import RevertedPeriod
     from lakehouse.lake import Lake
     from lakehouse.ledger.decisions import Decision
     from lakehouse.ledger.late_decisions import LateDecision
@@ -200,7 +203,7 @@ def _signed_off(lake: Lake, _: Catalog) -> Iterator[ChangeEntry]:
 
 
 def _rejected(lake: Lake, _: Catalog) -> Iterator[ChangeEntry]:
-    for entry in rejected_candidates.log(lake).read():
+    for entry in held_numbers.rejected_log(lake).read():
         start = entry.period_start
         name, kind = f"{entry.series}:{start}:r{entry.revision}", ChangeKind.REJECTION
         described = f"reject revision {entry.revision} of {start}"
@@ -210,10 +213,10 @@ def _rejected(lake: Lake, _: Catalog) -> Iterator[ChangeEntry]:
 def _reverted(lake: Lake, _: Catalog) -> Iterator[ChangeEntry]:
     """One change for all periods that one command has reverted or released."""
     by_command: dict[tuple[str, RevertEvent, datetime, str, str], list[RevertedPeriod]] = defaultdict(list)
-    for entry in sorted(reverted_periods.log(lake).read(), key=lambda entry: (entry.series, entry.number)):
+    for entry in sorted(held_numbers.revert_log(lake).read(), key=lambda entry: (entry.series, entry.number)):
         if entry.event is not RevertEvent.FOLLOWED:
             by_command[entry.series, entry.event, entry.recorded_at, entry.by, entry.reason].append(entry)
-    kept = {series: reverted_periods.kept(lake, series) for series, *_ in by_command}
+    kept = {series: held_numbers.kept_periods(lake, series) for series, *_ in by_command}
     for (series, event, at, by, reason), entries in by_command.items():
         starts = [entry.period_start for entry in entries]
         standing = tuple(entry.period_start for entry in entries if kept[series].get(entry.period_start) == entry)
@@ -265,7 +268,7 @@ def _cut_off(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
 
 def _tuned(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
     for source in catalog.sources:
-        entries = tuning_decisions.of(lake, source)
+        entries = event_watermark.decisions_of(lake, source)
         for entry in entries:
             spans = [format_duration(timedelta(seconds=seconds)) for seconds in (entry.seconds_before, entry.seconds)]
             described = f"max_lateness {entry.kind}: {' -> '.join(spans)}"
@@ -277,7 +280,7 @@ def _tuned(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
 
 def _accepted_gaps(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
     for source in catalog.sources:
-        accepted = [entry for entry in gap_log.entries(lake, source) if entry.by is not None]
+        accepted = [entry for entry in status.gap_entries(lake, source) if entry.by is not None]
         for number, entry in enumerate(accepted, 1):
             name, kind = f"{source}:gap:{number}", ChangeKind.GAP
             yield ChangeEntry(name, kind, source, entry.text, entry.by or "", entry.reason or "", entry.recorded_at)
@@ -294,3 +297,115 @@ def _rows(count: int) -> str:
 
 def _periods(starts: list[date]) -> str:
     return join_limited([f"{start}" for start in starts], _SHOWN, " periods")
+
+
+class ChangeKind(str, Enum):
+    """What kind of thing a person did."""
+
+    BACKFILL = "backfill"
+    CORRECTION = "correction"
+    CUTOFF = "cutoff"
+    """The lateness beyond which rows wait or are dropped: ``lakehouse lateness apply``."""
+    DECISION = "decision"
+    """About rows in quarantine."""
+    GAP = "gap"
+    """Lost messages of a topic, accepted as lost."""
+    LATE_DECISION = "late_decision"
+    """About rows that came too late for a metric."""
+    MODEL = "model"
+    """A promotion or rollback of a model."""
+    PROMOTION = "promotion"
+    """A promotion or rollback of a metric's dataset version."""
+    REBUILD = "rebuild"
+    REDACTION = "redaction"
+    REJECTION = "rejection"
+    """A held number that is not published."""
+    REPARSE = "reparse"
+    REVERT = "revert"
+    SIGN_OFF = "sign_off"
+    """A held number, or a closed period, that a person published."""
+    STAGE = "stage"
+    WATERMARK = "watermark"
+    """The ``max_lateness`` of a source's event-time watermark, set, pinned or undone."""
+
+
+class ChangeState(str, Enum):
+    """Whether a change counts."""
+
+    PENDING = "pending"
+    """It is planned, or waits for another person."""
+    RUNNING = "running"
+    APPLIED = "applied"
+    UNDONE = "undone"
+    CANCELLED = "cancelled"
+    """It was rejected, dropped or cancelled before it counted."""
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class ChangeEntry:
+    """A change that a person made or proposed.
+
+    ``target`` is the source, series or model; ``described`` says what was done in one line; ``days`` are the first and the last
+    event day (arrival day of a reparse) or period that it names; ``undo`` is the command that takes it back, None if there is
+    none, because it never counted, is undone, or can only be followed by another change; ``periods`` are those that a revert
+    keeps.
+    """
+
+    change_id: str
+    kind: ChangeKind
+    target: str
+    described: str
+    by: str
+    reason: str
+    recorded_at: datetime
+    state: ChangeState = ChangeState.APPLIED
+    days: tuple[date, date] | None = None
+    undo: str | None = field(default=None, kw_only=True)
+    periods: tuple[date, ...] = field(default=(), kw_only=True)
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields as JSON values; ``days`` as a list of both."""
+        days = None if self.days is None else [f"{day}" for day in self.days]
+        values = {"kind": self.kind.value, "state": self.state.value, "recorded_at": self.recorded_at.isoformat(), "days": days}
+        return {**vars(self), **values, "periods": [f"{start}" for start in self.periods]}
+
+
+#: How a change that counts is followed by another one, where it cannot be taken back.
+INSTEAD = {
+    ChangeKind.BACKFILL: "Restore single numbers: lakehouse revert METRIC PERIOD --to VERSION.",
+    ChangeKind.CORRECTION: "Enter another correction: lakehouse correct SOURCE KEY.",
+    ChangeKind.CUTOFF: "Set another cutoff: lakehouse lateness apply SOURCE.",
+    ChangeKind.DECISION: "Decide otherwise: lakehouse quarantine accept, reject or duplicate; the newest decision counts.",
+    ChangeKind.GAP: "Lost messages are lost; deliver them as files.",
+    ChangeKind.LATE_DECISION: "Decide otherwise: lakehouse lateness admit or withdraw; the newest decision counts.",
+    ChangeKind.MODEL: "Promote another version: lakehouse model promote MODEL VERSION.",
+    ChangeKind.PROMOTION: "Promote another version: lakehouse promote METRIC VERSION.",
+    ChangeKind.REBUILD: "Restore single numbers: lakehouse revert METRIC PERIOD --to VERSION.",
+    ChangeKind.REDACTION: "A redaction lasts; the delivered files are unchanged.",
+    ChangeKind.REJECTION: "The number is published when its inputs change, or a person publishes it.",
+    ChangeKind.REPARSE: "Read the records again under another contract: lakehouse source reparse SOURCE.",
+    ChangeKind.REVERT: "Revert to another version: lakehouse revert METRIC PERIOD --to VERSION.",
+    ChangeKind.SIGN_OFF: "Restore an earlier number: lakehouse revert METRIC PERIOD --to VERSION.",
+    ChangeKind.STAGE: "Restore single numbers: lakehouse revert METRIC PERIOD --to VERSION.",
+    ChangeKind.WATERMARK: "Set another value: lakehouse lateness pin SOURCE.",
+}
+
+
+class UndoRefusedError(LakehouseError):
+    """A change cannot be taken back. The message says what can be done instead."""
+
+
+def require_undoable(change: ChangeEntry) -> None:
+    """Check that a change can be taken back.
+
+    :raises UndoRefusedError: if it cannot.
+    """
+    if change.undo is not None:
+        return
+    kind = change.kind.value.replace("_", " ")
+    if change.state is ChangeState.APPLIED:
+        msg = f"{change.change_id} is a {kind}, which is not undone. {INSTEAD[change.kind]}"
+    else:
+        msg = f"{change.change_id} is {change.state.value}: there is nothing to undo"
+    raise UndoRefusedError(msg)

@@ -17,7 +17,7 @@ from lakehouse import locations
 from lakehouse.contracts.series import days_reached
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import State
-from lakehouse.ledger import applied_inputs, hand_corrections, ingestions
+from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.operations.changes import correction_record
 from lakehouse.operations.changes.correction_record import (
     Correction,
@@ -175,7 +175,7 @@ def _enter(lake: Lake, contract: SourceContract, correction: Correction) -> Corr
     proposal = correction.proposal
     values = correction_record.values_of(contract, proposal, last.recorded_at)
     with TemporaryDirectory() as folder:
-        file = Path(folder, hand_corrections.file_name(proposal.correction_id, correction_record.ending(contract)))
+        file = Path(folder, ingestions.hand_file_name(proposal.correction_id, correction_record.ending(contract)))
         file.write_bytes(correction_record.content_of(contract, values))
         [target] = deliver(lake, contract, [file], last.recorded_at.date())
     entered = _event(lake, correction, CorrectionEventKind.ENTERED, last.by, last.reason, target.name)

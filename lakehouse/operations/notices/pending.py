@@ -4,6 +4,12 @@ Consumers are notified of everything published after the first run, in the table
 the metric's contract at that time. Publications older than :data:`NOTIFY_WITHIN` make no notice (for example after the replay of
 a history), and older notices are no longer sent. ``restated_numbers`` reads the restatements of a publication; ``log`` stores the
 notices, and ``dispatch`` sends them.
+
+Materiality: a consumer is notified of restatements beyond the bounds in the metric's contract.
+
+A number is compared with the version of which the consumer was last notified, so small changes that add up beyond the bounds are
+reported. Other changes are recorded in the log of notices with that version. ``notice`` has the rule, ``restated_numbers`` reads
+the numbers, and ``pending`` writes the log.
 """
 
 from __future__ import annotations
@@ -11,29 +17,34 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from lakehouse import locations
 from lakehouse.gold.numbers import served_version
+from lakehouse.gold.numbers.lifecycle import parse_version_name
 from lakehouse.ledger import publications
 from lakehouse.operations.notices import log as notice_log
-from lakehouse.operations.notices import materiality, restated_numbers
+from lakehouse.operations.notices import restated_numbers
 from lakehouse.operations.notices.log import NO_TARGET, NOTIFY_WITHIN, NoticeEntry, NoticeStatus
+from lakehouse.operations.notices.restated_numbers import LastHeard
 from lakehouse.silver import audit as silver_audit
-from lakehouse.silver import audit_log, audit_notifications
+from lakehouse.silver import audit_log
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from lakehouse.contracts import Catalog
+    from lakehouse.contracts.checks import ChangeBounds
     from lakehouse.contracts.series import Series
     from lakehouse.lake import Lake
     from lakehouse.ledger.publications import Publication
     from lakehouse.operations.delivery import TargetsOf
-    from lakehouse.operations.notices.materiality import JudgedNotice
+    from lakehouse.operations.notices.notice import Notice
+    from lakehouse.operations.notices.restated_numbers import Answers, PublicationReader, RestatedNumber
 
 #: The number of publications of a series that are read at once.
 _AT_ONCE = 100
@@ -137,7 +148,7 @@ def _add_notices(lake: Lake, series: Series, audience: Audience, targets_of: Tar
         new = [entry for entry in new[:_AT_ONCE] if entry.recorded_at >= _since(lake)]
     reader = restated_numbers.read(lake, audience.daily, series, new)
     consumers = [consumer for consumer in audience.consumers if targets_of(consumer)]
-    judged = materiality.judged(reader, new, consumers, series.metric.materiality) if consumers else ()
+    judged = judged_by_bounds(reader, new, consumers, series.metric.materiality) if consumers else ()
     entries = [entry for notice in judged for entry in _entries(lake, notice, targets_of(notice.consumer))]
     waiting = sum(entry.status is NoticeStatus.WAITING for entry in entries)
     return waiting if notice_log.add(lake, series.name, entries, version, scanned) else 0
@@ -211,7 +222,7 @@ def _mark(
             marked.append({**kind, "notices": notices})
     schema = pa.schema([*(unmarked.schema.field(name) for name in kinds), pa.field("notices", pa.string())])
     answered = unmarked.join(pa.Table.from_pylist(marked, schema=schema), kinds, join_type="inner")
-    return audit_notifications.record(lake, source, answered), waits
+    return audit_log.record_notified(lake, source, answered), waits
 
 
 def _answers(answers: Mapping[str, tuple[int, int]], version: int, periods: Collection[str]) -> bool:
@@ -229,3 +240,79 @@ def _by_series(impacted: str | None) -> dict[str, list[str]]:
 
 def _since(lake: Lake) -> datetime:
     return lake.now() - NOTIFY_WITHIN
+
+
+#: The log dates a notice by its commit, which may be slightly later than the numbers in it.
+_APART = timedelta(days=1)
+
+
+class JudgedNotice(NamedTuple):
+    """A notice for a consumer. ``unheard`` is None if the consumer is notified, see ``operations.notices.log.NoticeEntry``."""
+
+    consumer: str
+    notice: Notice
+    answers: Answers
+    unheard: Mapping[str, str] | None = None
+
+
+def judged_by_bounds(
+    reader: PublicationReader,
+    publications: Sequence[Publication],
+    consumers: Collection[str],
+    bounds: Mapping[str, Mapping[str, ChangeBounds]],
+) -> Iterator[JudgedNotice]:
+    """The notices for consumers about publications, and the changes within their bounds: at most one of each per consumer.
+
+    :param publications: oldest first, and later than all previously evaluated publications.
+    :param bounds: by consumer and measure; a consumer without bounds is notified of everything.
+    """
+    heard = _recalled(reader, publications, bounds.keys()) if bounds else {}
+    for publication in publications:
+        numbers = reader.restated(publication)
+        for consumer in consumers if numbers else ():
+            if consumer in bounds:
+                yield from _of_consumer(reader, publication, consumer, bounds[consumer], heard[consumer])
+            else:
+                yield JudgedNotice(consumer, *reader.notice(publication, numbers))
+
+
+def _of_consumer(
+    reader: PublicationReader,
+    publication: Publication,
+    consumer: str,
+    bounds: Mapping[str, ChangeBounds],
+    heard: dict[str, LastHeard],
+) -> Iterator[JudgedNotice]:
+    """The notices for a consumer with bounds. Changes within the bounds are added to ``heard``."""
+    earlier = reader.earlier(publication)
+    since = {name: heard[version.name] for name, version in earlier.items() if version.name in heard}
+    additive = frozenset(reader.series.metric.additive)
+    material: list[RestatedNumber] = []
+    immaterial: list[RestatedNumber] = []
+    for number in reader.restated(publication, since):
+        (material if number.period.exceeds(bounds, additive) else immaterial).append(number)
+    for number in immaterial:
+        heard[number.period.after] = LastHeard(number.period.before, number.answers[0] if number.answers else None)
+    if material:
+        yield JudgedNotice(consumer, *reader.notice(publication, material))
+    if immaterial:
+        unheard = {number.period.after: number.period.before for number in immaterial}
+        yield JudgedNotice(consumer, *reader.notice(publication, immaterial), unheard)
+
+
+def _recalled(
+    reader: PublicationReader, publications: Sequence[Publication], consumers: Collection[str]
+) -> dict[str, dict[str, LastHeard]]:
+    """By consumer and name of an unreported version, the version of which the consumer was last notified.
+
+    Only the months of earlier restatements of the periods are read.
+    """
+    times = [version.published_at for entry in publications for version in reader.earlier(entry).values()]
+    months = {f"{time + apart:%Y-%m}" for time in times for apart in (-_APART, _APART)}
+    heard: dict[str, dict[str, LastHeard]] = {consumer: {} for consumer in consumers}
+    for entry in notice_log.within_bounds(reader.lake, reader.series.name, months) if months else ():
+        for name, version in entry.unheard.items() if entry.consumer in heard else ():
+            parsed = parse_version_name(name)
+            after, _ = entry.answers.get(parsed.period if parsed else "", (None, None))
+            heard[entry.consumer][name] = LastHeard(version, after)
+    return heard

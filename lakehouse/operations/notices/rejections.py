@@ -21,7 +21,7 @@ from lakehouse.ledger import decisions
 from lakehouse.ledger.row_states import StewardVerdict
 from lakehouse.operations.notices import log as notice_log
 from lakehouse.operations.notices.log import NOTIFY_WITHIN, NoticeEntry
-from lakehouse.operations.notices.rejection import DayOfRejection, Rejection, RejectionOfSource
+from lakehouse.operations.notices.notice import DayOfRejection, Rejection, RejectionOfSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.comparison import MeasureDelta, Number
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.lake import Lake
-    from lakehouse.ledger.publications import Publication
-    from lakehouse.ledger.restatements import Restatement
+    from lakehouse.ledger.publications import Publication, Restatement
 
 #: Per restated day, the silver versions whose changes its number contains and the previous number did not: those after the first,
 #: through the second.

@@ -1,9 +1,14 @@
-"""Asset checks for Dagster to show and re-run. Asset runs evaluate the same functions (see ``common.run_events``)."""
+"""Asset checks for Dagster to show and re-run. Asset runs evaluate the same functions (see ``run_events``).
+
+The checks of a model's scores: their names, and the rows that they evaluate. The checks are in ``models.score_checks``.
+"""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from datetime import date
+from datetime import date, timedelta
 
 import dagster as dg
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
 
 from lakehouse.bronze import checks as bronze_checks
 from lakehouse.contracts import Catalog, MetricContract, ModelContract, SourceContract
@@ -12,12 +17,11 @@ from lakehouse.gold.numbers import served_version
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.lake import Lake
-from lakehouse.live import closing as live_closing
-from lakehouse.orchestration.assets import score_checks
+from lakehouse.live import reconcile as live_closing
+from lakehouse.orchestration import run_events
 from lakehouse.orchestration.assets.source_assets import keys as source_keys
-from lakehouse.orchestration.common import run_events
-from lakehouse.orchestration.common.resources import LakeSpark, LakeTables
-from lakehouse.quality.check_result import CheckResult
+from lakehouse.orchestration.resources import LakeSpark, LakeTables
+from lakehouse.quality.check_rules import CheckResult
 from lakehouse.silver import checks as silver_checks
 
 #: Evaluates the requested checks for given days, reading through the given lake; it may evaluate others as well.
@@ -36,7 +40,7 @@ def check_names(catalog: Catalog) -> dict[dg.AssetKey, list[str]]:
         daily = Series(metric)
         names[dg.AssetKey(["gold", daily.name])] = list(_day_check_names(metric))
         names |= {dg.AssetKey(["gold", rollup.name]): list(_rollup_check_names(rollup)) for rollup in daily.rollups}
-    names |= {dg.AssetKey(["scores", model]): list(score_checks.NAMES) for model in catalog.models}
+    names |= {dg.AssetKey(["scores", model]): list(SCORE_CHECKS) for model in catalog.models}
     deprecated = publication_checks.deprecated_names()
     return {key: [name for name in of_asset if name not in deprecated] for key, of_asset in names.items()}
 
@@ -104,9 +108,9 @@ def checks_of_scores(lake: Lake, catalog: Catalog, model: ModelContract, scores:
     """The checks of the scores of a model per event day."""
 
     def judge(lake: Lake, days: Collection[date], _names: Collection[str], spark: LakeSpark) -> list[CheckResult]:
-        return score_checks.judge(lake, catalog, model, spark.session, days)
+        return judge_scores(lake, catalog, model, spark.session, days)
 
-    return _checks_of(lake, scores, score_checks.NAMES, judge)
+    return _checks_of(lake, scores, SCORE_CHECKS, judge)
 
 
 def _checks_of(lake: Lake, asset: dg.AssetsDefinition, names: Mapping[str, str], judge: Judge) -> dg.AssetChecksDefinition:
@@ -171,3 +175,56 @@ def _checks_of_source(lake: Lake, contract: SourceContract) -> dg.AssetChecksDef
                 )
 
     return check
+
+
+#: The checks of each day of scores, with their descriptions.
+SCORE_CHECKS = {
+    "row_count": "Each event of the day has exactly one score that counts.",
+    "null_shares": "No feature is NULL much more often than in the set that the champion has learned from.",
+    "feature_drift": "The features are distributed as in the set that the champion has learned from.",
+    "prediction_drift": "The champion's scores are distributed as those on its own set.",
+    "label_maturity": "Events that are old enough have a label.",
+    "training_serving_skew": "The features that were scored are those that a training set has for the same events.",
+}
+
+
+def judge_scores(
+    lake: Lake,
+    catalog: Catalog,
+    contract: ModelContract,
+    session: Callable[[], SparkSession],
+    days: Collection[date],
+) -> list[CheckResult]:
+    """Evaluate every check for each of ``days``; the events are computed once for all checks.
+
+    :raises NoChampionError: if no version is in use.
+    :raises TrackingError: if MLflow cannot be reached.
+    """
+    from lakehouse.models import score, score_checks  # noqa: PLC0415 (scikit-learn loads in seconds)
+    from lakehouse.models import scores as model_scores  # noqa: PLC0415 (scikit-learn loads in seconds)
+    from lakehouse.training_sets import events as set_events  # noqa: PLC0415
+
+    if not days:
+        return []
+    champion = model_scores.load(lake, catalog, contract, score.champion_of(lake, contract))
+    learned, reference = (
+        score_checks.set_of(lake, contract, champion.version),
+        score_checks.reference_scores(lake, contract, champion),
+    )
+    of_set, now = catalog.training_sets[contract.training_set], lake.now()
+    first, until = min(days), max(days) + timedelta(days=1)
+    events = set_events.unlabelled(session(), lake, catalog, of_set, days)
+    labelled = set_events.keys_with_label(session(), lake, catalog, of_set, first, until)
+    scores = model_scores.read(lake, contract.name, {"event_date": sorted(days)})
+    results = []
+    for day in sorted(days):
+        ours, rows = (table.filter(pc.equal(table["event_date"], day)) for table in (scores, events))
+        results += [
+            score_checks.row_count(contract, day, ours, rows),
+            score_checks.null_shares(contract, day, rows, learned),
+            score_checks.feature_drift(contract, day, rows, learned),
+            score_checks.prediction_drift(contract, day, ours, champion.version, reference),
+            score_checks.label_maturity(of_set, day, ours, labelled, now),
+            score_checks.training_serving_skew(contract, day, ours, champion, rows),
+        ]
+    return results

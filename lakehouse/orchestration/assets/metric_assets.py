@@ -10,28 +10,27 @@ from lakehouse import locations
 from lakehouse.contracts import Catalog, MetricContract, SourceContract
 from lakehouse.contracts.series import Series
 from lakehouse.contracts.windows import WINDOW_START
-from lakehouse.gold.derived import restate as derived
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import served_version, window_history
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.window_history import WindowStanding
 from lakehouse.gold.publication import late_at_close
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run
-from lakehouse.gold.reproduction import contract_history
+from lakehouse.gold.reproduction import recompute
 from lakehouse.gold.reproduction import repair as gold_repair
-from lakehouse.gold.restatement import closing, rollups
+from lakehouse.gold.restatement import closing, derived, rollups
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.gold.restatement.closing import End
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.lake import Lake
 from lakehouse.late_events.counters import LateCounts
-from lakehouse.ledger import contracts_in_use
-from lakehouse.live import closing as live_closing
-from lakehouse.orchestration.common import plan_runs, run_events
-from lakehouse.orchestration.common.dagster_internals import BACKFILL_ID_TAG, USER_TAG
-from lakehouse.orchestration.common.resources import Engine, LakeSpark
-from lakehouse.orchestration.common.run_events import days_of_run, event_days, periods
+from lakehouse.ledger import contract_archive
+from lakehouse.live import reconcile as live_closing
+from lakehouse.orchestration import plan_runs, run_events
+from lakehouse.orchestration.dagster_internals import BACKFILL_ID_TAG, USER_TAG
+from lakehouse.orchestration.resources import Engine, LakeSpark
+from lakehouse.orchestration.run_events import days_of_run, event_days, periods
 
 #: Set on runs that follow changes of the layer below: the version of that layer that the numbers will include.
 FOLLOWS_TAG = "lakehouse/follows_silver"
@@ -167,8 +166,8 @@ def _remember(context: dg.AssetExecutionContext, lake: Lake, metric: MetricContr
     :raises ChangedMeaningError: if the metric was changed in place.
     """
     if not plan_runs.is_planned_run(context.run.tags):
-        contracts_in_use.check_meaning(lake, metric)
-    contract_history.remember(lake, metric, contract)
+        contract_archive.check_meaning(lake, metric)
+    recompute.remember_contract(lake, metric, contract)
 
 
 def _run(context: dg.AssetExecutionContext) -> Run:

@@ -13,12 +13,12 @@ from pydantic import Field
 from lakehouse.contracts import Catalog, ModelContract, TrainingSetContract
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import Lake
-from lakehouse.orchestration.assets import score_checks
-from lakehouse.orchestration.common import run_events
-from lakehouse.orchestration.common.dagster_internals import USER_TAG
-from lakehouse.orchestration.common.resources import LakeSpark
-from lakehouse.orchestration.common.run_events import days_of_run, event_days
-from lakehouse.training_sets import addresses, build, releases
+from lakehouse.orchestration import run_events
+from lakehouse.orchestration.assets import checks
+from lakehouse.orchestration.dagster_internals import USER_TAG
+from lakehouse.orchestration.resources import LakeSpark
+from lakehouse.orchestration.run_events import days_of_run, event_days
+from lakehouse.training_sets import build, releases, tables
 from lakehouse.training_sets.releases import Release, ReleaseKind
 
 #: The user name in Dagster if the user is unknown.
@@ -142,7 +142,7 @@ def scores_asset(lake: Lake, catalog: Catalog, contract: ModelContract) -> dg.As
         group_name=entity,
         kinds={"pyspark", "deltalake", "mlflow"},
         description=f"The scores of the events of a day by the champion of {contract.name}, and by the challenger of a canary.",
-        metadata={"dagster/uri": addresses.scores(lake, contract.name).address},
+        metadata={"dagster/uri": tables.scores(lake, contract.name).address},
     )
     def scores_of_model(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         from lakehouse.models import score  # noqa: PLC0415 (scikit-learn loads in seconds)
@@ -151,7 +151,7 @@ def scores_asset(lake: Lake, catalog: Catalog, contract: ModelContract) -> dg.As
         with run_events.progress(context):
             scored = score.score(*(spark.session(), lake, catalog, contract, days), run_id=context.run.run_id, by=person(context))
             judged = days if run_events.reports_checks(context) else []  # a check step that follows computes the rows itself
-            outcomes = score_checks.judge(lake, catalog, contract, spark.session, judged)
+            outcomes = checks.judge_scores(lake, catalog, contract, spark.session, judged)
         about: dict[date, Mapping[str, Any]] = {
             entry.day: {
                 "dagster/row_count": entry.events,
@@ -177,7 +177,7 @@ def set_metadata(lake: Lake, release: Release) -> dict[str, Any]:
         "version": release.full_name,
         "labels": f"{about['labels']['source']}_{about['labels']['version']}",
         "dagster/row_count": about["rows"],
-        "dagster/uri": addresses.training_set(lake, release.name, release.version).address,
+        "dagster/uri": tables.training_set(lake, release.name, release.version).address,
         "known_at": f"{release.known_at:%Y-%m-%d %H:%M:%S}" if release.known_at else "",
         "time": dg.MetadataValue.json(about["time"]),
         "content_hash": about["content_hash"],

@@ -1,33 +1,44 @@
-"""The assets of a source: Bronze by arrival day, the event days that arrivals touched, and Silver by event day."""
+"""The assets of a source: Bronze by arrival day, the event days that arrivals touched, and Silver by event day.
+
+Runs of Bronze for a source of Kafka: each run ingests all available messages, whatever their arrival days.
+
+Bronze's partitions are arrival days, as for files. A run for a partition materializes that day, and logs a materialization of
+every other arrival day of its messages.
+"""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import date
 from typing import Any
 
 import dagster as dg
 from pydantic import Field
+from pyspark.sql import SparkSession
 
 from lakehouse import locations
 from lakehouse.bronze import checks as bronze_checks
 from lakehouse.bronze.ingest import DayReport, Ingest
 from lakehouse.contracts import Catalog, SourceContract
+from lakehouse.contracts.inputs import KafkaTopic
 from lakehouse.lake import Lake
-from lakehouse.ledger import applied_inputs, failed_checks, ingestions
-from lakehouse.orchestration.assets import stream_runs
-from lakehouse.orchestration.common import plan_runs, run_events
-from lakehouse.orchestration.common.resources import LakeSpark
-from lakehouse.orchestration.common.run_events import arrival_days, days_of_run, event_days
-from lakehouse.quality.check_result import CheckResult
+from lakehouse.ledger import applied_inputs, failures, ingestions
+from lakehouse.orchestration import plan_runs, run_events
+from lakehouse.orchestration.resources import LakeSpark
+from lakehouse.orchestration.run_events import arrival_days, days_of_run, event_days
+from lakehouse.quality.check_rules import CheckResult
 from lakehouse.silver import checks as silver_checks
 from lakehouse.silver import replaced_days
 from lakehouse.silver.update import SilverUpdate, update
+from lakehouse.streams import service
 from lakehouse.text import join_limited
 
 _SHOWN = 5
+
 _ARRIVED = dg.AutomationCondition.any_deps_updated()
+
 #: Dagster sees a request one evaluation late. An arrival in between came after the request and is not covered by it.
 _ANSWERED = dg.AutomationCondition.newly_requested() & ~_ARRIVED
+
 #: Silver follows exactly the event days that arrivals touched, however old, also when an arrival comes during a run.
 FOLLOW_ARRIVALS = (_ARRIVED.since(_ANSWERED) & ~dg.AutomationCondition.in_progress()).with_label("an arrival touched the day")
 
@@ -82,7 +93,7 @@ def bronze_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         kafka = contract.source.kafka
         with run_events.progress(context):
             if kafka and config.files is None:
-                reports = stream_runs.taken(context, lake, contract, kafka, spark.session)
+                reports = taken(context, lake, contract, kafka, spark.session)
             else:
                 backfill = plan_runs.plan_of(context.run.tags)
                 ingest = Ingest(lake, contract, spark.session, context.run.run_id, spark.expect, backfill)
@@ -104,7 +115,7 @@ def bronze_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         if others := metadata.keys() - {*days}:  # of a topic: days that the run was not for
             run_events.materialized(context, key, {day: metadata[day] for day in others})
         # A file may also have been sent again on another day than the one on which it is held.
-        others |= failed_checks.days_of(lake, source, "bronze") - {*days}
+        others |= failures.days_of(lake, source, "bronze") - {*days}
         run_events.checked(context, key, _bronze_outcomes(lake, contract, others) if others else [])
         metadata = {day: metadata.get(day, _bronze_metadata(DayReport())) for day in days}
         yield from run_events.report(context, key, metadata, _bronze_outcomes(lake, contract, days))
@@ -141,9 +152,9 @@ def silver_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
             metrics, at_once = catalog.metrics_of(source), plan_runs.is_of_stage(context.run.tags)
             result = update(lake, contract, spark.session, days, context.run.run_id, metrics, because, in_one_commit=at_once)
             outcomes = silver_checks.check_silver(lake, contract, days, result.keys)
-            others = failed_checks.days_of(lake, source, "silver") - {*days}
+            others = failures.days_of(lake, source, "silver") - {*days}
             of_others = silver_checks.check_silver(lake, contract, others) if others else []
-            failed_checks.record(lake, source, "silver", [*outcomes, *of_others])
+            failures.record_checks(lake, source, "silver", [*outcomes, *of_others])
         run_events.checked(context, key, of_others)
         rows = {outcome.day: outcome.numbers["rows"] for outcome in outcomes if outcome.check == "unique_key"}
         yield from run_events.report(context, key, {day: _silver_metadata(result, day, rows[day]) for day in days}, outcomes)
@@ -178,7 +189,7 @@ def _bronze_outcomes(lake: Lake, contract: SourceContract, days: Collection[date
     """The checks of arrival days; a failed check holds the numbers of the event days that the day's files touch."""
     outcomes = bronze_checks.check_bronze(lake, contract, days)
     source = contract.dataset
-    failed_checks.record(lake, source, "bronze", outcomes, lambda day: _event_days(lake, source, day))
+    failures.record_checks(lake, source, "bronze", outcomes, lambda day: _event_days(lake, source, day))
     return outcomes
 
 
@@ -218,3 +229,27 @@ def _silver_metadata(result: SilverUpdate, day: date, rows: int) -> dict[str, An
         **{f"rows_{kind}": count for kind, count in sorted(changes.items())},
         "silver_version": result.version,
     }
+
+
+def taken(
+    context: dg.AssetExecutionContext,
+    lake: Lake,
+    contract: SourceContract,
+    kafka: KafkaTopic,
+    session: Callable[[], SparkSession],
+) -> dict[date, DayReport]:
+    """Ingest the messages of a topic, and report them by arrival day. Gaps are logged as errors, and recorded by the ingestion.
+
+    :raises StreamProblem: if the topic cannot be read.
+    """
+    reports: dict[date, DayReport] = {}
+    gaps: dict[str, None] = {}
+    for batch in service.take(lake, contract, kafka, session, context.run.run_id):
+        for entry in batch.recorded:
+            reports.setdefault(entry.arrival_date, DayReport()).ingested.append(entry)
+        gaps |= dict.fromkeys(entry.text for entry in batch.gaps)
+        for remark in batch.remarks:
+            context.log.warning(remark)
+    for text in gaps:
+        context.log.error("%s: to read on behind it: lakehouse source stream accept-gap %s", text, contract.dataset)
+    return reports

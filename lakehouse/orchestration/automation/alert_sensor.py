@@ -4,6 +4,8 @@ Alerts depend on the state of the tables, on runs that ended, and on the clock: 
 an escalation. The sensor's cursor stores the state that was read; without it, everything is read again.
 
 Failures according to Dagster: runs whose work no later run has done, and checks whose newest evaluation failed.
+
+The sensor ``notices``: runs ``operations.notices.dispatch`` at every tick.
 """
 
 from __future__ import annotations
@@ -22,13 +24,14 @@ from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.outbox import dispatch_alerts
 from lakehouse.operations.alerts.run_rules import FailedCheck, FailedRun, RunOutcomes
 from lakehouse.operations.delivery import directory
+from lakehouse.operations.notices.dispatch import dispatch_notices
+from lakehouse.orchestration import run_events
 from lakehouse.orchestration.assets.checks import check_names
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG
 from lakehouse.orchestration.automation.follow_sensors import DECIDED_TAG
 from lakehouse.orchestration.automation.landing_sensor import RECONCILES_TAG
 from lakehouse.orchestration.automation.live_runs import LIVE_TAG
-from lakehouse.orchestration.common import run_events
-from lakehouse.orchestration.common.dagster_internals import (
+from lakehouse.orchestration.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
     COMPLETED_CHECKS,
@@ -38,9 +41,9 @@ from lakehouse.orchestration.common.dagster_internals import (
     AssetCheckExecutionRecordStatus,
     PartitionKeyFilter,
 )
-from lakehouse.orchestration.common.resources import LakeTables  # noqa: TC001 (Dagster reads the annotations of a sensor)
-from lakehouse.orchestration.common.run_events import DAYS_TAG, periods
-from lakehouse.orchestration.common.run_requests import plan_run_requests
+from lakehouse.orchestration.resources import LakeTables
+from lakehouse.orchestration.run_events import DAYS_TAG, periods
+from lakehouse.orchestration.run_requests import plan_run_requests
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -48,19 +51,25 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.lake import Lake
     from lakehouse.operations.alerts.alert import Alert
-    from lakehouse.orchestration.common.dagster_internals import AssetCheckExecutionRecord
+    from lakehouse.orchestration.dagster_internals import AssetCheckExecutionRecord
 
 
 _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
+
 _ERRORS = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE}
+
 #: The tags of the sensors that start a run up to three times; the alert failed_ingestion covers the sensor for new files.
 _CAUSES = (RECONCILES_TAG, DECIDED_TAG, FOLLOWS_TAG)
+
 #: The period of a first look; older failures are history.
 _FIRST_LOOK = timedelta(days=7)
+
 #: The greatest number of runs in a look; further runs follow at the next tick.
 _RUNS = 500
+
 #: The greatest number of failed evaluations of a check that are read.
 _EVALUATIONS = 100
+
 #: The overlap of consecutive looks: of two runs that end at the same time, the later one may be stored first.
 _OVERLAP = timedelta(seconds=10)
 
@@ -288,5 +297,28 @@ def alerts_sensor(lake: Lake, catalog: Catalog) -> dg.SensorDefinition:
         is_idle = look.is_complete and not result.undelivered
         context.update_cursor(f"{AlertCursor(state if is_idle else None, look.through, result.due_at)}")
         return dg.SkipReason(f"{result}")
+
+    return sense
+
+
+#: The time spent on messages to a target in one tick: an unresponsive target must not use up the tick.
+_SECONDS = 10.0
+
+
+def notices_sensor(lake: Lake, catalog: Catalog) -> dg.SensorDefinition:
+    """Notifies the consumers of all metrics; starts no run."""
+
+    @dg.sensor(
+        name="notices",
+        minimum_interval_seconds=max(60, lake.settings.sensor_seconds),
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Consumers named in a contract are notified of restatements and rejected rows, and the audit records it. "
+        "The side output of late events is sent to its topics.",
+    )
+    def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.SkipReason:
+        result = dispatch_notices(tables.reading(lake), catalog, directory(lake, context.log), _SECONDS)
+        for problem in result.problems:
+            context.log.error(problem)
+        return dg.SkipReason("; ".join([f"{result}", *result.problems]))
 
     return sense

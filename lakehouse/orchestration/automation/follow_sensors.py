@@ -18,19 +18,11 @@ from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
-from lakehouse.orchestration.common.dagster_internals import SENSOR_NAME_TAG
-from lakehouse.orchestration.common.plan_runs import BACKFILL_RUNNING, is_backfill_running
-from lakehouse.orchestration.common.resources import LakeTables
-from lakehouse.orchestration.common.run_events import tags_for
-from lakehouse.orchestration.common.run_requests import (
-    ATTEMPTS,
-    NO_RETRIES,
-    RUNNING,
-    Cursor,
-    plan_run_requests,
-    short_hash,
-    state_of,
-)
+from lakehouse.orchestration.dagster_internals import SENSOR_NAME_TAG
+from lakehouse.orchestration.plan_runs import BACKFILL_RUNNING, is_backfill_running
+from lakehouse.orchestration.resources import LakeTables
+from lakehouse.orchestration.run_events import tags_for
+from lakehouse.orchestration.run_requests import ATTEMPTS, NO_RETRIES, RUNNING, Cursor, plan_run_requests, short_hash, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

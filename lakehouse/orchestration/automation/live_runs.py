@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from lakehouse.live import run, status
-from lakehouse.orchestration.common.run_requests import NO_RETRIES, RUNNING
+from lakehouse.live import status, stream
+from lakehouse.orchestration.run_requests import NO_RETRIES, RUNNING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def job(lake: Lake, metric: MetricContract, contract: SourceContract) -> dg.JobD
                 interrupts.take_over()  # PySpark installs its own handler
                 return started
 
-            last = run.run(session, lake, metric, contract, is_stopped=interrupts.received.is_set)
+            last = stream.run(session, lake, metric, contract, is_stopped=interrupts.received.is_set)
         context.add_output_metadata({"batch": last.batch, "watermark": f"{last.watermark}", "late_rows": last.dropped})
         if interrupts.received.is_set():
             msg = "the run was terminated; the stream has stopped behind a batch"

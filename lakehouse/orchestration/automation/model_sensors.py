@@ -17,12 +17,10 @@ from lakehouse.delta import provenance
 from lakehouse.errors import LakehouseError
 from lakehouse.models import retraining
 from lakehouse.orchestration.assets import model_assets
-from lakehouse.orchestration.common.resources import (  # noqa: TC001 (Dagster reads the annotations)
-    LakeSpark,
-    LakeTables,
-)
-from lakehouse.orchestration.common.run_requests import ATTEMPTS, NO_RETRIES, Cursor, plan_run_requests, short_hash, state_of
-from lakehouse.training_sets import addresses, releases
+from lakehouse.orchestration.resources import LakeSpark, LakeTables
+from lakehouse.orchestration.run_requests import ATTEMPTS, NO_RETRIES, Cursor, plan_run_requests, short_hash, state_of
+from lakehouse.training_sets import releases
+from lakehouse.training_sets import tables as addresses
 from lakehouse.training_sets.releases import ReleaseKind
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_expo
 
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse.ledger import applied_inputs, history_admissions, ingestions, rebuild_requests
-from lakehouse.operations.backfills import entity_scope, held_history, planner
+from lakehouse.ledger import applied_inputs, ingestions, late_decisions, rebuild_requests
+from lakehouse.operations.backfills import entity_scope, planner
 from lakehouse.operations.backfills import log as backfill_log
 from lakehouse.operations.backfills import verification as backfill_verification
 from lakehouse.operations.backfills.log import BackfillEvent
@@ -29,9 +29,9 @@ from lakehouse.operations.backfills.plan import BackfillPlan, BackfillStatus, La
 from lakehouse.operations.backfills.planner import PlanProblemError
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.assets.source_assets import keys as keys_of
-from lakehouse.orchestration.common.plan_runs import backfill_lock, tags_of
 from lakehouse.orchestration.execution.in_process import RunFailedError, together
 from lakehouse.orchestration.execution.webserver import WebserverError
+from lakehouse.orchestration.plan_runs import backfill_lock, tags_of
 from lakehouse.silver import rebuild as silver_rebuild
 
 if TYPE_CHECKING:
@@ -263,12 +263,12 @@ class Backfill:
         """Record that the runner admits the rows of the plan's files, before Bronze assesses them."""
         plan = self._plan
         ids = {file.ingestion_id for file in plan.files}
-        history_admissions.record(self._lake, plan.source, plan.plan_id, ids, plan.runner_id, plan.reason)
+        late_decisions.record_history(self._lake, plan.source, plan.plan_id, ids, plan.runner_id, plan.reason)
 
     def _judge_history_again(self) -> None:
         """Request a reassessment of the rows of the plan's files that Bronze already had, and that the watermark has held."""
         lake, plan = self._lake, self._plan
-        held = held_history.of_files(lake, plan.source, {file.ingestion_id for file in plan.files})
+        held = entity_scope.held_rows_of_files(lake, plan.source, {file.ingestion_id for file in plan.files})
         days = pc.unique(held["event_date"].drop_null()).to_pylist()
         if days:
             self._waves.stop_if_cancelled()

@@ -21,10 +21,10 @@ from lakehouse.dispositions.checks import DISPOSED
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement.pending import find_due, find_pending
-from lakehouse.ledger import applied_inputs, failed_checks, ingestions, lost_rows
+from lakehouse.ledger import applied_inputs, failures, ingestions
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.execution.in_process import InProcess, RunFailedError, together
-from lakehouse.silver import lost_records
+from lakehouse.silver import update
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
@@ -113,9 +113,9 @@ def _restore_lost_rows(lake: Lake, contract: SourceContract, layers: InProcess) 
     Days whose held files are gone from landing, or are held no longer, are checked again.
     """
     source = contract.dataset
-    lost = [] if contract.source.kafka else lost_rows.lost_deliveries(lake, source)
-    lost = lost or lost_rows.lost_claims(lake, source)
-    days = {entry.arrival_date for entry in lost} or {*lost_records.lost_files(lake, source).values()}
+    lost = [] if contract.source.kafka else ingestions.lost_deliveries(lake, source)
+    lost = lost or ingestions.lost_claims(lake, source)
+    days = {entry.arrival_date for entry in lost} or {*update.lost_files(lake, source).values()}
     if days:
         layers.run(dg.AssetKey(["bronze", source]), sorted(days))
     gone = {entry.arrival_date for entry in pending_files.gone_files(lake, contract)}
@@ -125,7 +125,7 @@ def _restore_lost_rows(lake: Lake, contract: SourceContract, layers: InProcess) 
 
 def _days_failing(lake: Lake, source: str, check: str) -> set[date]:
     """The arrival days on which a check of Bronze failed when it was evaluated."""
-    return {one.day for one in failed_checks.failing(lake, source) if (one.layer, one.check) == ("bronze", check)}
+    return {one.day for one in failures.failing_checks(lake, source) if (one.layer, one.check) == ("bronze", check)}
 
 
 def close_due(lake: Lake, catalog: Catalog, source: str, layers: InProcess) -> None:

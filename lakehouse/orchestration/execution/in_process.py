@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from lakehouse.errors import LakehouseError
-from lakehouse.gold.publication import failures
-from lakehouse.ledger.failed_numbers import COMPUTED
+from lakehouse.gold.publication import held_numbers
+from lakehouse.ledger.failures import COMPUTED
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.build import definitions_of
-from lakehouse.orchestration.common.dagster_internals import InstanceRef, NoOpComputeLogManager
-from lakehouse.orchestration.common.run_events import tags_for
+from lakehouse.orchestration.dagster_internals import InstanceRef, NoOpComputeLogManager
 from lakehouse.orchestration.event_storage import ephemeral_instance
+from lakehouse.orchestration.run_events import tags_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -134,11 +134,11 @@ class InProcess:
             if evaluation.passed:
                 self.failed_checks.pop(place, None)
             elif evaluation.severity is dg.AssetCheckSeverity.ERROR:
-                self.failed_checks[place] = failures.sentence(*place, evaluation.description)
+                self.failed_checks[place] = held_numbers.failure_sentence(*place, evaluation.description)
 
     def note_failures(self, source: str) -> None:
         """Note the checks of a source that fail and the numbers that are held, including those that no run has tried."""
-        known = failures.of_source(self._lake, self._catalog, source)
+        known = held_numbers.failures_of_source(self._lake, self._catalog, source)
         for place in self.failed_checks.keys() - known.keys():
             if place[0].endswith(f" {COMPUTED}"):  # it has been computed since
                 del self.failed_checks[place]

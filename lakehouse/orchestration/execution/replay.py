@@ -19,7 +19,7 @@ from lakehouse.bronze.pending_files import UnfinishedFiles
 from lakehouse.calendar.days import replay_clock, span
 from lakehouse.lake import SimulatedClock
 from lakehouse.lake.table_cache import TableCache
-from lakehouse.ledger import ingestions, unread_rows
+from lakehouse.ledger import ingestions
 from lakehouse.orchestration.execution.catch_up import catch_up, close_due
 from lakehouse.orchestration.execution.in_process import InProcess
 from lakehouse.silver import replaced_days
@@ -154,7 +154,7 @@ class Replay:
             held=[*unfinished.held],
             left=[*unfinished.left],
             touched=[],
-            unread_reason=unread_rows.first_reason(
+            unread_reason=ingestions.first_reason(
                 self._lake, self._source, [entry.ingestion_id for entry in done if entry.malformed]
             ),
         )

@@ -15,7 +15,7 @@ from lakehouse.bronze import pending_files
 from lakehouse.dispositions import claims
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.gold.numbers import history, served_version
-from lakehouse.ledger import ingestions, unread_rows
+from lakehouse.ledger import ingestions
 from lakehouse.ledger.row_states import QuarantineReason
 from lakehouse.orchestration.execution.catch_up import catch_up
 from lakehouse.orchestration.execution.in_process import InProcess, local_instance
@@ -121,7 +121,7 @@ def ingest(lake: Lake, catalog: Catalog, source: str, day: date, files: Sequence
         changes=[change for metric, days in after.restated.items() for change in _changes(lake, catalog, metric, days)],
         failed_checks=[*layers.failed_checks.values()],
         not_admitted=claims.not_admitted(lake, source, {"arrival_date": [day], "ingestion_id": ids}) if ids else {},
-        unread_reason=unread_rows.first_reason(lake, source, [entry.ingestion_id for entry in new if entry.malformed]),
+        unread_reason=ingestions.first_reason(lake, source, [entry.ingestion_id for entry in new if entry.malformed]),
     )
 
 

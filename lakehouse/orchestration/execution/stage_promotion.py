@@ -16,12 +16,12 @@ from lakehouse import object_store
 from lakehouse.gold.numbers import published_table, served_version
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs
+from lakehouse.orchestration import plan_runs
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
-from lakehouse.orchestration.common import plan_runs
-from lakehouse.orchestration.common.plan_runs import backfill_lock
 from lakehouse.orchestration.execution.in_process import InProcess, RunFailedError, together
+from lakehouse.orchestration.plan_runs import backfill_lock
 from lakehouse.reparse import apply as reading
-from lakehouse.stages import promotion_rules, stage_log, staged_files, staging
+from lakehouse.stages import stage_log, staging, validation
 from lakehouse.stages.stage_log import StageEventKind, StageKind
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ class StagePromotion:
         source = stage_log.find(lake, name).source
         with backfill_lock(lake, source):
             stage = stage_log.find(lake, name)
-            if stage.state is StageEventKind.CREATED and promotion_rules.is_outdated(lake, stage):
+            if stage.state is StageEventKind.CREATED and staging.is_outdated(lake, stage):
                 stage = staging.refresh(lake, catalog, self._session, name, by, f"stage:{name}")
-            promotion_rules.check(catalog, stage, by, sign_off)
+            staging.check_promotion(catalog, stage, by, sign_off)
             if stage.state is StageEventKind.CREATED:
                 begin = staging.next_event(lake, stage, StageEventKind.PROMOTING, by, reason, sign_off=sign_off)
                 stage_log.record(lake, begin)
@@ -92,7 +92,7 @@ class StagePromotion:
         """Apply the staged input to the tables that readers see."""
         if stage.created.kind is StageKind.FILES:
             lake, contract = self._lake.stage(stage.name), self._catalog.sources[stage.source]
-            days = staged_files.arrival_days(lake, contract)
+            days = validation.staged_arrival_days(lake, contract)
             with_its_files = self._lake.with_settings(landing=lake.landing_of(stage.source))
             InProcess(with_its_files, self._catalog, self._instance).run(dg.AssetKey(["bronze", stage.source]), days, tags)
         elif stage.changed_metric is None:

@@ -22,10 +22,10 @@ from lakehouse import locations
 from lakehouse.calendar.days import span
 from lakehouse.errors import LakehouseError
 from lakehouse.operations.backfills.plan import Layer
-from lakehouse.orchestration.common.dagster_internals import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
-from lakehouse.orchestration.common.plan_runs import PLAN_TAG
-from lakehouse.orchestration.common.run_events import DAYS_TAG
+from lakehouse.orchestration.dagster_internals import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from lakehouse.orchestration.execution.in_process import TABLE_TAG, RunFailedError, may_pass
+from lakehouse.orchestration.plan_runs import PLAN_TAG
+from lakehouse.orchestration.run_events import DAYS_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

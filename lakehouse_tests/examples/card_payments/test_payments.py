@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.examples.card_payments import cardholders
-from lakehouse.examples.card_payments.cardholders import END, FIRST_DAY
-from lakehouse.examples.card_payments.payments import PAYMENTS_A_DAY, WAVE_PAYMENTS, Payment, payments, wave_country
+from lakehouse.examples.card_payments import deliveries
+from lakehouse.examples.card_payments.deliveries import (
+    END,
+    FIRST_DAY,
+    PAYMENTS_A_DAY,
+    WAVE_PAYMENTS,
+    Payment,
+    payments,
+    wave_country,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,14 +66,14 @@ def test_the_country_of_a_wave_has_many_more_payments_a_day_than_the_others(made
     for (day, country), count in counts.items():
         by_wave[country == wave_country(FIRST_DAY + (day - FIRST_DAY.date()))].append(count)
     assert mean(by_wave[True]) > 1.7 * mean(by_wave[False])
-    assert {wave_country(payment.paid_at) for payment in made} == set(cardholders.COUNTRIES)
+    assert {wave_country(payment.paid_at) for payment in made} == set(deliveries.COUNTRIES)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_cardholder_is_listed_first_and_some_changes_are_known_weeks_late(seed: int) -> None:
-    changes = cardholders.changes(seed)
-    listed, later = changes[: cardholders.CARDHOLDERS], changes[cardholders.CARDHOLDERS :]
-    assert len({change.customer_id for change in listed}) == cardholders.CARDHOLDERS
+    changes = deliveries.cardholder_changes(seed)
+    listed, later = changes[: deliveries.CARDHOLDER_COUNT], changes[deliveries.CARDHOLDER_COUNT :]
+    assert len({change.customer_id for change in listed}) == deliveries.CARDHOLDER_COUNT
     assert all(change.received_at < FIRST_DAY for change in listed)
     assert len({change.customer_id for change in later}) == len(later) > 50
     known_after = [change.received_at - change.changed_at for change in later]
@@ -78,8 +85,8 @@ def test_every_cardholder_is_listed_first_and_some_changes_are_known_weeks_late(
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_payment_at_home_is_in_the_country_that_the_cardholder_has_at_its_time(seed: int) -> None:
-    by_holder: dict[str, list[cardholders.CardholderChange]] = {}
-    for change in cardholders.changes(seed):
+    by_holder: dict[str, list[deliveries.CardholderChange]] = {}
+    for change in deliveries.cardholder_changes(seed):
         by_holder.setdefault(change.customer_id, []).append(change)
 
     def home(payment: Payment) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lakehouse.examples.card_payments.payments import payments, wave_country
+from lakehouse.examples.card_payments.deliveries import payments, wave_country
 from lakehouse.examples.card_payments.train import train
 
 average_precision_score = pytest.importorskip("sklearn.metrics").average_precision_score

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lakehouse.examples.simulation_report import SimulatedDay, Simulation
+from lakehouse.examples.simulation_results import SimulatedDay, Simulation
 from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Sides, Threshold, added
 
 NOW = datetime(2024, 2, 10, 9, 30, tzinfo=timezone.utc)

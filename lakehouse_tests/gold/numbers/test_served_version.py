@@ -14,8 +14,8 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
 from lakehouse.delta import row_writer
 from lakehouse.gold.numbers import served_version
-from lakehouse.ledger import restatements
-from lakehouse.ledger.restatements import Restatement
+from lakehouse.ledger import publications
+from lakehouse.ledger.publications import Restatement
 from lakehouse_tests.support.api_client import catalog
 from lakehouse_tests.support.late_lake import late
 from lakehouse_tests.support.numbers_without_spark import metric
@@ -62,7 +62,7 @@ def test_a_further_table_that_was_created_again_is_followed_from_its_beginning(l
     def run(number: int, commit: str) -> None:
         versions, commits = {"orders_late": 0, "of_another_contract": 2}, {"orders_late": commit}
         entry = Restatement(series.name, "run", now + timedelta(hours=number), number, number, [])
-        restatements.record(lake, replace(entry, followed_further=versions, further_commits=commits))
+        publications.record_restatement(lake, replace(entry, followed_further=versions, further_commits=commits))
 
     assert served_version.followed_further(lake, series) == {}
     run(0, served_version.commit_at(table, 0))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakehouse.gold.publication.attribute_changes import words
+from lakehouse.gold.publication.restatement_reports import attribute_words
 from lakehouse_tests.support.joined_lake import CUSTOMERS, metric
 
 SPEND = metric().with_contracts({"customers": CUSTOMERS})
@@ -30,7 +30,7 @@ def change(key: str = "17", *days: str, **changes: Any) -> dict[str, Any]:
 
 def in_words(*changes: dict[str, Any], in_all: int = 0, day: date = FIFTH, **of_metric: Any) -> str | None:
     spend = metric(**of_metric).with_contracts({"customers": CUSTOMERS}) if of_metric else SPEND
-    return words({"in_all": in_all or len(changes), "first": [*changes]}, spend, [day])
+    return attribute_words({"in_all": in_all or len(changes), "first": [*changes]}, spend, [day])
 
 
 def test_a_change_names_key_range_and_new_value() -> None:
@@ -54,7 +54,7 @@ def test_only_changes_with_facts_on_the_day_are_in_words() -> None:
     elsewhere = change("18", "2024-11-06")
     assert in_words(change(), elsewhere) == in_words(change())
     assert in_words(elsewhere) is None
-    assert words({}, SPEND, [FIFTH]) is None
+    assert attribute_words({}, SPEND, [FIFTH]) is None
 
 
 def test_a_trailing_window_is_restated_by_the_changes_of_its_days() -> None:

@@ -19,7 +19,7 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
 from lakehouse.lake import Table
-from lakehouse.ledger import publications, restatements
+from lakehouse.ledger import publications
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import (
     ScriptedNumbers,
@@ -89,7 +89,7 @@ def test_different_periods(lake, table_exists: bool) -> None:
     assert [(start, value) for start, _, value, _, newest in lawful_versions(lake, numbers.series) if newest] == expected
     assert len(lawful_versions(lake, numbers.series)) == count * (2 if table_exists else 1)
     complete(lake, numbers.series)
-    assert len(restatements.of(lake, "total")) == count + table_exists
+    assert len(publications.restatements_of(lake, "total")) == count + table_exists
     with without_spark():
         numbers.roll_up(Kind.MONTH)
     assert numbers.latest_total(1, Series(METRIC, Kind.MONTH)) == sum(value for _, value in expected)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.ledger import failed_checks
-from lakehouse.quality.check_result import CheckResult
+from lakehouse.ledger import failures
+from lakehouse.quality.check_rules import CheckResult
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric, without_spark
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def _without_spark() -> Iterator[None]:
 
 def check(lake: Lake, number: int, *, passed: bool, warns: bool = False) -> None:
     outcome = CheckResult("equals_bronze", day(number), passed, explanation=None if passed else WHY, warns=warns)
-    failed_checks.record(lake, "events", "silver", [outcome])
+    failures.record_checks(lake, "events", "silver", [outcome])
 
 
 def scripted(lake: Lake, window: int = 1) -> ScriptedNumbers:
@@ -55,7 +55,7 @@ def test_once_it_passes_the_number_is_published(lake: Lake) -> None:
     check(lake, 2, passed=False)
     numbers.publish()
     check(lake, 2, passed=True)
-    assert failed_checks.failing(lake, "events") == []
+    assert failures.failing_checks(lake, "events") == []
     assert [one.start for one in numbers.publish().revisions] == [day(2)]
     assert numbers.held() == []
 
@@ -87,7 +87,7 @@ def test_a_window_over_the_day_is_held_too(lake: Lake) -> None:
 def test_an_arrival_day_concerns_the_event_days_of_its_files(lake: Lake) -> None:
     numbers = scripted(lake)
     outcome = CheckResult("row_count", day(9), passed=False, explanation="too few rows")
-    failed_checks.record(lake, "events", "bronze", [outcome], lambda _: {day(1), day(3)})
+    failures.record_checks(lake, "events", "bronze", [outcome], lambda _: {day(1), day(3)})
     assert numbers.publish().held == [day(1), day(3)]
 
 
@@ -95,5 +95,5 @@ def test_a_warning_holds_nothing_and_nothing_is_written(lake: Lake) -> None:
     numbers = scripted(lake)
     check(lake, 1, passed=False, warns=True)
     check(lake, 2, passed=True)
-    assert failed_checks.log(lake).read() == []
+    assert failures.check_log(lake).read() == []
     assert numbers.publish().held == []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse.calendar.periods import Kind
-from lakehouse.gold.publication import candidates, rejected_candidates
+from lakehouse.gold.publication import candidates, held_numbers
 from lakehouse.gold.publication.held_numbers import HoldError
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run
 from lakehouse.gold.restatement import days as restatement_days
@@ -103,7 +103,7 @@ def test_signing_off_what_is_not_meant(lake) -> None:
     with pytest.raises(HoldError, match="r2, not r1"):
         numbers.drop(1, 1)
     assert numbers.held() == [(1, 2, 100)]
-    assert rejected_candidates.of(lake, "total") == []
+    assert held_numbers.rejected(lake, "total") == []
 
 
 def test_signing_off_a_number_that_has_been_overtaken(lake) -> None:
@@ -170,7 +170,7 @@ def test_what_was_dropped_is_not_proposed_again_and_the_state_moves_on(lake) -> 
     numbers = holding(lake)
     numbers.drop(1, 2)
     assert numbers.held() == []
-    assert [(one.revision, one.by) for one in rejected_candidates.of(lake, "total")] == [(2, "anna")]
+    assert [(one.revision, one.by) for one in held_numbers.rejected(lake, "total")] == [(2, "anna")]
     assert numbers.publish() == PublishResult()
     numbers.at(2)
     numbers.close()
@@ -218,7 +218,7 @@ def test_dropping_twice_is_dropping_once(lake) -> None:
         numbers.drop(1, 2)
     numbers.drop(1, 2)
     assert numbers.held() == []
-    assert len(rejected_candidates.of(lake, "total")) == 1
+    assert len(held_numbers.rejected(lake, "total")) == 1
 
 
 @pytest.mark.parametrize("signed", [True, False])

@@ -14,9 +14,9 @@ import pytest
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
-from lakehouse.gold.publication import rejected_candidates
+from lakehouse.gold.publication import held_numbers
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse.ledger import publications, restatements
+from lakehouse.ledger import publications
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.numbers_without_spark import (
     ScriptedNumbers,
@@ -136,7 +136,7 @@ def outcome(numbers: ScriptedNumbers) -> dict[str, Any]:
             contents[f"{series.name}, waiting"] = find_pending(numbers.lake, series).starts
     contents["held"] = numbers.held()
     contents["dropped"] = [
-        (rejected.period_start, rejected.content) for rejected in rejected_candidates.of(numbers.lake, numbers.series.name)
+        (rejected.period_start, rejected.content) for rejected in held_numbers.rejected(numbers.lake, numbers.series.name)
     ]
     return contents
 
@@ -231,7 +231,7 @@ def test_a_run_that_was_stopped_after_its_commit_is_reported_by_the_next_one(lak
     assert len(publications.of(lake, "total")) == 1
     assert numbers.publish().revisions == [], "there is nothing to publish"
     assert [dict(entry.published) for entry in publications.of(lake, "total")][1:] == [{"2024-01-01": "total_v2024-01-01.r2"}]
-    assert len(restatements.of(lake, "total")) == 1
+    assert len(publications.restatements_of(lake, "total")) == 1
     found = locations.publications(lake).read(["series"])
     assert found is not None
     assert len(found) == 2

@@ -15,7 +15,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
 from lakehouse.gold.restatement import closing, reconciliation
 from lakehouse.gold.restatement.pending import find_due, find_pending
-from lakehouse.ledger import failed_numbers
+from lakehouse.ledger import failures
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, lawful_versions, metric, without_spark
@@ -63,7 +63,7 @@ def test_once_it_can_be_computed_it_is_published_and_nothing_stays_recorded(lake
     done = numbers.publish(2)
     assert [(one.check, one.passed) for one in done.outcomes if one.check == "computed"] == [("computed", True)]
     assert numbers.history(2) == [("r1", 20, "live", True)]
-    assert failed_numbers.failing(lake, "total") == {}
+    assert failures.failing(lake, "total") == {}
 
 
 def test_a_number_that_comes_out_as_it_was_ends_the_hold_too(lake: Lake) -> None:
@@ -74,7 +74,7 @@ def test_a_number_that_comes_out_as_it_was_ends_the_hold_too(lake: Lake) -> None
     numbers.poisoned = set()
     done = numbers.publish(2)
     assert (done.revisions, done.held) == ([], [])
-    assert failed_numbers.failing(lake, "total") == {}
+    assert failures.failing(lake, "total") == {}
 
 
 def test_under_another_contract_it_is_tried_again_by_itself_and_under_the_same_it_is_not(lake: Lake) -> None:
@@ -153,7 +153,7 @@ def test_poisoned_days_change_nothing_of_what_others_publish(
             sample.publish()
     for number in set(range(1, 10)) - ever:
         assert poisoned.history(number) == clean.history(number)
-    assert {(start - day(1)).days + 1 for start in failed_numbers.failing(poisoned.lake, "total")} == {
+    assert {(start - day(1)).days + 1 for start in failures.failing(poisoned.lake, "total")} == {
         number for number in steps[-1][0] if day(number) in poisoned.by_day or day(number) in poisoned.starts()
     }
     poisoned.poisoned = set()
@@ -162,7 +162,7 @@ def test_poisoned_days_change_nothing_of_what_others_publish(
         {line[0]: line[2] for line in lawful_versions(sample.lake, sample.series) if line[4]} for sample in (poisoned, clean)
     ]
     assert totals[0] == totals[1]
-    assert failed_numbers.failing(poisoned.lake, "total") == {}
+    assert failures.failing(poisoned.lake, "total") == {}
 
 
 def _begun(root: Path) -> ScriptedNumbers:

@@ -8,7 +8,7 @@ import pytest
 
 from lakehouse.contracts.source import SourceContract
 from lakehouse.delta import provenance
-from lakehouse.gold.reproduction.contract_history import HistoricalContracts, of_then, remember
+from lakehouse.gold.reproduction.recompute import HistoricalContracts, contract_of_then, remember_contract
 from lakehouse.ledger import contract_archive
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.notified_lake import metric
@@ -23,19 +23,19 @@ def test_a_contract_with_a_key_that_had_no_effect_is_still_read(lake, event_time
     version = provenance.of_contract(numbers)
     contract_archive.record(lake, "metric", "total", version, numbers.model_dump_json(), lake.now(), "former")
     revision = {"contract_version": version, "dataset_version": 1, "published_at": lake.now()}
-    then = of_then(lake, HistoricalContracts(numbers, now), revision, {})
+    then = contract_of_then(lake, HistoricalContracts(numbers, now), revision, {})
     assert (then.source, then.certain) == (contract(), True)
     assert isinstance(then.source, SourceContract)
 
 
 def test_what_is_stored_now_is_found_again(lake) -> None:
     now, numbers = contract(lateness={"expected": "P2D"}), metric("total", "board")
-    remember(lake, numbers, now)
+    remember_contract(lake, numbers, now)
     revision = {
         "contract_version": provenance.of_contract(numbers),
         "dataset_version": 1,
         "published_at": lake.now(),
     }
     later = HistoricalContracts(numbers.model_copy(update={"window": 2}), contract())
-    then = of_then(lake, later, revision, {})
+    then = contract_of_then(lake, later, revision, {})
     assert (then.metric, then.source) == (numbers, now)

@@ -11,7 +11,7 @@ from lakehouse import locations
 from lakehouse.contracts.series import Series
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.reproduction import reproduce
-from lakehouse.gold.reproduction.contract_history import ForgottenContractError
+from lakehouse.gold.reproduction.recompute import ForgottenContractError
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import ingestions

@@ -19,9 +19,8 @@ from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import find_due
 from lakehouse.lake import Lake
 from lakehouse.lateness import missing_inputs
-from lakehouse.ledger import ingestions, unread_rows
-from lakehouse.ledger.ingestions import Ingestion
-from lakehouse.ledger.unread_rows import UnreadRows
+from lakehouse.ledger import ingestions
+from lakehouse.ledger.ingestions import Ingestion, UnreadRows
 from lakehouse.settings import Settings
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.laws import law
@@ -90,7 +89,7 @@ def cannot_read(numbers: ScriptedNumbers, number: int, *days: int) -> None:
         reason="amount: 'x' is not an integer",
         recorded_at=arrived,
     )
-    unread_rows.record(numbers.lake, [unread])
+    ingestions.record_unread(numbers.lake, [unread])
 
 
 def waits_for(numbers: ScriptedNumbers, number: int, kind: Kind = Kind.DAY) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from lakehouse.gold.numbers.lifecycle import PublishAction, PublishedState, RevisionReason, State
 from lakehouse.gold.publication.candidates import Draft
-from lakehouse.gold.restatement import late_causes
+from lakehouse.gold.restatement import lineage
 from lakehouse.gold.restatement.days import _window_reasons
 from lakehouse.gold.restatement.pending import PendingRestatement
 
@@ -23,7 +23,7 @@ PLACES = {DAY: {HOURS[0]: Counter(inserted=2), HOURS[1]: Counter(corrected=1)}}
     ("action", "causes", "are_known"),
     [
         (PublishAction.REVISION, {"inserted": 2, "corrected": 1}, True),
-        (PublishAction.REVISION, {"inserted": 2, "corrected": 1, late_causes.AT_CLOSE: 1}, False),
+        (PublishAction.REVISION, {"inserted": 2, "corrected": 1, lineage.AT_CLOSE: 1}, False),
         (PublishAction.STATE_CHANGE, {"inserted": 2, "corrected": 1}, False),
     ],
 )

@@ -19,7 +19,7 @@ from lakehouse.gold.reproduction import reproduce
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import reconciliation
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse.gold.rows_read.tables import UnbuiltTableError
+from lakehouse.gold.restatement.silver_tables import UnbuiltTableError
 from lakehouse_tests.support.earlier_append import earlier_release
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import SampleLake, appended, content_id, csv_file, csv_line

@@ -13,9 +13,9 @@ from lakehouse.gold.numbers import history
 from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
-from lakehouse.gold.restatement import preview
+from lakehouse.gold.restatement import reconciliation
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse.gold.restatement.preview import DifferingNumber
+from lakehouse.gold.restatement.reconciliation import DifferingNumber
 from lakehouse_tests.support.lake import SampleLake, contract
 
 if TYPE_CHECKING:
@@ -41,12 +41,14 @@ def test_days_whose_measure_sees_other_hours_are_named(lake: Lake, spark: SparkS
     before = series("count(*) filter (where hour(event_ts) >= 18)")
     pending = find_pending(lake, before)
     restatement_days.restate(lake, sample.contract, before, lambda: spark, pending.starts, Run("run"), pending)
-    assert preview.differing_numbers(lake, before, lambda: spark) == []
+    assert reconciliation.differing_numbers(lake, before, lambda: spark) == []
     now = series("count(*) filter (where hour(event_ts) + 2 >= 18)")  # as in a zone two hours ahead
-    assert preview.differing_numbers(lake, now, lambda: spark) == [DifferingNumber(date(2024, 5, 7), {"evening": Sides(0, 1)})]
-    assert preview.differing_numbers(lake, now, lambda: spark, date(2024, 5, 8)) == []
+    assert reconciliation.differing_numbers(lake, now, lambda: spark) == [
+        DifferingNumber(date(2024, 5, 7), {"evening": Sides(0, 1)})
+    ]
+    assert reconciliation.differing_numbers(lake, now, lambda: spark, date(2024, 5, 8)) == []
     poisoned = series("count(*) / cast(if(min(hour(event_ts)) = 20, 'none', '1') as int)")
-    [failing] = preview.differing_numbers(lake, poisoned, lambda: spark, date(2024, 5, 8))
+    [failing] = reconciliation.differing_numbers(lake, poisoned, lambda: spark, date(2024, 5, 8))
     assert failing.day == date(2024, 5, 8)
     assert "m of 2024-05-08 cannot be computed" in f"{failing.problem}"
     assert [one.row["revision"] for one in history.newest(lake, before).values()] == [1, 1, 1]

@@ -11,8 +11,8 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers.version_selector import UnknownVersionError, parse
 from lakehouse.gold.promotion import compatibility
-from lakehouse.gold.publication import reverted_periods, revisions
-from lakehouse.gold.publication.reverted_periods import RevertEvent
+from lakehouse.gold.publication import held_numbers, revisions
+from lakehouse.gold.publication.held_numbers import RevertEvent
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import revert
 from lakehouse.gold.restatement.pending import find_pending
@@ -72,7 +72,7 @@ def test_the_earlier_content_is_a_new_revision_with_a_name_and_a_reason(lake: La
     again = go_back(numbers, 1, "r1")
     assert (again.published, again.unchanged) == ([], [day(1)])
     assert len(numbers.history(1)) == 3
-    assert len(reverted_periods.log(lake).read()) == 1
+    assert len(held_numbers.revert_log(lake).read()) == 1
 
 
 def test_later_changes_wait_until_the_release_and_the_state_goes_on(lake: Lake) -> None:
@@ -86,12 +86,12 @@ def test_later_changes_wait_until_the_release_and_the_state_goes_on(lake: Lake) 
     numbers.close()
     assert numbers.history(1)[-1] == ("r4", 10, "final", True)
     assert release(numbers, 1) == [day(1)]
-    assert list(reverted_periods.released(lake, "total")) == [day(1)]
+    assert list(held_numbers.released_periods(lake, "total")) == [day(1)]
     numbers.publish()
     assert numbers.history(1)[-1] == ("r5", 200, "final", True)
     assert columns_of_day(numbers, 1, "restatement_reason")[-1] == ("manual: released by ben: looked at",)
-    assert reverted_periods.released(lake, "total") == {}, "it is computed again once"
-    events = sorted(reverted_periods.log(lake).read(), key=lambda entry: entry.number)
+    assert held_numbers.released_periods(lake, "total") == {}, "it is computed again once"
+    events = sorted(held_numbers.revert_log(lake).read(), key=lambda entry: entry.number)
     assert [(entry.number, entry.event) for entry in events] == [*enumerate(RevertEvent, 1)]
     numbers.set(1, 300)
     numbers.publish()
@@ -155,7 +155,7 @@ def test_a_metric_goes_back_to_what_readers_saw_at_a_time(lake: Lake) -> None:
     done = revert.revert_all(lake, numbers.source, numbers.series, noon, run, "all of it")
     assert ([f"{one.name}" for one in done.published], done.first) == (["total_v2024-01-01.r3.a3"], [day(3)])
     assert numbers.history(1)[-1][:2] == ("r3.a3", -10), "to 120, as it was then with its adjustment"
-    assert list(reverted_periods.kept(lake, "total")) == [day(1)], "days that have not changed follow silver as before"
+    assert list(held_numbers.kept_periods(lake, "total")) == [day(1)], "days that have not changed follow silver as before"
     again = revert.revert_all(lake, numbers.source, numbers.series, noon, run, "all of it")
     assert (again.published, again.unchanged, again.first) == ((), [], [day(3)])
 
@@ -170,7 +170,7 @@ def test_what_cannot_be_put_back_changes_nothing(lake: Lake) -> None:
         go_back(numbers, 1, "r1", Kind.WEEK)
     with pytest.raises(RevertError, match="no day of total 2024-01-01 was reverted; kept are none"):
         release(numbers, 1)
-    assert reverted_periods.log(lake).read() == []
+    assert held_numbers.revert_log(lake).read() == []
     assert len(numbers.history(1)) == 2
     numbers.metric = metric(publication={"rollups": ["week"]}, dataset_version=2)
     with pytest.raises(
@@ -205,7 +205,7 @@ def test_a_revert_that_is_stopped_is_completed_by_the_same_command(lake: Lake, m
     assert numbers.latest_total(1) == 100, "silver takes it no further"
     go_back(numbers, 1, "r1")
     assert numbers.latest_total(1) == 10
-    assert len(reverted_periods.log(lake).read()) == 1
+    assert len(held_numbers.revert_log(lake).read()) == 1
 
 
 def test_a_publication_meanwhile_does_not_win(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,23 +227,23 @@ def test_a_publication_meanwhile_does_not_win(lake: Lake, monkeypatch: pytest.Mo
 
 
 def test_two_commands_at_once_both_are_recorded(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    reverted_periods.keep(lake, "total", {day(1): "r1"}, "anna", "first")
-    append, raced = type(reverted_periods.log(lake)).append, []
+    held_numbers.keep_periods(lake, "total", {day(1): "r1"}, "anna", "first")
+    append, raced = type(held_numbers.revert_log(lake)).append, []
 
     def late(self: Any, entries: Any, **options: Any) -> bool:
         if not raced:
             raced.append(1)
-            reverted_periods.keep(lake, "total", {day(3): "r3"}, "ben", "meanwhile")
+            held_numbers.keep_periods(lake, "total", {day(3): "r3"}, "ben", "meanwhile")
         return bool(append(self, entries, **options))
 
-    monkeypatch.setattr(type(reverted_periods.log(lake)), "append", late)
-    reverted_periods.keep(lake, "total", {day(2): "r2"}, "carl", "second")
-    kept = reverted_periods.kept(lake, "total")
+    monkeypatch.setattr(type(held_numbers.revert_log(lake)), "append", late)
+    held_numbers.keep_periods(lake, "total", {day(2): "r2"}, "carl", "second")
+    kept = held_numbers.kept_periods(lake, "total")
     assert {start: (entry.version, entry.number) for start, entry in kept.items()} == {
         day(1): ("r1", 1),
         day(2): ("r2", 3),
         day(3): ("r3", 2),
     }
-    monkeypatch.setattr(type(reverted_periods.log(lake)), "append", lambda *_, **__: False)
+    monkeypatch.setattr(type(held_numbers.revert_log(lake)), "append", lambda *_, **__: False)
     with pytest.raises(CommitFailedError, match="other commands keep reverting total"):
-        reverted_periods.keep(lake, "total", {day(4): "r1"}, "dora", "never")
+        held_numbers.keep_periods(lake, "total", {day(4): "r1"}, "dora", "never")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers.version_selector import parse
-from lakehouse.gold.publication import reverted_periods
+from lakehouse.gold.publication import held_numbers
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import revert
 from lakehouse_tests.support.empty_lake import lake_in
@@ -88,8 +88,8 @@ def test_reverts_and_releases_in_any_order_give_what_the_model_gives(
                 model[number].kept = False
         for number, known in model.items():
             assert [line[1:3] for line in numbers.history(number)] == known.versions, number
-        assert set(reverted_periods.kept(numbers.lake, "total")) == {day(each) for each, known in model.items() if known.kept}
-        assert reverted_periods.released(numbers.lake, "total") == {}, "all of them have been computed again"
+        assert set(held_numbers.kept_periods(numbers.lake, "total")) == {day(each) for each, known in model.items() if known.kept}
+        assert held_numbers.released_periods(numbers.lake, "total") == {}, "all of them have been computed again"
         numbers.roll_up()
         totals = [known.versions[-1][0] or 0 for known in model.values() if known.versions]
         assert (numbers.latest_total(1, Series(numbers.metric, Kind.WEEK)) or 0) == sum(totals)

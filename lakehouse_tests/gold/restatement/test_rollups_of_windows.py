@@ -14,8 +14,8 @@ from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts import derived as derived_contracts
 from lakehouse.contracts.series import Series
-from lakehouse.gold.derived import restate as derived
 from lakehouse.gold.publication.write_audit_publish import Run
+from lakehouse.gold.restatement import derived
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.united_lake import metric

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING, cast
 
-from lakehouse.gold.restatement import touched_windows
+from lakehouse.gold.restatement import patched_days
 from lakehouse.gold.restatement.pending import PendingRestatement
 from lakehouse_tests.support.silver_log import append_to_silver
 from lakehouse_tests.support.united_lake import metric
@@ -24,7 +24,7 @@ def test_changed_rows_touch_the_sessions_of_their_keys(lake: Lake, monkeypatch: 
     sessions, no_spark = metric(SESSIONS), cast("SparkSession", None)
 
     def touched(since: int, *days: date) -> int | None:
-        found = touched_windows.find_touched(no_spark, lake, sessions, days, PendingRestatement(frozenset(days), 0, since=since))
+        found = patched_days.find_touched(no_spark, lake, sessions, days, PendingRestatement(frozenset(days), 0, since=since))
         return None if found is None else len(found.parts)
 
     assert touched(0, FIRST) is None, "silver has no table yet"
@@ -33,5 +33,5 @@ def test_changed_rows_touch_the_sessions_of_their_keys(lake: Lake, monkeypatch: 
     assert touched(0, FIRST, SECOND) == 1
     assert touched(1, FIRST, SECOND) == 0, "the row of a later commit is of another day"
     assert touched(-1, FIRST) is None, "it has followed no version"
-    monkeypatch.setattr(touched_windows, "_MOST_PARTS", 0)
+    monkeypatch.setattr(patched_days, "_MOST_PARTS", 0)
     assert touched(0, FIRST) is None, "with many keys all rows are read"

@@ -11,7 +11,7 @@ from hypothesis import example, given
 
 from lakehouse.contracts.series import Series
 from lakehouse.gold.publication import write_audit_publish
-from lakehouse.gold.restatement import metric_query, touched_windows
+from lakehouse.gold.restatement import metric_query, patched_days
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
@@ -34,7 +34,7 @@ def spliced(sample: WindowedLake, series: Series) -> tuple[dict[date, pa.Table],
     """The numbers of the pending days that are made of published windows, and the same days computed from all of their rows."""
     follows = find_pending(sample.lake, series)
     before = write_audit_publish.read(sample.lake, series, sorted(follows.starts), to_publish=False)
-    found = touched_windows.numbers(sample.session, sample.lake, before, sorted(follows.starts), follows)
+    found = patched_days.numbers_of_windows(sample.session, sample.lake, before, sorted(follows.starts), follows)
     return found, metric_query.numbers(sample.session, sample.lake, series.metric, sorted(found)) if found else {}
 
 
@@ -69,9 +69,9 @@ def test_only_rows_of_touched_windows_are_read(lake: Lake, spark: Any) -> None:
         found, whole = spliced(sample, series)
         assert second in found
         assert {day: rows.to_pylist() for day, rows in whole.items()} == {day: rows.to_pylist() for day, rows in found.items()}
-        touched = touched_windows.find_touched(spark, lake, series.metric, sorted(before.latest), follows)
+        touched = patched_days.find_touched(spark, lake, series.metric, sorted(before.latest), follows)
         assert touched is not None
-        read[series.name] = touched.rows(touched_windows.rows_read.silver_rows(spark, lake, series.metric, [second])).count()
+        read[series.name] = touched.rows(patched_days.rows_read.silver_rows(spark, lake, series.metric, [second])).count()
     # The rows of an hour; from 04:30 to 08:00, in the four windows that cover the late one; and all of one of seven users.
     assert read == {"hourly": 2, "sliding": 4, "sessions": 8}
 
@@ -87,11 +87,15 @@ def test_days_that_are_not_as_silver_said_are_computed_from_all_rows(lake: Lake,
     other = Series(metric({**TUMBLING, "measures": [*TUMBLING["measures"], {"name": "n", "sql": "count(*)", "type": "bigint"}]}))
     before = write_audit_publish.read(lake, other, [FIRST], to_publish=False)
     pending = find_pending(lake, series)
-    assert touched_windows.numbers(lambda: spark, lake, before, [FIRST], pending) == {}, "it was published under another contract"
-    assert touched_windows.numbers(lambda: spark, lake, before, [FIRST], None) == {}, "what changed is not known"
+    assert patched_days.numbers_of_windows(lambda: spark, lake, before, [FIRST], pending) == {}, (
+        "it was published under another contract"
+    )
+    assert patched_days.numbers_of_windows(lambda: spark, lake, before, [FIRST], None) == {}, "what changed is not known"
     of_series = write_audit_publish.read(lake, series, [FIRST], to_publish=False)
-    assert set(touched_windows.numbers(lambda: spark, lake, of_series, [FIRST], pending)) == {FIRST}
+    assert set(patched_days.numbers_of_windows(lambda: spark, lake, of_series, [FIRST], pending)) == {FIRST}
     unchanged = replace(pending, starts=frozenset())
-    assert touched_windows.numbers(lambda: spark, lake, of_series, [FIRST], unchanged) == {}, "it is materialized anew"
-    monkeypatch.setattr(touched_windows.provenance, "code", lambda: "other")
-    assert touched_windows.numbers(lambda: spark, lake, of_series, [FIRST], pending) == {}, "it was computed by other code"
+    assert patched_days.numbers_of_windows(lambda: spark, lake, of_series, [FIRST], unchanged) == {}, "it is materialized anew"
+    monkeypatch.setattr(patched_days.provenance, "code", lambda: "other")
+    assert patched_days.numbers_of_windows(lambda: spark, lake, of_series, [FIRST], pending) == {}, (
+        "it was computed by other code"
+    )

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.gold.publication import reverted_periods
+from lakehouse.gold.publication import held_numbers
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import revert
@@ -109,5 +109,5 @@ def test_undos_in_any_order_give_what_the_model_gives(steps: list[tuple[str, Any
         for number, known in model.items():
             assert [line[1] for line in numbers.history(number)] == [content for content, _ in known.versions], number
         kept = {day(number): f"r{known.kept + 1}" for number, known in model.items() if known.kept is not None}
-        found = reverted_periods.kept(numbers.lake, "total")
+        found = held_numbers.kept_periods(numbers.lake, "total")
         assert {start: entry.version for start, entry in found.items()} == kept

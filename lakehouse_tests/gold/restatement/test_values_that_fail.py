@@ -16,7 +16,7 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse.ledger import failed_numbers
+from lakehouse.ledger import failures
 from lakehouse.operations.alerts import signals
 from lakehouse_tests.support.lake import HEADER, SampleLake, contract
 
@@ -84,7 +84,7 @@ def test_a_day_without_a_divisor_has_no_value_and_a_day_that_does_not_fit_is_hel
     deliver(sample, 10, (DAYS[1], "d", 99_999), (DAYS[2], "e", 1))
     assert publish(sample, total) == {DAYS[0]: 20, DAYS[1]: 10, DAYS[2]: 6}
     assert publish(sample, share)[DAYS[1]] == pytest.approx(100009 / 99999)
-    failed = failed_numbers.failing(sample.lake, "total")
+    failed = failures.failing(sample.lake, "total")
     assert failed[DAYS[1]].explanation == (
         "total of 2024-05-07 cannot be computed (measure total: sum(amount) as decimal(4,0)): 100009 cannot be represented as "
         "Decimal(4, 0). Correct the rows, or the measure in the contract of total (a decimal may have more digits; another "
@@ -96,7 +96,7 @@ def test_a_day_without_a_divisor_has_no_value_and_a_day_that_does_not_fit_is_hel
 
     capped = metric("total", {"name": "total", "sql": "least(sum(amount), 9999)", "type": "decimal(4,0)"})
     assert publish(sample, capped) == {DAYS[0]: 20, DAYS[1]: 9_999, DAYS[2]: 6}
-    assert failed_numbers.failing(sample.lake, "total") == {}
+    assert failures.failing(sample.lake, "total") == {}
     assert [*signals.of_metric(sample.lake, catalog, total)] == []
 
 
@@ -107,7 +107,7 @@ def test_whatever_fails_for_a_value_holds_its_day_and_the_measure_is_named(sampl
     for place, (what, (sql, kind)) in enumerate(FAILING.items()):
         one = metric(f"m{place}", good, {"name": "bad", "sql": sql.replace("text", TEXT), "type": kind})
         assert publish(sample, one) == {DAYS[0]: 1, DAYS[2]: 1}, what
-        assert {start: one.measure for start, one in failed_numbers.failing(sample.lake, f"m{place}").items()} == {DAYS[1]: "bad"}
+        assert {start: one.measure for start, one in failures.failing(sample.lake, f"m{place}").items()} == {DAYS[1]: "bad"}
 
 
 def test_a_sum_of_changes_that_does_not_fit_is_held_too_and_a_mended_row_ends_it(sample: SampleLake) -> None:
@@ -120,10 +120,10 @@ def test_a_sum_of_changes_that_does_not_fit_is_held_too_and_a_mended_row_ends_it
     publish(sample, patched)
     deliver(sample, 10, (DAYS[0], "c", 1), (DAYS[1], "d", 9_999))
     assert publish(sample, patched) == {DAYS[0]: 21, DAYS[1]: 10}
-    assert failed_numbers.failing(sample.lake, "patched").keys() == {DAYS[1]}
+    assert failures.failing(sample.lake, "patched").keys() == {DAYS[1]}
     deliver(sample, 11, (DAYS[1], "d", 3))
     assert publish(sample, patched) == {DAYS[0]: 21, DAYS[1]: 13}
-    assert failed_numbers.failing(sample.lake, "patched") == {}
+    assert failures.failing(sample.lake, "patched") == {}
 
 
 def test_a_longer_period_uses_the_published_number_of_a_held_day_and_may_be_held_itself(sample: SampleLake) -> None:
@@ -149,4 +149,4 @@ def test_a_longer_period_uses_the_published_number_of_a_held_day_and_may_be_held
     deliver(sample, 11, (DAYS[0], "f", 9_000), (DAYS[2], "g", 9_000), (BEFORE, "x", 1))
     publish(sample, weekly)
     assert roll_up() == {DAYS[0]: (30, 60), BEFORE: (1, 3)}
-    assert "cannot be computed" in failed_numbers.failing(sample.lake, "w_weekly")[DAYS[0]].explanation
+    assert "cannot be computed" in failures.failing(sample.lake, "w_weekly")[DAYS[0]].explanation

@@ -16,11 +16,10 @@ from lakehouse.contracts import Catalog
 from lakehouse.delta import row_writer
 from lakehouse.operations.alerts import log as alert_log
 from lakehouse.operations.alerts.outbox import dispatch_alerts
-from lakehouse.operations.channels import DeliveryError, Message, Webhook
-from lakehouse.operations.delivery import Directory
+from lakehouse.operations.delivery import DeliveryError, Directory, Message, Webhook
 from lakehouse.orchestration.automation.alert_sensor import alerts_sensor
 from lakehouse.orchestration.build import build_definitions
-from lakehouse.orchestration.common.resources import LakeTables
+from lakehouse.orchestration.resources import LakeTables
 from lakehouse_tests.support.arrivals import append_to_bronze, at, rows_every
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, metric, without_spark

@@ -12,7 +12,7 @@ from lakehouse import locations
 from lakehouse.contracts import Catalog
 from lakehouse.delta import row_writer
 from lakehouse.lateness import missing_inputs
-from lakehouse.ledger import ingestions, unread_rows
+from lakehouse.ledger import ingestions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.alert import AlertKind
@@ -62,10 +62,10 @@ def test_rows_that_could_not_be_read_alert_the_owner_until_they_are_replaced(lak
     source = contract(owner="anna")
     deliver(lake, "a.csv", at(TODAY), rows=5, malformed=4)
     assert of_source(lake, source) == {}, "nobody is alerted about what an earlier release has ingested"
-    entry = unread_rows.UnreadRows(
+    entry = ingestions.UnreadRows(
         *("events", "a.csv", TODAY), malformed=4, line_number=3, reason="amount: 'x' is not an integer", recorded_at=at(TODAY)
     )
-    unread_rows.record(lake, [entry])
+    ingestions.record_unread(lake, [entry])
     alert = of_source(lake, source)[AlertKind.MALFORMED_ROWS]
     assert (alert.period, alert.addressed_to, alert.numbers["rows"]) == ("2024-02-20", ["anna"], 4)
     assert "4 rows of events that arrived on 2024-02-20 could not be read: amount: 'x' is not an integer (a.csv:3)." in alert.text

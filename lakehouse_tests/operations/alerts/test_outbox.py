@@ -15,8 +15,7 @@ from lakehouse import locations
 from lakehouse.operations.alerts import input_rules, outbox
 from lakehouse.operations.alerts import log as alert_log
 from lakehouse.operations.alerts.alert import Alert, AlertKind, AlertSubject
-from lakehouse.operations.channels import DeliveryError
-from lakehouse.operations.delivery import AfterFailure, Directory, deliver
+from lakehouse.operations.delivery import AfterFailure, DeliveryError, Directory, deliver
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from lakehouse.lake import Lake
     from lakehouse.operations.alerts.log import AlertRecord
-    from lakehouse.operations.channels import Message
+    from lakehouse.operations.delivery import Message
 
 NOON = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)
 HOUR = timedelta(hours=1)

@@ -12,7 +12,7 @@ from lakehouse.operations.alerts.log import Acknowledgement, AlertRecord
 from lakehouse.operations.delivery import Directory
 
 if TYPE_CHECKING:
-    from lakehouse.operations.channels import Message
+    from lakehouse.operations.delivery import Message
 
 NOON = datetime(2024, 2, 1, 12, tzinfo=timezone.utc)
 HOUR = timedelta(hours=1)

@@ -30,7 +30,7 @@ from lakehouse.live import batches as live_batches
 from lakehouse.live.batches import LiveBatch
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.alert import AlertKind
-from lakehouse.serving.http import pending_changes
+from lakehouse.serving import pending_changes
 from lakehouse_tests.support.arrivals import append_to_bronze, at, bronze_row, rows_every
 from lakehouse_tests.support.derived_numbers import DerivedNumbers, metrics, revenue, sessions
 from lakehouse_tests.support.derived_numbers import day as numbers_of_day

@@ -87,7 +87,7 @@ def test_rows_that_a_stream_has_not_read_alert_after_a_while(lake: Lake) -> None
 def test_brokers_that_do_not_answer_neither_hide_other_alerts_nor_hold_them_up(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lakehouse.streams import lag  # noqa: PLC0415
+    from lakehouse.streams import status as lag  # noqa: PLC0415
 
     monkeypatch.setattr(lag, "ANSWER_SECONDS", 0.3)
     bounded = of_kafka("events", "127.0.0.1:1", alerts={"stream_lag": {"messages": 5}})

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 import pytest
 from hypothesis import strategies as st
 
-from lakehouse.bronze.manifests import ManifestEntry
+from lakehouse.bronze.file_completeness import ManifestEntry
 from lakehouse.operations.backfills.plan import PlannedFile, differences, moved_pins, spikes
 
 DAY = date(2024, 11, 1)

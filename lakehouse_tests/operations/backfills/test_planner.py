@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.bronze.manifests import ManifestEntry
+from lakehouse.bronze.file_completeness import ManifestEntry
 from lakehouse.contracts import load_catalog
 from lakehouse.dispositions import claims
 from lakehouse.operations.backfills import planner

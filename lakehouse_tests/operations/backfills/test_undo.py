@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 
 from lakehouse.cli.program import app
 from lakehouse.contracts import Catalog
-from lakehouse.gold.publication import reverted_periods
+from lakehouse.gold.publication import held_numbers
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import revert
 from lakehouse.gold.restatement.revert import UndoError
 from lakehouse.operations.backfills import log as backfill_log
-from lakehouse.operations.backfills import undo
+from lakehouse.operations.backfills import verification
 from lakehouse.operations.backfills.plan import BackfillPlan
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, columns_of_day, day, metric, without_spark
 
@@ -43,7 +43,7 @@ class Filled:
     def undo(self) -> dict[str, tuple[int, int, list[Any]]]:
         numbers = self.numbers
         catalog = Catalog({"events": numbers.source}, {numbers.metric.name: numbers.metric})
-        done = undo.undo(numbers.lake, catalog, self.plan, Run("back", by="anna"), "wrong file")
+        done = verification.undo(numbers.lake, catalog, self.plan, Run("back", by="anna"), "wrong file")
         return {one.daily.name: (len(one.result.published), len(one.result.unchanged), list(one.first)) for one in done}
 
 
@@ -83,7 +83,7 @@ def test_the_days_go_back_and_those_published_first_stay(filled: Filled) -> None
     assert [line[:2] for line in numbers.history(2)] == [("r1", 20)], "the backfill left it alone"
     told = columns_of_day(numbers, 1, "reason", "restatement_reason")[-1]
     assert told == ("rollback", "rollback: put back to r1 by anna: undo of backfill-1: wrong file")
-    assert list(reverted_periods.kept(numbers.lake, "total")) == [day(1)]
+    assert list(held_numbers.kept_periods(numbers.lake, "total")) == [day(1)]
     assert [entry.kind for entry in backfill_log.events(numbers.lake, "backfill-1")] == ["undone"]
     assert filled.undo() == {"total": (0, 1, [day(3)])}, "again, it changes nothing"
     assert len(numbers.history(1)) == 3
@@ -95,7 +95,7 @@ def test_numbers_that_have_changed_since_are_listed_and_nothing_goes_back(filled
     numbers.publish()
     with pytest.raises(UndoError, match=r"numbers have changed since: total_v2024-01-01\.r3 \(manual\); revert days with"):
         filled.undo()
-    assert reverted_periods.log(numbers.lake).read() == []
+    assert held_numbers.revert_log(numbers.lake).read() == []
     assert numbers.latest_total(1) == 12
 
 

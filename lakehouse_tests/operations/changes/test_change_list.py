@@ -12,9 +12,9 @@ from lakehouse.contracts import Catalog
 from lakehouse.contracts.series import Series
 from lakehouse.gold.promotion import promotion_log
 from lakehouse.gold.promotion.promotion_log import PromotionEntry, PromotionKind
-from lakehouse.gold.publication import rejected_candidates, reverted_periods
-from lakehouse.gold.publication.rejected_candidates import RejectedCandidate
-from lakehouse.lateness import cutoff, tuning_decisions
+from lakehouse.gold.publication import held_numbers
+from lakehouse.gold.publication.held_numbers import RejectedCandidate
+from lakehouse.lateness import cutoff, event_watermark
 from lakehouse.lateness.cutoff import WatermarkDecision
 from lakehouse.lateness.max_lateness import MaxLatenessDecision
 from lakehouse.ledger import decisions, late_decisions, publications, rebuild_requests, redactions
@@ -25,8 +25,14 @@ from lakehouse.ledger.rebuild_requests import RebuildRequest
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.ledger.row_states import StewardVerdict
 from lakehouse.operations.changes import change_list, correction_record
-from lakehouse.operations.changes.change import ChangeEntry, ChangeKind, ChangeState, UndoRefusedError, require_undoable
-from lakehouse.operations.changes.change_list import UnknownChangeError
+from lakehouse.operations.changes.change_list import (
+    ChangeEntry,
+    ChangeKind,
+    ChangeState,
+    UndoRefusedError,
+    UnknownChangeError,
+    require_undoable,
+)
 from lakehouse.operations.changes.correction_record import CorrectionEvent, CorrectionEventKind, Operation
 from lakehouse.stages import stage_log
 from lakehouse.stages.stage_log import StageEvent, StageEventKind, StageKind
@@ -134,29 +140,29 @@ def test_a_number_that_a_person_published_or_rejected(lake: Lake, catalog: Catal
     publications.log(lake).append([of_nobody, overruled, of_a_revert])
     change = only(lake, catalog, ChangeKind.SIGN_OFF)
     assert (change.change_id, change.described, change.by, change.reason) == ("p2", "publish 2024-02-01", "anna", "seen")
-    rejected_candidates.record(lake, RejectedCandidate("total", DAY, 3, "content", *WHO))
+    held_numbers.record_rejected(lake, RejectedCandidate("total", DAY, 3, "content", *WHO))
     assert only(lake, catalog, ChangeKind.REJECTION).described == "reject revision 3 of 2024-02-01"
 
 
 def test_a_revert_of_two_days_stands_until_both_are_released(lake: Lake, catalog: Catalog) -> None:
     days = [DAY, DAY + timedelta(days=1)]
-    reverted_periods.keep(lake, "total", dict.fromkeys(days, "r1"), "anna", "wrong file")
+    held_numbers.keep_periods(lake, "total", dict.fromkeys(days, "r1"), "anna", "wrong file")
     change = only(lake, catalog, ChangeKind.REVERT)
     assert (change.described, change.periods) == ("keep r1 for 2024-02-01, 2024-02-02", tuple(days))
-    reverted_periods.release(lake, "total", days[:1], "ben", "mended")
+    held_numbers.release_periods(lake, "total", days[:1], "ben", "mended")
     [released, reverted] = sorted(change_list.changes(lake, catalog, [ChangeKind.REVERT]), key=lambda one: one.by, reverse=True)
     assert (released.described, reverted.periods, reverted.state) == (
         "2024-02-01 follow silver again",
         tuple(days[1:]),
         ChangeState.APPLIED,
     )
-    reverted_periods.release(lake, "total", days[1:], "ben", "mended, too")
+    held_numbers.release_periods(lake, "total", days[1:], "ben", "mended, too")
     assert change_list.find(lake, catalog, reverted.change_id).state is ChangeState.UNDONE
 
 
 def test_what_was_done_to_a_series_is_listed_when_its_contract_is_gone(lake: Lake) -> None:
-    reverted_periods.keep(lake, "former", {DAY: "r1"}, "anna", "wrong file")
-    rejected_candidates.record(lake, RejectedCandidate("former", DAY, 3, "content", *WHO))
+    held_numbers.keep_periods(lake, "former", {DAY: "r1"}, "anna", "wrong file")
+    held_numbers.record_rejected(lake, RejectedCandidate("former", DAY, 3, "content", *WHO))
     closed = {"closed_without": ["3 rows"]}
     entry = Publication("former", "p1", 1, "run", AT, signed_off_by="anna", sign_off_reason="seen", trigger=closed)
     publications.log(lake).append([entry])
@@ -183,20 +189,22 @@ def test_a_promotion_can_be_undone_until_another_one_follows(lake: Lake, catalog
 def test_cutoffs_and_watermarks(lake: Lake, catalog: Catalog) -> None:
     cutoff.record(lake, WatermarkDecision("events", None, None, 172_800, DAY, "anna", "p99", "proposal", "{}", AT))
     assert only(lake, catalog, ChangeKind.CUTOFF).described == "cutoff none -> 2 d for arrivals from 2024-02-01"
-    tuning_decisions.record(lake, MaxLatenessDecision("events", 1, "applied", 7200, 3600, 7200, "anna", "less", False, AT))
+    event_watermark.record_decision(
+        lake, MaxLatenessDecision("events", 1, "applied", 7200, 3600, 7200, "anna", "less", False, AT)
+    )
     change = only(lake, catalog, ChangeKind.WATERMARK)
     assert (change.described, change.undo) == (
         "max_lateness applied: 2 h -> 1 h",
         "lakehouse lateness undo events --by YOU --reason WHY",
     )
-    tuning_decisions.record(lake, MaxLatenessDecision("events", 2, "pinned", 3600, 3600, 7200, "ben", "stay", False, AT))
+    event_watermark.record_decision(lake, MaxLatenessDecision("events", 2, "pinned", 3600, 3600, 7200, "ben", "stay", False, AT))
     assert [one.undo for one in change_list.changes(lake, catalog, [ChangeKind.WATERMARK])] == [None, None]
 
 
 def test_changes_are_listed_newest_first_and_named_by_the_beginning_of_their_id(lake: Lake, catalog: Catalog) -> None:
     for number in range(3):
         at = AT + timedelta(hours=number)
-        rejected_candidates.record(lake, RejectedCandidate("total", DAY, number, "content", "anna", "no", at))
+        held_numbers.record_rejected(lake, RejectedCandidate("total", DAY, number, "content", "anna", "no", at))
     assert [change.described[7:17] for change in change_list.changes(lake, catalog)] == [f"revision {n}" for n in (2, 1, 0)]
     assert change_list.find(lake, catalog, "total:2024-02-01:r2").recorded_at == AT + timedelta(hours=2)
     with pytest.raises(UnknownChangeError, match="3 changes begin with 'total:'; they are total:2024-02-01:r2, "):

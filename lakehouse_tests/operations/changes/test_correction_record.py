@@ -83,7 +83,7 @@ def test_the_other_fields_stay_as_they_were(row: dict[str, Any], form: str) -> N
 def _read(content: bytes, events: SourceContract) -> list[Any]:
     if events.source.format != "parquet":
         return list(read_records(io.BytesIO(content), events.source, events.columns_read))
-    from lakehouse.bronze.parquet_columns import records_of  # noqa: PLC0415
+    from lakehouse.bronze.parquet import records_of  # noqa: PLC0415
 
     return [record for batch in pq.read_table(io.BytesIO(content)).to_batches() for record in records_of(batch, 1)]
 

@@ -14,14 +14,13 @@ from lakehouse.contracts.series import Series
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse.operations.channels import Webhook, targets
-from lakehouse.operations.delivery import Directory
+from lakehouse.operations.delivery import Directory, Webhook, targets
 from lakehouse.operations.notices import log as ledger
 from lakehouse.operations.notices.dispatch import NoticeDispatch, dispatch_notices
 from lakehouse.operations.notices.log import NoticeStatus
-from lakehouse.orchestration.automation import notice_sensor
+from lakehouse.orchestration.automation import alert_sensor
 from lakehouse.orchestration.build import build_definitions
-from lakehouse.orchestration.common.resources import LakeTables
+from lakehouse.orchestration.resources import LakeTables
 from lakehouse.silver import audit_log as log
 from lakehouse.silver import update as silver_update
 from lakehouse_tests.support.lake import SampleLake, contract, csv_file
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lakehouse.lake import Lake
-    from lakehouse.operations.channels import Message
+    from lakehouse.operations.delivery import Message
     from lakehouse_tests.support.webhook_server import Receiver
 
 TWO = [("late 1", 1, 5), ("late 2", 2, 7)]
@@ -177,7 +176,7 @@ def test_the_sensor_notifies_and_reports_what_it_did(lake, receiver: Receiver) -
         sample = restated(lake)
         with dg.DagsterInstance.ephemeral() as instance:
             definitions = build_definitions(lake.settings, sample.catalog)
-            sensor = notice_sensor.notices_sensor(lake, sample.catalog)
+            sensor = alert_sensor.notices_sensor(lake, sample.catalog)
             assert sensor.name in {one.name for one in definitions.sensors or ()}
             assert sensor.minimum_interval_seconds == 60
             receiver.answers = [400, 204, 400, 400]

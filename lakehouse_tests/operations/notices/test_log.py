@@ -14,7 +14,7 @@ from lakehouse.ledger import redactions
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.operations.notices import log as notice_log
 from lakehouse.operations.notices.log import NoticeEntry, NoticeStatus
-from lakehouse.silver import audit_erasure, audit_notifications
+from lakehouse.silver import audit as audit_erasure
 from lakehouse.silver import audit_log as log
 from lakehouse_tests.support.audit_reader import audit_rows, follow_audit
 from lakehouse_tests.support.silver_log import append_to_silver
@@ -93,7 +93,7 @@ def test_notices_are_found_by_series_and_time_across_months(lake) -> None:
 def tell(lake: Lake, unnotified: pa.Table) -> int:
     """Record that consumers were notified of rows."""
     notices = pa.repeat(pa.scalar('["m1"]'), len(unnotified))
-    return audit_notifications.record(lake, "events", unnotified.append_column("notices", notices))
+    return log.record_notified(lake, "events", unnotified.append_column("notices", notices))
 
 
 def redact(lake: Lake) -> int:

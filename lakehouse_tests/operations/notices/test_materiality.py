@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.lake import Lake
-from lakehouse.operations.channels import targets
+from lakehouse.operations.delivery import targets
 from lakehouse.operations.notices import log as ledger
 from lakehouse.operations.notices.log import NoticeStatus
 from lakehouse.settings import Settings

@@ -10,8 +10,7 @@ from deltalake import DeltaTable
 
 from lakehouse import locations
 from lakehouse.contracts import Catalog
-from lakehouse.operations.channels import Webhook
-from lakehouse.operations.delivery import Directory
+from lakehouse.operations.delivery import Directory, Webhook
 from lakehouse.operations.notices import log as ledger
 from lakehouse.operations.notices.dispatch import NoticeDispatch, dispatch_notices
 from lakehouse.operations.notices.log import NoticeStatus

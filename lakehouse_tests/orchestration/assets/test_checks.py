@@ -17,7 +17,7 @@ from lakehouse.contracts.source import SourceContract
 from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.orchestration.build import build_definitions
-from lakehouse.orchestration.common.resources import LakeSpark
+from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.silver import checks as silver_checks
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.sales_files import FIRST_SALES

@@ -10,7 +10,7 @@ import pytest
 from lakehouse.live import reconciliation_log
 from lakehouse.orchestration.assets.checks import check_names
 from lakehouse.orchestration.build import build_definitions
-from lakehouse.orchestration.common.run_events import tags_for
+from lakehouse.orchestration.run_events import tags_for
 from lakehouse_tests.support.live_lake import LIVE, LiveLake
 from lakehouse_tests.support.united_lake import metric
 from lakehouse_tests.support.windowed_lake import FIRST, TUMBLING, Event

@@ -11,9 +11,9 @@ import pytest
 
 from lakehouse.contracts import Catalog, ModelContract
 from lakehouse.lake import Lake
-from lakehouse.models import backtest_log, promotion, promotion_log, retraining, retraining_log, training
-from lakehouse.models.retraining_log import RetrainingStep
-from lakehouse.orchestration.assets import score_checks
+from lakehouse.models import backtest_log, promotion, promotion_log, retraining, training
+from lakehouse.models.retraining import RetrainingStep
+from lakehouse.orchestration.assets import checks as score_checks
 from lakehouse.orchestration.assets.checks import check_names
 from lakehouse.orchestration.assets.model_assets import model_key, model_versions, scores_key, set_key, set_versions
 from lakehouse.orchestration.build import build_definitions
@@ -78,7 +78,7 @@ def test_a_set_a_model_and_its_scores_are_assets_with_their_partitions(deploymen
         "scores": {"silver/payments", "models/fraud"},
     }
     checks = {check.name for check in definitions.resolve_asset_graph().asset_check_keys if check.asset_key == _key("scores")}
-    assert checks == set(score_checks.NAMES) == set(check_names(_catalog())[scores_key("fraud")])
+    assert checks == set(score_checks.SCORE_CHECKS) == set(check_names(_catalog())[scores_key("fraud")])
 
 
 def test_only_a_model_with_a_policy_is_retrained(deployment: Lake) -> None:
@@ -169,17 +169,17 @@ def test_corrections_retrain_a_model_once_each_and_promote_nothing(trained: Depl
     stops = 0
     while stopped_behind(1, trained.retrain):
         stops += 1
-        is_over = any(entry.is_over for entry in retraining_log.of(lake, "fraud"))  # there may be none: only the table
+        is_over = any(entry.is_over for entry in retraining.retrainings_of(lake, "fraud"))  # there may be none: only the table
         assert bool(sensor.run_requests()) is not is_over, "what was begun is continued"
         if is_over:
             break  # it was stopped behind its last step
     assert stops >= len(RetrainingStep) - 1
     assert trained.versions() == {"labels": ["v3.0", "v3.1"], "training_set": ["v5.0", "v5.1"], "model": ["v2.3", "v2.4"]}
-    (first,) = retraining_log.of(lake, "fraud")
+    (first,) = retraining.retrainings_of(lake, "fraud")
     assert (first.step, first.changed_rows, first.changed_labels) == (RetrainingStep.BACKTESTED, 2, 2)
     made = releases.find(lake, ReleaseKind.MODEL, "fraud", "v2.4").about
     assert (made["training_set"]["full_name"], made["parameters"]) == ("training_data_v5.1", {"strategy": "stratified"})
-    assert [(entry.version, entry.against) for entry in backtest_log.of(lake, "fraud")] == [("v2.4", "v2.3")]
+    assert [(entry.version, entry.against) for entry in backtest_log.backtests_of(lake, "fraud")] == [("v2.4", "v2.3")]
     assert promotion_log.in_use(lake, "fraud") == "v2.3"
     assert "no correction reaches" in sensor.skip_message()
 
@@ -232,7 +232,9 @@ def _days_are_scored_with_their_checks(trained: Deployment) -> None:
     metadata = {name: value.value for name, value in event.materialization.metadata.items()}
     assert (metadata["dagster/row_count"], metadata["champion"]) == (2, "v2.3")
     evaluations = result.get_asset_check_evaluations()
-    assert {(one.partition, one.check_name) for one in evaluations} == {("2024-02-02", name) for name in score_checks.NAMES}
+    assert {(one.partition, one.check_name) for one in evaluations} == {
+        ("2024-02-02", name) for name in score_checks.SCORE_CHECKS
+    }
     passed = {one.check_name: one.passed for one in evaluations}
     assert passed["row_count"]
     assert passed["training_serving_skew"]

@@ -12,7 +12,7 @@ import pytest
 from lakehouse.contracts import Catalog
 from lakehouse.operations.alerts import log as alert_log
 from lakehouse.orchestration.automation.alert_sensor import AlertCursor
-from lakehouse.orchestration.common.dagster_internals import PARTITION_NAME_TAG
+from lakehouse.orchestration.dagster_internals import PARTITION_NAME_TAG
 from lakehouse_tests.support.dagster_records import DagsterRecords
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.sensor_ticks import SensorTicks

@@ -11,7 +11,7 @@ from lakehouse.contracts import load_catalog
 from lakehouse.ledger import applied_inputs, decisions, ingestions
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
-from lakehouse.orchestration.common.plan_runs import BACKFILL_RUNNING, backfill_lock
+from lakehouse.orchestration.plan_runs import BACKFILL_RUNNING, backfill_lock
 from lakehouse_tests.support.sensor_ticks import SensorTicks
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from lakehouse.orchestration.build import build_definitions
-from lakehouse.orchestration.common.run_events import DAYS_TAG
+from lakehouse.orchestration.run_events import DAYS_TAG
 from lakehouse_tests.support.joined_lake import joined_lake, metric
 from lakehouse_tests.support.sensor_ticks import SensorTicks
 

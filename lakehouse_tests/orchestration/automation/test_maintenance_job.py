@@ -11,7 +11,7 @@ import pytest
 
 from lakehouse.contracts import load_catalog
 from lakehouse.delta import row_writer
-from lakehouse.orchestration.automation import maintenance_job
+from lakehouse.orchestration.automation import schedules
 from lakehouse.orchestration.build import build_definitions
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def many_files(lake: Lake) -> Table:
 
 
 def run(lake: Lake, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
-    return maintenance_job.job(lake, CATALOG).execute_in_process(instance=instance, raise_on_error=False)
+    return schedules.job(lake, CATALOG).execute_in_process(instance=instance, raise_on_error=False)
 
 
 @pytest.mark.merge
@@ -69,10 +69,10 @@ def test_a_broken_table_fails_the_run_after_all_others(lake: Lake, instance: dg.
 
 
 def test_nothing_is_started_while_a_run_is_on_its_way(lake: Lake, instance: dg.DagsterInstance) -> None:
-    schedule = maintenance_job.schedule(lake, CATALOG)
+    schedule = schedules.maintenance_schedule(lake, CATALOG)
     asked = schedule(dg.build_schedule_context(instance))
     assert isinstance(asked, dg.RunRequest)
-    started = instance.create_run_for_job(maintenance_job.job(lake, CATALOG), status=dg.DagsterRunStatus.STARTED)
+    started = instance.create_run_for_job(schedules.job(lake, CATALOG), status=dg.DagsterRunStatus.STARTED)
     skipped = schedule(dg.build_schedule_context(instance))
     assert isinstance(skipped, dg.SkipReason)
     assert "in progress" in f"{skipped.skip_message}"
@@ -83,8 +83,8 @@ def test_nothing_is_started_while_a_run_is_on_its_way(lake: Lake, instance: dg.D
 def test_the_deployment_has_it_at_the_configured_time(lake: Lake) -> None:
     lake.settings.maintenance_cron = "5 4 * * *"
     definitions = build_definitions(lake.settings, CATALOG)
-    schedule = definitions.resolve_schedule_def(maintenance_job.NAME)
+    schedule = definitions.resolve_schedule_def(schedules.NAME)
     assert schedule.cron_schedule == "5 4 * * *"
-    job = definitions.resolve_job_def(maintenance_job.NAME)
-    assert [node.definition.pool for node in job.nodes] == [maintenance_job.NAME], "one run at a time, however it was started"
+    job = definitions.resolve_job_def(schedules.NAME)
+    assert [node.definition.pool for node in job.nodes] == [schedules.NAME], "one run at a time, however it was started"
     assert job.executor_def is dg.in_process_executor

@@ -16,14 +16,14 @@ from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG
 from lakehouse.orchestration.automation import alert_sensor
 from lakehouse.orchestration.automation.alert_sensor import RunLook
 from lakehouse.orchestration.build import build_definitions
-from lakehouse.orchestration.common.dagster_internals import (
+from lakehouse.orchestration.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
     PARTITION_NAME_TAG,
     RETRY_NUMBER_TAG,
     WILL_RETRY_TAG,
 )
-from lakehouse.orchestration.common.run_events import tags_for
+from lakehouse.orchestration.run_events import tags_for
 from lakehouse_tests.support.dagster_records import DagsterRecords
 from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import day, metric

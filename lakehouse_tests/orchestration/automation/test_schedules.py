@@ -14,9 +14,9 @@ from lakehouse.contracts.source import SourceContract
 from lakehouse.lake import Lake
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ingestions import Ingestion
-from lakehouse.orchestration.automation import source_schedules
+from lakehouse.orchestration.automation import schedules
 from lakehouse.orchestration.build import build_definitions
-from lakehouse.orchestration.common.resources import LakeSpark
+from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.settings import Settings
 
 SALES = load_catalog(None).sources["sales"]
@@ -50,7 +50,7 @@ def arrive(lake: Lake, *touched: int) -> None:
 
 
 def schedule(lake: Lake, contract: SourceContract, name: str) -> dg.ScheduleDefinition:
-    found = {one.name: one for one in source_schedules.of_source(lake, contract)}
+    found = {one.name: one for one in schedules.of_source(lake, contract)}
     return found[name]
 
 
@@ -77,7 +77,7 @@ def window(request: dg.RunRequest | str) -> tuple[str, str]:
 
 
 def test_there_is_no_rolling_backfill_where_the_contract_asks_for_none(lake: Lake) -> None:
-    assert [one.name for one in source_schedules.of_source(lake, SALES)] == ["freshness_sales"]
+    assert [one.name for one in schedules.of_source(lake, SALES)] == ["freshness_sales"]
     asked = schedule(lake, source_with(rolling_backfill={"at": "15 4 * * *"}), "rolling_sales")
     assert (asked.cron_schedule, asked.execution_timezone) == ("15 4 * * *", "UTC")
 

@@ -10,12 +10,12 @@ import pytest
 from deltalake import DeltaTable
 
 from lakehouse.lake.table_cache import TableCache
-from lakehouse.lake_tables import tables
-from lakehouse.operations.maintenance import readers
+from lakehouse.locations import every_table
+from lakehouse.operations import readers
 from lakehouse.orchestration.build import build_definitions
-from lakehouse.orchestration.common.plan_runs import BACKFILL_RUNNING, backfill_lock
-from lakehouse.orchestration.common.run_events import DAYS_TAG
-from lakehouse.serving.http import pending_changes
+from lakehouse.orchestration.plan_runs import BACKFILL_RUNNING, backfill_lock
+from lakehouse.orchestration.run_events import DAYS_TAG
+from lakehouse.serving import pending_changes
 from lakehouse_tests.support.sensor_ticks import SensorTicks
 from lakehouse_tests.support.united_lake import FIRST, Order, UnitedLake, metric, source
 
@@ -74,6 +74,6 @@ def shown(sample: UnitedLake, name: str) -> set[date]:
 
 def read_of(sample: UnitedLake, name: str) -> list[str]:
     """Who has yet to read a silver table, as maintenance sees it."""
-    [table] = [one for one in tables(sample.catalog) if f"{one}" == name]
+    [table] = [one for one in every_table(sample.catalog) if f"{one}" == name]
     delta = DeltaTable(table.of(sample.lake).address)
     return sorted({need.who for need in readers.needs(sample.lake, sample.catalog, table, delta).files})

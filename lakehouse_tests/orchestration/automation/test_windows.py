@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from lakehouse.orchestration.build import build_definitions
-from lakehouse.orchestration.common.run_events import DAYS_TAG
+from lakehouse.orchestration.run_events import DAYS_TAG
 from lakehouse_tests.support.sensor_ticks import SensorTicks
 from lakehouse_tests.support.united_lake import metric
 from lakehouse_tests.support.windowed_lake import FIRST, SESSIONS, SLIDING, TUMBLING, Event, WindowedLake, source

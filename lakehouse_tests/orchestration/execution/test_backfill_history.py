@@ -9,9 +9,9 @@ import pytest
 
 from lakehouse import locations
 from lakehouse.contracts import load_catalog
-from lakehouse.dispositions.row_rules import judged
+from lakehouse.dispositions.row_frames import judged
 from lakehouse.lateness import measurement
-from lakehouse.ledger import history_admissions, ingestions
+from lakehouse.ledger import ingestions, late_decisions
 from lakehouse.operations.backfills import log as backfill_log
 from lakehouse.operations.backfills import planner
 from lakehouse.operations.backfills.planner import BackfillRequest
@@ -88,7 +88,7 @@ def test_what_the_watermark_holds_is_admitted_before_it_comes_to_bronze_and_afte
     assert revenue is not None
     assert sorted(day.day for day in revenue["event_date"].to_pylist()) == [1, 3, 4, 5, 20]
 
-    decided = history_admissions.log(lake, "sales").read()
+    decided = late_decisions.history_log(lake, "sales").read()
     assert {(entry.by, entry.reason, entry.plan_id) for entry in decided} == {("bob", admitting.reason, admitting.plan_id)}
     assert len(decided) == 3
     where = {"arrival_date": [SENT, ACQUIRED], "ingestion_id": [entry.ingestion_id for entry in decided]}

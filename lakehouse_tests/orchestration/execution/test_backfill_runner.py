@@ -17,10 +17,10 @@ from lakehouse.operations.backfills import planner
 from lakehouse.operations.backfills import verification as backfill_verification
 from lakehouse.operations.backfills.plan import BackfillStatus
 from lakehouse.operations.backfills.planner import BackfillRequest, PlanProblemError
-from lakehouse.orchestration.common.plan_runs import BackfillRunningError, backfill_lock, is_backfill_running, tags_of
 from lakehouse.orchestration.execution import backfill_runner
 from lakehouse.orchestration.execution.backfill_runner import Backfill, CancelledError
 from lakehouse.orchestration.execution.in_process import InProcess, RunFailedError
+from lakehouse.orchestration.plan_runs import BackfillRunningError, backfill_lock, is_backfill_running, tags_of
 from lakehouse.silver import audit_log
 
 if TYPE_CHECKING:

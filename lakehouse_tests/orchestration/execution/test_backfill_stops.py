@@ -19,9 +19,9 @@ from dagster_graphql.schema import create_schema
 from graphql import parse, validate
 
 from lakehouse.contracts import load_catalog
-from lakehouse.ledger import applied_inputs, ingestions, restatements
+from lakehouse.ledger import applied_inputs, ingestions, publications
 from lakehouse.ledger.ingestions import Ingestion
-from lakehouse.ledger.restatements import Restatement
+from lakehouse.ledger.publications import Restatement
 from lakehouse.operations.backfills import log as backfill_log
 from lakehouse.operations.backfills import planner
 from lakehouse.operations.backfills import verification as backfill_verification
@@ -82,7 +82,9 @@ class Layers:
                 self.lake, "sales", run_id="run", days=days, ingestion_ids=ids, method="merge", silver=None, now=now
             )
         elif key == GOLD:
-            restatements.record(self.lake, Restatement("revenue", "run", now, followed_version=0, gold_version=-1, days=[]))
+            publications.record_restatement(
+                self.lake, Restatement("revenue", "run", now, followed_version=0, gold_version=-1, days=[])
+            )
         return None
 
     def _ingested(self, name: str, content: str, arrival: date, rows: int) -> None:

@@ -6,8 +6,8 @@ from datetime import date
 
 import pytest
 
-from lakehouse.orchestration.common.run_events import tags_for
 from lakehouse.orchestration.execution import webserver
+from lakehouse.orchestration.run_events import tags_for
 
 START, END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 

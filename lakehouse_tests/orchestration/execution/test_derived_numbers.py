@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pytest
 
-from lakehouse import lake_tables, locations
+from lakehouse import locations
 from lakehouse.calendar.days import from_json
 from lakehouse.calendar.periods import Kind
 from lakehouse.gold.reproduction import reproduce
@@ -18,11 +18,11 @@ from lakehouse.gold.reproduction.recompute import ReproduceError
 from lakehouse.gold.restatement import reconciliation
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.impact import analysis
+from lakehouse.operations import readers
 from lakehouse.operations.alerts import signals
-from lakehouse.operations.maintenance import readers
 from lakehouse.operations.notices import pending as notices
 from lakehouse.orchestration.build import build_definitions
-from lakehouse.orchestration.common.run_events import DAYS_TAG
+from lakehouse.orchestration.run_events import DAYS_TAG
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.api_client import api_client, get_json
 from lakehouse_tests.support.derived_lake import MONDAY, DerivedLake
@@ -218,7 +218,7 @@ def test_a_redacted_value_is_masked_in_every_revision_of_the_derived_metric_too(
 
 @pytest.mark.proof
 def test_maintenance_keeps_the_log_of_an_input_that_a_derived_metric_has_yet_to_read(sample: DerivedLake) -> None:
-    [revenue] = [one for one in lake_tables.tables(sample.catalog) if f"{one}" == "gold/revenue"]
+    [revenue] = [one for one in locations.every_table(sample.catalog) if f"{one}" == "gold/revenue"]
 
     def unread() -> list[str]:
         table = revenue.of(sample.lake).snapshot()

@@ -12,10 +12,10 @@ import pytest
 from lakehouse.gold.numbers import history
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement.revert import UndoError
-from lakehouse.orchestration.common.plan_runs import BackfillRunningError, backfill_lock
 from lakehouse.orchestration.execution.in_process import RunFailedError
+from lakehouse.orchestration.plan_runs import BackfillRunningError, backfill_lock
 from lakehouse.silver import audit_log
-from lakehouse.stages import promotion_rules, stage_log, staging
+from lakehouse.stages import stage_log, staging
 from lakehouse.stages.stage_log import StageError, StageEventKind, StageKind
 from lakehouse_tests.support.partner_feed import NOW, WEEK, PartnerFeed, feed_catalog, polled
 from lakehouse_tests.support.stopped_commits import Killed, kill_after
@@ -56,7 +56,7 @@ def corrected(feed: PartnerFeed, amounts: list[int] = AFTER, name: str = "feed")
 
 def undo(feed: PartnerFeed, name: str) -> dict[str, int]:
     stage = stage_log.find(feed.lake, name)
-    done = promotion_rules.undo(feed.lake, feed.catalog, stage, Run("undo", by="carla"), "wrong after all")
+    done = staging.undo_promotion(feed.lake, feed.catalog, stage, Run("undo", by="carla"), "wrong after all")
     return {undone.daily.name: len(undone.result.published) for undone in done}
 
 
@@ -105,7 +105,7 @@ def test_what_arrives_meanwhile_is_in_the_promoted_state(feed: PartnerFeed) -> N
     feed.stage("v1.3", corrected(feed))
     feed.deliver(MEANWHILE, ["k8,500,8", "new,5,9"], suffix=".live")  # arrives before the staged correction of the same key
     feed.publish(MEANWHILE)
-    assert promotion_rules.is_outdated(feed.lake, stage_log.find(feed.lake, "v1.3"))
+    assert staging.is_outdated(feed.lake, stage_log.find(feed.lake, "v1.3"))
     feed.promote("v1.3", sign_off="the late row is known")
     assert feed.totals() == [AFTER[0], AFTER[1] + 5, *AFTER[2:]]
 

@@ -26,8 +26,8 @@ from rich.console import Console
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
 from lakehouse.examples import demo_commands, simulation_results
+from lakehouse.examples.simulation_commands import simulation_markdown
 from lakehouse.gold.numbers import history as numbers_history
-from lakehouse.reports.simulation_report import simulation_markdown
 from lakehouse_tests.support.parsed_page import words
 from lakehouse_tests.support.surfaces.said import Said
 

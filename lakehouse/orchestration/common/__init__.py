@@ -1,1 +1,0 @@
-"""Shared by Dagster assets, sensors and runs: partitions, tags, events, cursors, resources."""

@@ -1,0 +1,163 @@
+"""The lock that a planned backfill holds on its source: it updates all layers itself, and sensors request no runs in the
+meantime.
+
+It is an operating system lock, which is released whenever the process ends. It is visible on one machine only. Sensors on another
+machine continue during the backfill; the numbers are the same, but other runs produce them.
+
+The tags of the runs of a planned backfill or a stage: its name, its reason, and the code and contract versions of a backfill
+plan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import gettempdir
+from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
+from platformdirs import user_state_path
+
+from lakehouse.delta import provenance
+from lakehouse.errors import LakehouseError
+from lakehouse.operations.backfills import plan as backfill_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lakehouse.contracts import Catalog
+    from lakehouse.lake import Lake
+    from lakehouse.operations.backfills.plan import BackfillPlan
+
+
+PLAN_TAG = "lakehouse/backfill"
+
+REASON_TAG = "lakehouse/reason"
+
+_RUNNER_TAG = "lakehouse/runner"
+
+_PINS_TAG = "lakehouse/pins"
+
+_SOURCE_TAG = "lakehouse/source"
+
+_STAGE_TAG = "lakehouse/stage"
+
+_SIGN_OFF_TAG = "lakehouse/sign_off"
+
+
+class OtherVersionError(LakehouseError):
+    """A run of a backfill has loaded code or contracts that differ from the plan's."""
+
+
+def tags_of(plan: BackfillPlan) -> dict[str, str]:
+    """The tags of every run of a plan."""
+    pins = {"code_version": plan.code_version, "contracts": dict(plan.contracts)}
+    about = {PLAN_TAG: plan.plan_id, REASON_TAG: plan.reason, _RUNNER_TAG: plan.runner_id}
+    return about | {_SOURCE_TAG: plan.source, _PINS_TAG: json.dumps(pins)}
+
+
+def tags_of_stage(name: str, run_name: str, by: str, reason: str, sign_off: str | None) -> dict[str, str]:
+    """The tags of every run that promotes a stage.
+
+    :param run_name: the name in its commits, audit rows and publications.
+    :param sign_off: the reason for accepting exceeded thresholds and failed checks.
+    """
+    about = {PLAN_TAG: run_name, REASON_TAG: reason, _RUNNER_TAG: by, _STAGE_TAG: name}
+    return about | ({_SIGN_OFF_TAG: sign_off} if sign_off else {})
+
+
+def is_of_stage(tags: Mapping[str, str]) -> bool:
+    """Whether a run promotes a stage, which readers must see in one step per table."""
+    return _STAGE_TAG in tags
+
+
+def sign_off(tags: Mapping[str, str]) -> str | None:
+    """The reason for which this run publishes numbers that fail a check; None if such numbers are held."""
+    return tags.get(_SIGN_OFF_TAG)
+
+
+def runner(tags: Mapping[str, str]) -> str | None:
+    """The person who runs the plan or promotes the stage; None for other runs."""
+    return tags.get(_RUNNER_TAG)
+
+
+def is_planned_run(tags: Mapping[str, str]) -> bool:
+    """Whether a run belongs to a plan."""
+    return PLAN_TAG in tags
+
+
+def plan_of(tags: Mapping[str, str]) -> str | None:
+    """The id of the backfill plan to which a run belongs; None for other runs, including those that promote a stage."""
+    return None if is_of_stage(tags) else tags.get(PLAN_TAG)
+
+
+def commit_metadata(tags: Mapping[str, str]) -> dict[str, str]:
+    """The commit metadata of silver for a run of a plan; empty for other runs."""
+    named = {"backfill": PLAN_TAG, "reason": REASON_TAG, "by": _RUNNER_TAG}
+    return {name: tags[tag] for name, tag in named.items() if tag in tags} if is_planned_run(tags) else {}
+
+
+def verify_pinned_versions(tags: Mapping[str, str], catalog: Catalog) -> None:
+    """:raises OtherVersionError: if a run of a plan would use code or contracts that differ from the plan's."""
+    if _PINS_TAG not in tags:
+        return
+    pins = json.loads(tags[_PINS_TAG])
+    now = provenance.of_contracts(catalog, tags[_SOURCE_TAG])
+    differences = backfill_plan.moved_pins(pins["code_version"], pins["contracts"], provenance.code(), now)
+    if differences:
+        msg = f"{tags[PLAN_TAG]} was planned otherwise: {'; '.join(differences)}; reload the code location, or make a new plan"
+        raise OtherVersionError(msg)
+
+
+_PATIENCE_SECONDS = 5
+
+#: The skip reason of sensors while a backfill runs.
+BACKFILL_RUNNING = "a planned backfill is running on the source and updates all layers"
+
+
+class BackfillRunningError(LakehouseError):
+    """Another backfill holds the lock of the same source."""
+
+
+@contextmanager
+def backfill_lock(lake: Lake, source: str) -> Iterator[None]:
+    """Hold the lock of a source.
+
+    :raises BackfillRunningError: if another backfill holds it.
+    """
+    lock = _lock(lake, source)
+    try:
+        with lock.acquire(timeout=_PATIENCE_SECONDS):
+            yield
+    except Timeout:
+        msg = f"another backfill is running on {source}; wait for it, or cancel it: 'lakehouse backfill status' lists it"
+        raise BackfillRunningError(msg) from None
+
+
+def is_backfill_running(lake: Lake, source: str) -> bool:
+    """Whether a backfill holds the lock of a source, on this machine."""
+    lock = _lock(lake, source)
+    if not Path(lock.lock_file).is_file():
+        return False
+    try:
+        with lock.acquire(blocking=False):
+            return False
+    except Timeout:
+        return True
+
+
+def _lock(lake: Lake, source: str) -> FileLock:
+    name = hashlib.sha256(f"{lake.root}\n{source}".encode()).hexdigest()[:16]
+    return FileLock(_folder() / f"backfill-{name}.lock")
+
+
+def _folder() -> Path:
+    """The folder of the lock files: the user's state folder, or the temporary folder if the former is not writable."""
+    folder = user_state_path("lakehouse", appauthor=False)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return Path(gettempdir())
+    return folder

@@ -1,0 +1,125 @@
+"""Resources of assets, checks and sensors: Spark through dagster-pyspark, tables to read through dagster-deltalake.
+
+Assets write with Spark through :class:`LakeSpark`. Checks and sensors read with delta-rs, through the tables of
+:class:`LakeTables`. Computations and checks belong to the layers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from dagster_deltalake import DeltaTableResource, LocalConfig
+from dagster_pyspark import LazyPySparkResource
+from dagster_pyspark.resources import spark_session_from_config
+from deltalake.exceptions import TableNotFoundError
+from pydantic import Field, PrivateAttr
+from pyspark.sql import SparkSession
+
+from lakehouse.lake import Lake
+from lakehouse.lake.table_cache import TableCache
+from lakehouse.spark.session import spark_options, without_usual_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from deltalake import DeltaTable
+
+#: Bytes of files. Full compilation takes seconds, which a first load of this size regains: 100 MB take 73 s instead of 109 s.
+_LARGE = 2**26
+
+
+class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark has no types
+    """dagster-pyspark's lazy session, with the options of the deployment's settings.
+
+    Java and the JARs are needed only when the first asset uses the session, so the UI opens on a machine without them.
+    """
+
+    spark_config: dict[str, Any] = Field(default_factory=dict)
+    long_lived: bool = False
+    _session: Any = PrivateAttr(default=None)
+    _is_large: bool = PrivateAttr(default=False)
+
+    @property
+    def spark_session(self) -> SparkSession:
+        """:raises SetupProblem: if Java or a JAR is missing."""
+        if self._session is None:
+            # Runs in one process share its session; options take effect when the session starts.
+            running = SparkSession.getActiveSession()
+            if running is None:
+                options = self._options()
+                with without_usual_lines():
+                    running = spark_session_from_config(options)
+            self._session = running
+        return self._session
+
+    def _options(self) -> dict[str, Any]:
+        lake = Lake.open()
+        if self.long_lived or self._is_large:
+            lake = lake.with_settings(spark_long_lived=True)
+        return spark_options(lake) | self.spark_config | lake.settings.PINNED
+
+    def expect(self, size: int) -> None:
+        """Announce how many bytes of landing files will be read.
+
+        Large inputs enable full JIT compilation; no effect once the session runs.
+        """
+        self._is_large |= size > _LARGE
+
+    def session(self) -> SparkSession:
+        """Return the session; as a function, for code that may not need it."""
+        return self.spark_session
+
+
+@dataclass
+class Engine:
+    """What computes the numbers of a run: this process, and Spark as soon as a number needs it.
+
+    :param start: starts Spark.
+    """
+
+    start: Callable[[], SparkSession]
+    name: str = "this process"
+
+    def session(self) -> SparkSession:
+        """The session of Spark, from now on the engine of the run."""
+        self.name = "Spark"
+        return self.start()
+
+
+class LakeTables(dg.ConfigurableResource["LakeTables"]):
+    """The tables that a check or a sensor's tick reads, each opened once through dagster-deltalake's resource."""
+
+    def reading(self, lake: Lake) -> Lake:
+        """The lake, which reads tables through this resource and keeps them open while it is used.
+
+        Tables in an object store are opened with the deployment's ``storage_options`` instead: dagster-deltalake accepts a fixed
+        set of options, delta-rs accepts more.
+        """
+        return lake.cached() if _is_remote(lake) else lake.cached(TableCache(_open))
+
+
+def readers(lake: Lake, tables: Iterable[tuple[str, str]]) -> dict[str, DeltaTableResource]:
+    """A resource per table, named ``<layer>_<table>``, for user-defined assets; local roots only."""
+    if _is_remote(lake):
+        return {}
+    return {f"{layer}_{name}": _resource(lake.table(layer, name).address) for layer, name in tables}
+
+
+def _is_remote(lake: Lake) -> bool:
+    return "://" in lake.root
+
+
+@cache
+def _resource(address: str) -> DeltaTableResource:
+    """The resource of a local table; cached, because validating its configuration takes longer than opening a table."""
+    return DeltaTableResource(url=address, storage_options=LocalConfig())
+
+
+def _open(address: str) -> DeltaTable | None:
+    try:
+        return _resource(address).load()
+    except TableNotFoundError:
+        return None

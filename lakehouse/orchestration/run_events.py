@@ -1,0 +1,179 @@
+"""The events that a run reports to Dagster: for each of its days a materialization, and an evaluation of each check.
+
+A run for scattered days (see ``partitions``) yields no output, because Dagster would mark the run's whole range as materialized;
+it logs the events of its days instead. A run for a partition or a contiguous range yields one output, and its checks follow as
+separate steps. Evaluations name the materialization that they evaluate, also in runs over a range.
+
+The partitions of assets, and the tags that name the partitions of a run.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from lakehouse import pieces
+from lakehouse.calendar.days import from_json, to_json
+from lakehouse.gold.publication.checks import with_deprecated_names
+from lakehouse.orchestration.dagster_internals import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    AssetCheckEvaluationTargetMaterializationData,
+)
+from lakehouse.orchestration.event_storage import log_all
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from lakehouse.contracts import SourceContract
+    from lakehouse.contracts.series import Series
+    from lakehouse.quality.check_rules import CheckResult
+
+
+#: The exact days of a run that materializes neither a single partition nor a range.
+DAYS_TAG = "lakehouse/days"
+
+
+def arrival_days(contract: SourceContract) -> dg.DailyPartitionsDefinition:
+    """Bronze's partitions, today included."""
+    return dg.DailyPartitionsDefinition(contract.source.start_date.isoformat(), end_offset=1)
+
+
+def event_days(*contracts: SourceContract, first: date | None = None) -> dg.DailyPartitionsDefinition:
+    """The partitions of silver and gold; events may lie a little ahead of their arrival.
+
+    :param contracts: the contract of the source, or the contracts of all sources of a metric.
+    :param first: the first partition; default: the first event day of the sources.
+    """
+    ahead = max(contract.clocks.max_ahead.days for contract in contracts)
+    first = first or min(contract.first_event_day for contract in contracts)
+    return dg.DailyPartitionsDefinition(first.isoformat(), end_offset=2 + ahead)
+
+
+def periods(contracts: Collection[SourceContract], rollup: Series) -> dg.TimeWindowPartitionsDefinition:
+    """The partitions of a roll-up, named by their first day, the running period included.
+
+    :param contracts: the contracts of the metric's sources.
+    """
+    cron = rollup.metric.publication.calendar.cron(rollup.kind)
+    first = rollup.period(min(contract.first_event_day for contract in contracts)).start
+    return dg.TimeWindowPartitionsDefinition(first.isoformat(), "%Y-%m-%d", cron_schedule=cron, end_offset=2)
+
+
+def days_of_run(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> list[date]:
+    """The days of a run: from its tag, otherwise its partition or range."""
+    tag = context.run.tags.get(DAYS_TAG)
+    if tag:
+        return from_json(tag)
+    op_context = getattr(context, "op_execution_context", context)
+    return [date.fromisoformat(key) for key in op_context.partition_keys]
+
+
+def tags_for(days: Collection[date]) -> dict[str, str]:
+    """The tags of a single run for scattered days.
+
+    Dagster requires a range for an asset with partitions. The range is the first day only: for a range around all days, Dagster
+    would plan each day in between, and mark each as failed when the run fails.
+    """
+    first = min(days).isoformat()
+    return {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: first, DAYS_TAG: to_json(days)}
+
+
+@contextmanager
+def progress(context: dg.AssetExecutionContext) -> Iterator[None]:
+    """Within the context, write the progress of long work to the run's log every few seconds."""
+
+    def write(work: str, done: int, total: int | None) -> None:
+        context.log.info(pieces.sentence(work, done, total))
+
+    with pieces.listened_to_by(write):
+        yield
+
+
+def report(
+    context: dg.AssetExecutionContext,
+    key: dg.AssetKey,
+    days: Mapping[date, Mapping[str, Any]],
+    outcomes: Iterable[CheckResult],
+) -> Iterator[dg.MaterializeResult[None]]:
+    """Report the materialization of ``days``, with metadata, and the check outcomes if no check step follows."""
+    scattered = DAYS_TAG in context.run.tags
+    if scattered:
+        materialized(context, key, days)
+    if reports_checks(context):
+        checked(context, key, with_deprecated_names(outcomes))
+    if not scattered:
+        for day, metadata in sorted(days.items()):
+            context.add_asset_metadata(dict(metadata), asset_key=key, partition_key=day.isoformat())
+        yield dg.MaterializeResult(asset_key=key)
+
+
+def reports_checks(context: dg.AssetExecutionContext) -> bool:
+    """Whether a run reports check outcomes itself, because no check step follows."""
+    return DAYS_TAG in context.run.tags or context.run.asset_check_selection == frozenset()
+
+
+def materialized(context: dg.AssetExecutionContext, key: dg.AssetKey, days: Mapping[date, Mapping[str, Any]]) -> None:
+    """Log a materialization of ``key`` for each day, with its metadata."""
+    events = (
+        dg.AssetMaterialization(key, partition=day.isoformat(), metadata=dict(metadata)) for day, metadata in sorted(days.items())
+    )
+    log_all(context.instance, events, context.log_event)
+
+
+def checked(
+    context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, key: dg.AssetKey, outcomes: Iterable[CheckResult]
+) -> None:
+    """Log an evaluation for each outcome, bound to the newest materialization of its partition."""
+    outcomes = list(outcomes)
+    partitions = sorted({outcome.day.isoformat() for outcome in outcomes})
+    targets = newest(context.instance, key, partitions)
+    events = (_evaluation(key, outcome, targets.get(outcome.day.isoformat())) for outcome in outcomes)
+    # Dagster accepts evaluations here, too; its annotation does not name them.
+    log_all(context.instance, events, context.op_execution_context.log_event)  # type: ignore[arg-type]
+
+
+def _evaluation(
+    key: dg.AssetKey, outcome: CheckResult, target: AssetCheckEvaluationTargetMaterializationData | None
+) -> dg.AssetCheckEvaluation:
+    metadata = dict(outcome.numbers)
+    if outcome.explanation:
+        metadata["what_to_do"] = outcome.explanation
+    return dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=outcome.check,
+        passed=outcome.passed,
+        metadata=metadata,
+        target_materialization_data=target,
+        severity=severity(warns=outcome.warns),
+        description=outcome.explanation,
+        partition=outcome.day.isoformat(),
+    )
+
+
+def severity(*, warns: bool) -> dg.AssetCheckSeverity:
+    """The severity with which Dagster shows a failed check."""
+    return dg.AssetCheckSeverity.WARN if warns else dg.AssetCheckSeverity.ERROR
+
+
+def newest(
+    instance: dg.DagsterInstance, key: dg.AssetKey, partitions: list[str]
+) -> dict[str, AssetCheckEvaluationTargetMaterializationData]:
+    """The newest materialization of each of ``partitions`` that has one."""
+    if not partitions:
+        return {}
+    storage_ids = instance.event_log_storage.get_latest_storage_id_by_partition(
+        key, dg.DagsterEventType.ASSET_MATERIALIZATION, set(partitions)
+    )
+    wanted = dg.AssetRecordsFilter(asset_key=key, storage_ids=list(storage_ids.values()))
+    records = instance.fetch_materializations(wanted, limit=max(len(storage_ids), 1)).records
+    return {
+        record.partition_key: AssetCheckEvaluationTargetMaterializationData(
+            run_id=record.run_id, storage_id=record.storage_id, timestamp=record.timestamp
+        )
+        for record in records
+        if record.partition_key
+    }
