@@ -20,19 +20,16 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lakehouse.contracts.series import Series
 from lakehouse.examples.sales_stream import CUSTOMERS, END, FIRST_DAY, records
-from lakehouse.gold.numbers import history as numbers_history
-from lakehouse.gold.numbers.comparison import Sides
-from lakehouse.gold.publication import restatement_reports
-from lakehouse.ledger import publications
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import date
 
     from lakehouse.contracts import Catalog
+    from lakehouse.contracts.series import Series
     from lakehouse.examples.sales_stream import Sale
+    from lakehouse.gold.numbers.comparison import Sides
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.lake import Lake
 
@@ -174,6 +171,10 @@ class LateTier:
 
 def late_tier(lake: Lake, catalog: Catalog) -> LateTier:
     """The effects of the newest tier changes on the published days."""
+    from lakehouse.contracts.series import Series  # noqa: PLC0415 (the help of the command reads this module)
+    from lakehouse.gold.publication import restatement_reports  # noqa: PLC0415
+    from lakehouse.ledger import publications  # noqa: PLC0415
+
     by_tier, share = (Series(catalog.metrics[name]) for name in (BY_TIER, SHARE))
     known, shares = _history(lake, by_tier), _history(lake, share)
     restated = []
@@ -193,11 +194,15 @@ def late_tier(lake: Lake, catalog: Catalog) -> LateTier:
 
 
 def _history(lake: Lake, series: Series) -> dict[date, list[PublishedVersion]]:
+    from lakehouse.gold.numbers import history as numbers_history  # noqa: PLC0415
+
     return dict(sorted(numbers_history.history(lake, series).items()))
 
 
 def _tiers(before: PublishedVersion, after: PublishedVersion) -> dict[str, Sides]:
     """The revenue of the tiers whose revenue changed."""
+    from lakehouse.gold.numbers.comparison import Sides  # noqa: PLC0415
+
     old, new = ({row["tier"]: row["revenue"] for row in version.rows} for version in (before, after))
     sides = {tier: Sides(old.get(tier, Decimal(0)), new.get(tier, Decimal(0))) for tier in sorted({*old, *new})}
     return {tier: one for tier, one in sides.items() if one.changed}
@@ -205,6 +210,8 @@ def _tiers(before: PublishedVersion, after: PublishedVersion) -> dict[str, Sides
 
 def _share_made_of(versions: list[PublishedVersion], day: date, label: str) -> Sides | None:
     """The share before and after it first used revision ``label`` of the revenue by tier; None if it was not restated then."""
+    from lakehouse.gold.numbers.comparison import Sides  # noqa: PLC0415
+
     for before, after in pairwise(versions):
         inputs = after.made_from.of_metrics.get(BY_TIER)
         if inputs and inputs.revisions.get(day) == label and after.has_new_content:

@@ -14,7 +14,6 @@ import typer
 
 from lakehouse.cli import arguments
 from lakehouse.cli.console import catalog_with, counted, data_table, deployment, end_of_update, errors, number_column, out
-from lakehouse.stages.stage_log import StageEventKind
 from lakehouse.text import format_moment, join_limited
 
 if TYPE_CHECKING:
@@ -350,6 +349,8 @@ def _shortened(rows: list[str]) -> str:
 
 
 def _print_verdict(stage: Stage, report: StageReport) -> None:
+    from lakehouse.stages.stage_log import StageEventKind  # noqa: PLC0415
+
     if stage.state is not StageEventKind.CREATED:
         return
     objections = report.objections

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.delta import provenance
-from lakehouse.gold.numbers import made_by
+from lakehouse.ledger import publications
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, metric, without_spark
 
@@ -40,7 +40,7 @@ def test_a_number_names_the_commit_of_its_contracts_and_is_found_by_it(tmp_path:
         numbers.at(1)
         numbers.set(1, 5)
         numbers.publish()
-    [made] = made_by.numbers(lake, numbers.series, commit[:7])
+    [made] = publications.numbers_made_by(lake, numbers.series, commit[:7])
     assert (made.version_name, made.code_commit) == ("total_v2024-01-01.r1", commit)
 
 

@@ -213,7 +213,8 @@ def list_(
     from dataclasses import asdict  # noqa: PLC0415
 
     from lakehouse.cli.console import deployment  # noqa: PLC0415
-    from lakehouse.gold.numbers import made_by, served_version  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.gold.numbers import served_version  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.ledger import publications  # noqa: PLC0415
 
     if metric is None:
         lake, catalog = deployment()
@@ -224,7 +225,12 @@ def list_(
     daily = {each.name: each for each in (served_version.daily(lake, catalog, contract) for contract in contracts)}
     for days in daily.values():
         arguments.warn_if_deprecated(days.metric)
-    listed = [made for days in daily.values() for series in (days, *days.rollups) for made in made_by.numbers(lake, series, code)]
+    listed = [
+        made
+        for days in daily.values()
+        for series in (days, *days.rollups)
+        for made in publications.numbers_made_by(lake, series, code)
+    ]
     for made in listed:
         if as_json:
             out.print(json.dumps(asdict(made), default=str), soft_wrap=True)

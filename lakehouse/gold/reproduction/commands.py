@@ -8,7 +8,6 @@ import typer
 
 from lakehouse.cli import arguments
 from lakehouse.cli.console import counted, deployment, errors, out
-from lakehouse.gold.reproduction.reproduce import LISTED
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
@@ -78,6 +77,8 @@ def _series(catalog: Catalog, name: str, period: str) -> Series:
 
 
 def _print(result: Reproduced) -> None:
+    from lakehouse.gold.reproduction.reproduce import LISTED  # noqa: PLC0415 (Arrow loads in a second)
+
     out.print(f"{result.name}, computed again from Bronze, {_verdict(result)}.", style="bold", soft_wrap=True)
     _say(f"compared: {', '.join(result.compared)} ({counted(len(result.rows))})")
     _say(f"code: {result.code_then} then, {result.code_now} now")

@@ -9,13 +9,13 @@ import typer
 
 from lakehouse.cli import arguments
 from lakehouse.cli.console import catalog_with, deployment, end_of_update, errors, out
-from lakehouse.operations.changes.change_list import INSTEAD, ChangeKind, ChangeState, require_undoable
+from lakehouse.operations.changes.change import INSTEAD, ChangeKind, ChangeState, require_undoable
 from lakehouse.text import format_moment
 
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.lake import Lake
-    from lakehouse.operations.changes.change_list import ChangeEntry
+    from lakehouse.operations.changes.change import ChangeEntry
     from lakehouse.operations.changes.correction_record import Correction
 
 

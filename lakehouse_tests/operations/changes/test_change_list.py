@@ -25,14 +25,14 @@ from lakehouse.ledger.rebuild_requests import RebuildRequest
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.ledger.row_states import StewardVerdict
 from lakehouse.operations.changes import change_list, correction_record
-from lakehouse.operations.changes.change_list import (
+from lakehouse.operations.changes.change import (
     ChangeEntry,
     ChangeKind,
     ChangeState,
     UndoRefusedError,
-    UnknownChangeError,
     require_undoable,
 )
+from lakehouse.operations.changes.change_list import UnknownChangeError
 from lakehouse.operations.changes.correction_record import CorrectionEvent, CorrectionEventKind, Operation
 from lakehouse.stages import stage_log
 from lakehouse.stages.stage_log import StageEvent, StageEventKind, StageKind

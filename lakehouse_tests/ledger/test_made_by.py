@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse.delta import provenance
-from lakehouse.gold.numbers import made_by
+from lakehouse.ledger import publications
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, metric, without_spark
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ def test_the_numbers_of_a_contract_and_of_the_code_are_found(lake: Lake) -> None
     after = provenance.of_contract(numbers.metric)
 
     def made(version: str) -> list[str]:
-        return [one.version_name for one in made_by.numbers(lake, numbers.series, version)]
+        return [one.version_name for one in publications.numbers_made_by(lake, numbers.series, version)]
 
     assert made(before) == ["total_v2024-01-01.r1"]
     assert made(after[:6]) == ["total_v2024-01-01.r2", "total_v2024-01-02.r1"]
     assert made(provenance.code()) == made(provenance.code().partition("+")[2]) == [*made(before), *made(after)]
     assert made("forgotten") == []
-    assert [one.is_latest for one in made_by.numbers(lake, numbers.series, provenance.code())] == [False, True, True]
+    assert [one.is_latest for one in publications.numbers_made_by(lake, numbers.series, provenance.code())] == [False, True, True]
