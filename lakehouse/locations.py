@@ -335,18 +335,14 @@ def fact_index_name(silver: str, on: Sequence[str]) -> str:
 
 
 _LAYERS = ("bronze", "silver", "gold", "live", "scores", "ops")
-
 _KEYS = "_keys"
-
 _ACCOUNT = ("_dispositions", "_quarantine")
-
 #: Layer and suffix of the tables that every source has, apart from silver.
 _SOURCE_TABLES = (
     *(("bronze", suffix) for suffix in ("", "_decisions", "_admissions", "_redactions", "_readings")),
     ("silver", "_quarantine"),
     *(("ops", suffix) for suffix in (_KEYS, "_dispositions", "_overruled")),
 )
-
 #: The tables in ``ops`` that all sources and metrics share.
 _SHARED_TABLES = (
     *(

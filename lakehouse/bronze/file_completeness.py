@@ -84,7 +84,6 @@ def token(name: str, state: str) -> str:
 
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-
 #: The optional fields of an entry.
 MEASURES = ("bytes", "rows", "sha256")
 

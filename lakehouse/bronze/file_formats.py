@@ -32,14 +32,11 @@ if TYPE_CHECKING:
     from lakehouse.contracts.inputs import Source
 
 GZIP_MAGIC = b"\x1f\x8b"
-
 #: A quote must be closed within this many lines, and ``line_limits.MAX_RECORD_BYTES``; otherwise its first line is malformed
 #: and reading continues after it.
 MAX_LINES_OF_A_RECORD = 1_000
-
 #: JSON nested deeper, or numbers longer than this, are malformed: no column could hold them, and they can exhaust a worker.
 MAX_DEPTH = 100
-
 MAX_DIGITS = 1_000
 
 #: Delimiters that senders use in place of the contract's.
@@ -412,7 +409,6 @@ def readable_text(line: bytes) -> str:
 
 
 _TO_PARQUET = "convert it to Parquet, or to CSV or JSON lines (a file may be compressed with gzip)"
-
 _MAGIC = {
     b"\xd0\xcf\x11\xe0": "is an old Excel workbook; save the sheet as CSV in UTF-8",
     b"Obj\x01": f"is an Avro file; {_TO_PARQUET}",
@@ -423,7 +419,6 @@ _MAGIC = {
     b"\xfd7zXZ": "is compressed with xz; unpack it, or compress it with gzip",
     b"%PDF": "is a PDF; ask the sender for the table as CSV",
 }
-
 #: Bytes that text does not have. A header may begin with the letters of a format, such as ORCID.
 _OF_NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f\x80-\xff]")
 

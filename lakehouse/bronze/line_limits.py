@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 
 #: A longer line, or record of several lines, is malformed. A parsed line takes a multiple of its length in memory.
 MAX_RECORD_BYTES = 2**27
-
 #: The number of bytes of such a line that become the raw text of its row.
 KEPT_BYTES = 2**17
-
 _CHUNK = 2**20
 
 
@@ -82,11 +80,8 @@ def _cut(stream: BinaryIO, beginning: bytes) -> CutLine:
 
 
 _TOKEN = re.compile(rb'[\n\\"\[\]{},]')
-
 _BLANK = b" \t\r\n"
-
 _LINE_END, _TEXT, _BACKSLASH, _OPENING, _CLOSING = b'\n"\\[]'
-
 #: The depth behind the array.
 _ENDED = -1
 

@@ -34,16 +34,12 @@ if TYPE_CHECKING:
 
 #: Spark writes this into its files. Its INT96 values are moments; INT96 values of other writers are times without a zone.
 _BY_SPARK = b"org.apache.spark.version"
-
 #: Days outside of the calendar stay texts: years 1 to 9999, as days since 1970.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-
 #: The rows and the bytes of texts in a batch. A row is several times as large while it is read.
 _BATCH_ROWS, _BATCH_BYTES = 2**16, 2**26
-
 #: Bytes of a row in a column whose values are stored once and referred to by number.
 _OF_A_NUMBER = 8
-
 _TEXTS = (pa.string(), pa.binary())
 
 

@@ -47,12 +47,9 @@ if TYPE_CHECKING:
 
 #: Files of up to this size are parsed in this process, unless they have many rows, or more bytes of rows than the next limit.
 _PARSED_HERE_BYTES = 2**23
-
 _HELD_BYTES = 2**27
-
 #: A task parses files up to this total size, so that many small files do not become many tasks and many files of the table.
 _TASK_BYTES = 2**24
-
 #: A larger file is cut into parts of about this size, one for each task.
 _PART_BYTES = 2**26
 

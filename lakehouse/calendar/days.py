@@ -53,11 +53,8 @@ def from_json(text: str) -> list[date]:
 
 #: The local time at which a business day starts.
 BUSINESS_DAY_START = time.min
-
 _DAY = timedelta(days=1)
-
 _LAST_SECOND = time(23, 59, 59)
-
 _UTC = ZoneInfo("UTC")
 
 
@@ -126,10 +123,8 @@ def latest_arrival_time(arrival_day: date, taken_in_at: datetime, max_ahead: tim
 
 #: So many days are one list. delta-rs makes a chain of comparisons of a list, and one of 40,000 overflows its stack.
 LISTED = 5_000
-
 #: So many single days of a longer list share a range.
 PART = 500
-
 #: From so many consecutive days on, a range is shorter than a list.
 _RUN = 3
 

@@ -348,23 +348,16 @@ class DemoLake:
 
 
 LABELS, TRAINING_SET, FIRST, CHALLENGER = "v3.0", "v5.0", "v2.3", "v2.4"
-
 #: The inputs of the first version: without the cardholder and the number of payments of a country.
 FIRST_INPUTS = ["log_amount", "channel", "night"]
-
 #: The months of the backtests.
 BACKTEST_FROM, BACKTEST_TO = "2024-10", "2024-11"
-
 BY = "demo"
-
 #: The days scored while the canary runs.
 CANARY_FROM, CANARY_UNTIL = date(2024, 11, 1), date(2024, 12, 1)
-
 #: The times of the label releases, of the challenger's training, and of the rollback.
 RELEASED = datetime(2024, 11, 1, 8, tzinfo=timezone.utc)
-
 COMPARED = datetime(2025, 2, 3, 8, tzinfo=timezone.utc)
-
 CANARY_JUDGED = COMPARED + timedelta(days=1)
 
 CORRECTED = deliveries.INVESTIGATION_ARRIVES + timedelta(hours=15)

@@ -116,140 +116,84 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
 source = typer.Typer(
     help="A source: its rows, their account and audit, its stream, redactions, readings and snapshots.", no_args_is_help=True
 )
-
 admin = typer.Typer(help="The deployment: maintenance, repair, tokens of the API, a shared Spark.", no_args_is_help=True)
 
 demo_commands.app.command("simulate")(simulation_commands.simulate)
-
 app.add_typer(demo_commands.app, name="demo", rich_help_panel=START)
-
 app.command("init", rich_help_panel=START)(project.init)
-
 app.command("infer", rich_help_panel=START)(project.infer)
-
 app.command("run", rich_help_panel=START)(project.run)
-
 app.command("status", rich_help_panel=START)(serving.status)
-
 app.add_typer(project.app, name="contract", rich_help_panel=START)
 
 app.command("replay", rich_help_panel=INGEST)(orchestration.replay)
-
 app.command("rebuild", rich_help_panel=INGEST)(silver.rebuild)
-
 app.add_typer(backfills.app, name="backfill", rich_help_panel=INGEST)
-
 app.add_typer(stages.app, name="stage", rich_help_panel=INGEST)
-
 app.add_typer(source, name="source", rich_help_panel=INGEST)
-
 source.command("account")(impact.account)
-
 source.command("audit")(silver.audit)
-
 source.command("redact")(stewardship.redact)
-
 source.command("reparse")(reparse.reparse)
-
 source.add_typer(snapshots.app, name="snapshot")
-
 source.add_typer(streams.app, name="stream")
 
 app.command("rows", rich_help_panel=ROWS)(snapshots.rows)
-
 app.command("trace", rich_help_panel=ROWS)(impact.trace)
-
 app.command("correct", rich_help_panel=ROWS)(changes.correct)
-
 app.add_typer(changes.app, name="change", rich_help_panel=ROWS)
-
 changes.app.command("impact")(impact.impact)
-
 app.add_typer(stewardship.app, name="quarantine", rich_help_panel=ROWS)
-
 app.add_typer(lateness.app, name="lateness", rich_help_panel=ROWS)
-
 lateness.app.command("tuning")(tuning.tuning)
-
 lateness.app.command("tune")(tuning.tune)
-
 lateness.app.command("pin")(tuning.pin)
-
 lateness.app.command("unpin")(tuning.unpin)
-
 lateness.app.command("undo")(tuning.undo)
-
 lateness.app.command("rows")(late_events.late)
-
 lateness.app.command("admit")(late_events.admit)
-
 lateness.app.command("withdraw")(late_events.withdraw)
 
 app.add_typer(numbers.app, name="gold", rich_help_panel=NUMBERS)
-
 numbers.app.command("held")(restatement.held)
-
 numbers.app.command("publish")(restatement.publish)
-
 numbers.app.command("drop")(restatement.drop)
-
 numbers.app.command("close")(restatement.close)
-
 numbers.app.command("release")(restatement.release)
-
 numbers.app.command("reproduce")(reproduction.reproduce)
-
 numbers.app.command("rollback")(promotion.rollback)
 
 numbers.app.command("promotions")(promotion.promotions)
 
 numbers.app.command("views")(serving.views)
-
 app.command("promote", rich_help_panel=NUMBERS)(promotion.promote)
-
 app.command("revert", rich_help_panel=NUMBERS)(restatement.revert)
-
 app.add_typer(live.app, name="live", rich_help_panel=NUMBERS)
-
 live.app.command("reconcile")(live.reconcile)
 
 app.add_typer(training_sets.app, name="dataset", rich_help_panel=MODELS)
-
 app.add_typer(models.app, name="model", rich_help_panel=MODELS)
-
 models.app.command("backtest")(model_trials.backtest)
-
 models.app.command("score")(model_trials.score)
-
 models.app.add_typer(model_trials.app, name="canary")
 
 app.command("serve", rich_help_panel=OPERATE)(serving.serve)
-
 app.add_typer(alerts.app, name="alerts", rich_help_panel=OPERATE)
-
 alerts.app.command("notices")(notices.notices)
-
 app.add_typer(admin, name="admin", rich_help_panel=OPERATE)
-
 admin.command("maintain")(maintenance.maintain)
-
 admin.command("repair")(maintenance.repair)
-
 admin.add_typer(spark.app, name="spark")
 
 admin.add_typer(serving.token_app, name="token")
 
 # The names of earlier releases: scripts that use them work as before.
 app.command("account", hidden=True)(impact.account)
-
 app.command("audit", hidden=True)(silver.audit)
-
 app.command("impact", hidden=True)(impact.impact)
-
 app.command("maintain", hidden=True)(maintenance.maintain)
 
 app.command("moves", hidden=True)(promotion.moves)
@@ -259,33 +203,19 @@ app.command("notices", hidden=True)(notices.notices)
 app.command("promotions", hidden=True)(promotion.promotions)
 
 app.command("reconcile", hidden=True)(live.reconcile)
-
 app.command("redact", hidden=True)(stewardship.redact)
-
 app.command("repair", hidden=True)(maintenance.repair)
-
 app.command("reparse", hidden=True)(reparse.reparse)
-
 app.command("reproduce", hidden=True)(reproduction.reproduce)
-
 app.command("rollback", hidden=True)(promotion.rollback)
-
 app.command("simulate", hidden=True)(simulation_commands.simulate)
-
 app.command("view", hidden=True)(serving.view)
-
 app.command("views", hidden=True)(serving.views)
-
 numbers.app.command("revert", hidden=True)(restatement.revert)
-
 app.add_typer(changes.corrections, name="corrections", hidden=True)
-
 app.add_typer(late_events.app, name="late", hidden=True)
-
 app.add_typer(snapshots.app, name="snapshot", hidden=True)
-
 app.add_typer(spark.app, name="spark", hidden=True)
-
 app.add_typer(streams.app, name="stream", hidden=True)
 
 app.add_typer(serving.token_app, name="token", hidden=True)
@@ -301,9 +231,7 @@ def _print_version(value: bool) -> None:  # noqa: FBT001 (as typer calls it)
 
 #: Accepted at any position among the arguments.
 _DEBUG = "--debug"
-
 _Debug = Annotated[bool, typer.Option(_DEBUG, help="Show the stack trace of a problem.")]
-
 _Version = Annotated[bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)]
 
 

@@ -143,15 +143,11 @@ def not_derived(metric: MetricContract) -> list[str]:
 
 
 _EXACT = ("int", "bigint", "decimal")
-
 #: A star that means rows, and a star that means columns; any other star multiplies.
 _COUNT_OF_ROWS = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
-
 _ALL_COLUMNS = re.compile(r"(?:[(,.]|\bdistinct|\ball)\s*\*", re.IGNORECASE)
-
 #: Functions that turn other values into a time, or a day into its first moment.
 _MAKES_TIMES = re.compile(r"timestamp|unixtime|date_trunc|interval|hour|minute|second", re.IGNORECASE)
-
 _CALL = re.compile(r"\w\s*\(|::")
 
 

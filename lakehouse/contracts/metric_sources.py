@@ -88,7 +88,6 @@ def problems(sources: Sequence[MetricSource], deduplicate_by: Sequence[str], der
 
 
 _INTEGERS = ("int", "bigint")
-
 _Misfit = tuple[tuple[int | str, ...], str]
 
 
@@ -248,7 +247,6 @@ _JOINABLE_INTEGERS = ("int", "bigint")
 
 #: Types whose values have several texts, or no exact text.
 _NO_KEYS = ("double", "timestamp")
-
 _MOST_SCALE = 6
 
 

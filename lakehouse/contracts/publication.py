@@ -98,9 +98,7 @@ class WatermarkTuning(Tuning):
 
 
 Rollup = Literal["week", "month", "quarter", "fiscal_quarter", "fiscal_year"]
-
 _Period = Literal["day", "week", "month", "quarter", "fiscal_quarter", "fiscal_year"]
-
 AfterClose = Literal["restate", "adjust"]
 
 

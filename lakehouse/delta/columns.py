@@ -59,9 +59,7 @@ PROVENANCE = (
     ("correction_reason", "string"),
     ("corrected_field", "string"),
 )
-
 _AS_READ = (("raw_payload", "string"), ("malformed_reason", "string"))
-
 #: The total order of R2, most significant first: never the order of ingestion. Text is compared by its UTF-8 bytes; a row
 #: without ``source_order`` (see ``bronze.envelopes``) comes before those with one. ``ordered_at`` and ``delivery``
 #: are of ``dispositions.deliveries``.
@@ -124,15 +122,10 @@ def is_number(kind: pa.DataType) -> bool:
 
 #: The type of the clocks in Bronze.
 MOMENT = pa.timestamp("us", "UTC")
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
 _MICROSECOND = timedelta(microseconds=1)
-
 _HOUR = timedelta(hours=1) // _MICROSECOND
-
 _DAY = timedelta(days=1) // _MICROSECOND
-
 _DAY_START = timedelta(hours=BUSINESS_DAY_START.hour, minutes=BUSINESS_DAY_START.minute) // _MICROSECOND
 
 
@@ -219,13 +212,10 @@ def _name_in_contracts(kind: pa.DataType) -> str:
 
 
 NULL = "null"
-
 #: Characters that JSON escapes in a string; others stay as they are.
 _ESCAPED = r'[\x00-\x1f"\\]'
-
 #: Python writes smaller numbers with an exponent.
 _LEAST_WITHOUT_EXPONENT = 1e-4
-
 _JSON = json.JSONEncoder(ensure_ascii=False)
 
 

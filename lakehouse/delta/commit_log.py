@@ -103,10 +103,8 @@ def _state(table: Table) -> str:
 
 
 _LOG = logging.getLogger(__name__)
-
 #: The table property that differs once commits were lost.
 _LINEAGE = "lakehouse.lineage"
-
 #: The key of the metadata of commits that take the place of lost ones.
 _COMMIT_KEY = "lost_commits"
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 _LOOK_BACK = 20
-
 #: Keys of a contract that change no published number.
 _CHANGE_NO_NUMBER = ("info", "description", "owner", "stewards", "tags", "alerts", "materiality", "live", "reconcile")
 
@@ -149,9 +148,7 @@ def newest_in_silver(lake: Lake, source: str) -> dict[str, str | None]:
 
 
 _LENGTH = 12
-
 _SECONDS = 10
-
 #: At the end of the commit of a folder with changes that are not committed.
 MODIFIED = "+modified"
 

@@ -42,22 +42,17 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 EQUAL_CHANGES = "intervals_equal_changes"
-
 NAMES = {
     "intervals_disjoint": "No two intervals of a key overlap.",
     "intervals_without_gap": "An interval after which its key has none was ended by a change.",
     "one_current_interval": "A key has one current interval at most.",
     EQUAL_CHANGES: "The changes by key are those of silver, and in a sample of buckets the intervals are what follows from them.",
 }
-
 #: The number of buckets that are compared with the rule.
 _SAMPLED = 4
-
 #: The keys of up to this many changes are looked up individually; with more, whole buckets are read.
 _FEW_CHANGES = 10_000
-
 _IDENTITY = ["record_key", "ingestion_id", "line_number"]
-
 _OPEN = np.iinfo(np.int64).max
 
 

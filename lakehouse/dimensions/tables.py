@@ -42,12 +42,9 @@ if TYPE_CHECKING:
 
 #: The end of a record key, and its number of characters.
 _TIME = r'","\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"\]$'
-
 TIME_LENGTH = len(',"2024-01-01T00:00:00.000000Z"]')
-
 #: The polynomial of CRC-32 as ``zlib`` and Spark compute it, with its bits reversed.
 _POLYNOMIAL = 0xEDB88320
-
 _ALL_BITS = np.uint32(0xFFFFFFFF)
 
 
@@ -111,7 +108,6 @@ _TABLE = _table()
 
 
 _KEY = (("bucket", "int"), ("dimension_key", "string"))
-
 #: Columns from the change that opens an interval.
 _ORIGIN = (("record_key", "string"), ("arrival_ts", "timestamp"), ("ingestion_id", "string"), ("line_number", "bigint"))
 

@@ -240,30 +240,19 @@ class RowVerdict:
 
 
 LIVES = RowVerdict(Disposition.APPLIED, "lives", lives=True)
-
 ENDED_ITS_KEY = RowVerdict(Disposition.APPLIED, "ended its key")
-
 SAYS_THE_SAME = RowVerdict(Disposition.DUPLICATE, "a newer record says the same")
-
 SAME_EVENT = RowVerdict(Disposition.DUPLICATE, "the same event, by its synthetic key")
-
 RETIRED = RowVerdict(Disposition.SUPERSEDED, "its key was corrected under another one")
-
 #: A record of the key that lives, or a delete, outranks the row; it arrived after the row, or before.
 NEWER_RECORD = RowVerdict(Disposition.SUPERSEDED, "a newer record counts")
-
 NEWER_RECORD_WAS_HERE = RowVerdict(Disposition.SUPERSEDED, "a newer record counts, which was here before it")
-
 #: The source orders both alike.
 LATER_DELIVERY = RowVerdict(Disposition.SUPERSEDED, "tie, decided by delivery: the later one counts")
-
 #: The content of the record that counts came before the row, and once more after it.
 TAKEN_BACK = RowVerdict(Disposition.SUPERSEDED, "an older record was delivered again, and counts again")
-
 DELETED = RowVerdict(Disposition.SUPERSEDED, "a delete counts")
-
 DELETE_WAS_HERE = RowVerdict(Disposition.SUPERSEDED, "a delete counts, which was here before it")
-
 #: The verdicts of a contest for a key.
 CONTEST = (
     *(LIVES, ENDED_ITS_KEY, SAYS_THE_SAME, SAME_EVENT, RETIRED),

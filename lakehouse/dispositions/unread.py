@@ -42,9 +42,7 @@ if TYPE_CHECKING:
 
 #: For a file with more malformed rows, later rows of the same keys are not looked up.
 MOST_LOOKED_UP = 100_000
-
 _COLUMNS = ("ingestion_id", "line_number", "record_key", "corrects_key", "event_date", "malformed_reason")
-
 _ORDER = ("source_sequence", "source_order", "arrival_ts")
 
 

@@ -34,16 +34,11 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 SOURCE, BY_TIER, SHARE = "customers", "revenue_by_tier", "gold_share"
-
 #: The customer is gold from the first of these days on; until the last file arrives, the second day is believed to be the first.
 GOLD_SINCE, BELIEVED_SINCE = FIRST_DAY + timedelta(days=3), FIRST_DAY + timedelta(days=10)
-
 _LISTED, _CORRECTED = END - timedelta(hours=18), END + timedelta(hours=10)
-
 _JOINED = FIRST_DAY - timedelta(days=31)
-
 _TIERS, _REGIONS = ("basic", "basic", "silver", "gold"), ("north", "south")
-
 #: Sales that arrive later may wait for a steward.
 _SOON = timedelta(days=5)
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 
 _MARK = "simulation.json"
-
 _MARK_IN_WRITING = f".{_MARK}.new"
 
 

@@ -50,11 +50,8 @@ if TYPE_CHECKING:
     from lakehouse.ledger.ingestions import Ingestion
 
 TIME = pa.timestamp("us", "UTC")
-
 _MINUTE = 60_000_000
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
 #: The end of a later day does not exist.
 _LAST_DAY = date(9998, 12, 31)
 
@@ -176,11 +173,9 @@ def _microseconds(moment: datetime) -> int:
 
 
 _ROW = ("ingestion_id", "line_number")
-
 _NO_ROWS = pa.schema(
     [("event_ts", TIME), ("event_date", pa.date32()), ("ingestion_id", pa.string()), ("line_number", pa.int64())]
 ).empty_table()
-
 _CLAIM = ["record_key", "kind", "event_date", *_ROW, "arrival_date"]
 
 

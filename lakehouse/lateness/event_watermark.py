@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 #: The watermark before the first event: nothing is believed to be complete.
 BEGINNING = datetime.min.replace(tzinfo=timezone.utc)
-
 #: The number of keys that hold a watermark which are named.
 _HOLDING = 5
 

@@ -39,10 +39,8 @@ if TYPE_CHECKING:
     from lakehouse.lateness.rules import Proposal, TierLateness
 
 _SECOND = 1_000_000
-
 #: The columns by which the lateness of a row is measured.
 _CLOCKS = ("event_ts", "event_date", "arrival_ts", "malformed_reason")
-
 Seconds = NDArray[np.int64]
 
 
@@ -391,9 +389,7 @@ def window(newest: date, days: int) -> tuple[date, date]:
 
 #: The number of event days that are read; older days do not show the present behaviour of a source.
 _DAYS = 400
-
 _HOUR = 3600
-
 _COLUMNS = ["record_key", "kind", "event_date", "arrival_ts", "arrival_date", "standing"]
 
 

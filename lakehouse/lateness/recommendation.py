@@ -218,7 +218,6 @@ def _seconds(value: timedelta | None) -> int | None:
 
 
 CUTOFF, MAX_LATENESS, TIERS = "lateness.cutoff", "clocks.watermark.max_lateness", "lateness.tiers"
-
 _GRAVEST_FIRST = (RecommendationSeverity.ERROR, RecommendationSeverity.WARN, RecommendationSeverity.INFO)
 
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 #: The check that a number which cannot be computed fails.
 COMPUTED = "computed"
-
 _KEYS = ("series", "start")
 
 
@@ -190,11 +189,8 @@ def by_event_day(lake: Lake, source: str) -> dict[date, list[FailingCheck]]:
 
 
 _CODE = re.compile(r"\[[A-Z_]+(?:\.[A-Z_]+)*\]\s*")
-
 _ADVICE = re.compile(r"\s*(?:If necessary set|To process malformed records|To return NULL instead|Use `?'?try_).*$", re.DOTALL)
-
 _NOISE = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
-
 _JAVA = re.compile(r"^\s*(?:Caused by: )?(?:java|org)\.[\w.]+(?:Exception|Error): (.+)$", re.MULTILINE)
 
 

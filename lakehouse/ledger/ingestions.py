@@ -240,7 +240,6 @@ def are_by_hand(source_files: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 _SHOWN = 3
-
 #: The number of files, recorded last, that are looked up in the key log.
 _LOOKED_AT = 8
 

@@ -71,7 +71,6 @@ if TYPE_CHECKING:
     from lakehouse.lake.table_cache import Answer
 
 Row = TypeVar("Row")
-
 #: An integer that is stored in 32 bits.
 Int32 = Annotated[int, pa.int32()]
 
@@ -82,7 +81,6 @@ _TYPES: dict[Any, pa.DataType] = {
     date: pa.date32(),
     datetime: pa.timestamp("us", "UTC"),
 }
-
 #: Names that the modules of the entries import for type checking only.
 _NAMES: dict[str, Any] = {"date": date, "datetime": datetime, "Mapping": Mapping, "Int32": Int32}
 
@@ -302,9 +300,7 @@ def _stored_type(kind: Any, origin: Any) -> pa.DataType | None:
 
 
 _LOG = logging.getLogger(__name__)
-
 _WHY = {"lost_commits": "entries of ops/journal were written again"}
-
 _SCHEMA = pa.schema(
     [
         ("table_name", pa.string()),
@@ -315,7 +311,6 @@ _SCHEMA = pa.schema(
         ("entries", pa.list_(pa.string())),
     ]
 )
-
 #: Per address the state in which this process found a log whole.
 _WHOLE: dict[str, Hashable] = {}
 

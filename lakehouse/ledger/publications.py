@@ -40,7 +40,6 @@ _TEXTS = (
     *("publication_id", "run_id", "job_name", "code_version", "contract_version"),
     *("signed_off_by", "sign_off_reason", "by", "versions", "code_commit"),
 )
-
 _MAPPINGS = ("published", "input_versions", "validation", "trigger", "keys", "dimension_changes")
 
 
@@ -217,7 +216,6 @@ def followed_versions(lake: Lake) -> dict[str, tuple[int, int]]:
 
 
 _VERSIONS = ("code_version", "contract_version")
-
 _READ = ("version_name", "state", "is_latest", "published_at", "publication_id", *_VERSIONS)
 
 

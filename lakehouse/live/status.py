@@ -70,10 +70,8 @@ class StreamStatus:
 
 #: The fields of a status that are sums over its batches.
 SUMS = ("dropped", "rows_read", "state_updated", "state_removed")
-
 #: A check whether a stream runs holds the lock for a moment, which must not prevent a stream from starting.
 _LOOK_SECONDS = 0.5
-
 _TIMES = ("started_at", "written_at", "batch_at", "watermark")
 
 

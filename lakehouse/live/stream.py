@@ -75,7 +75,6 @@ def is_dropped(window_end: Column, watermark_before: Column) -> Column:
 
 #: The moment at which the window of a row has ended.
 WINDOW_END = "window_end"
-
 #: The event time that advances the watermark. A sender's clock that is ahead must not close the windows of all other senders.
 EVENT_TIME = "event_time"
 
@@ -189,9 +188,7 @@ def _with_columns(numbers: pa.Table, about: Mapping[str, Any]) -> pa.Table:
 
 #: The interval, in seconds, at which a running stream is checked.
 _LOOK_SECONDS = 0.5
-
 _SHORT_SECONDS = 0.02
-
 #: The number of commits of Bronze that are read at first; then more are read.
 _FEW_COMMITS = 64
 

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 #: All backtests use the same seed, so that the same command gives the same report.
 SEED = 20_241
-
 _MONTH = re.compile(r"((?:19|20|21)\d\d)-(0[1-9]|1[0-2])")
 
 
@@ -245,7 +244,6 @@ def _keep(lake: Lake, entry: Backtest, result: BacktestResult) -> None:
 
 #: The horizontal offset of the two versions from the middle of their month, in months.
 _APART = 0.06
-
 #: The margin before the first and after the last month, in months.
 _MARGIN = 0.6
 

@@ -213,10 +213,8 @@ MEASURES: dict[str, Callable[[Resamples], Floats]] = {
 
 #: The name of the part with all rows.
 TOTAL = "total"
-
 #: The number of resamples for an interval, and the share of them that lies within it.
 RESAMPLES, LEVEL = 500, 0.95
-
 _GREATER_IS_BETTER = {**OF_PROBABILITIES, **OF_VALUES}
 
 

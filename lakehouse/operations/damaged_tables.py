@@ -44,14 +44,10 @@ if TYPE_CHECKING:
     from lakehouse.locations import LakeTable
 
 COMMAND = "lakehouse admin repair"
-
 #: Tables of ``ops`` that are derived from other tables and their logs.
 DERIVED = frozenset({"publications", "restatements", "applications"})
-
 KEYS = "_keys"
-
 _SHOWN = 3
-
 #: The errors of a table that cannot be read.
 _UNREADABLE = (OSError, DeltaError, pa.ArrowException, table_io.DamagedLogError)
 

@@ -47,14 +47,10 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 _FILE = "file:"
-
 #: Chats truncate or refuse longer messages; the smallest of the usual limits is 4,096 characters after escaping.
 _CHAT_CHARACTERS = 3_500
-
 _ATTEMPTS = 3
-
 _TIMEOUT_SECONDS = 4.0
-
 #: Status codes after which the same request may succeed soon; any other refusal is final for this tick.
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 

@@ -45,18 +45,12 @@ if TYPE_CHECKING:
     from lakehouse.operations.readers import Crowd, ReaderNeeds
 
 _TARGET_BYTES = 128 * 2**20
-
 _SMALL_FILES = 8
-
 _CHECKPOINT_AFTER_COMMITS = 20
-
 #: Checkpoints and logs are maintained here, after checks that guard them, and not as a side effect of a commit.
 _NOTHING_ELSE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-
 _WHY = CommitProperties(custom_metadata={"userMetadata": json.dumps({"maintenance": "compaction"})})
-
 _REMEMBERED, _LOG_KEPT = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
-
 _DEFAULTS = {_REMEMBERED: "interval 7 days", _LOG_KEPT: "interval 30 days"}
 
 

@@ -39,9 +39,7 @@ if TYPE_CHECKING:
     from lakehouse.locations import LakeTable
 
 _Partition = TypeVar("_Partition")
-
 _HOUR = timedelta(hours=1)
-
 _INTERVAL = re.compile(r"(?:interval\s+)?(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
 
 
@@ -133,7 +131,6 @@ def interval(text: str) -> timedelta:
 
 #: Operations that change no row.
 _UNCHANGED = {"OPTIMIZE", "VACUUM START", "VACUUM END"}
-
 _LOOK_BACK = 20
 
 

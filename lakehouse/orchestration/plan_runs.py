@@ -33,17 +33,11 @@ if TYPE_CHECKING:
 
 
 PLAN_TAG = "lakehouse/backfill"
-
 REASON_TAG = "lakehouse/reason"
-
 _RUNNER_TAG = "lakehouse/runner"
-
 _PINS_TAG = "lakehouse/pins"
-
 _SOURCE_TAG = "lakehouse/source"
-
 _STAGE_TAG = "lakehouse/stage"
-
 _SIGN_OFF_TAG = "lakehouse/sign_off"
 
 
@@ -112,7 +106,6 @@ def verify_pinned_versions(tags: Mapping[str, str], catalog: Catalog) -> None:
 
 
 _PATIENCE_SECONDS = 5
-
 #: The skip reason of sensors while a backfill runs.
 BACKFILL_RUNNING = "a planned backfill is running on the source and updates all layers"
 

@@ -80,13 +80,10 @@ RUNNING = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
-
 #: The number of runs for each cause.
 ATTEMPTS = 3
-
 #: Set on requested runs: the sensor requests further attempts, and Dagster itself never retries.
 NO_RETRIES = {MAX_RETRIES_TAG: "0"}
-
 #: The greatest number of a sensor's active runs: the cost of a tick must not grow with the number of pending runs.
 AT_ONCE = 100
 

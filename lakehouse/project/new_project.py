@@ -32,9 +32,7 @@ LAKEHOUSE_ROOT=lakehouse_data
 LAKEHOUSE_CONTRACTS=contracts
 LAKEHOUSE_BUNDLED_CONTRACTS=false
 """
-
 _IGNORED = "lakehouse_data/\ndagster_home/*\n!dagster_home/dagster.yaml\n"
-
 _ORDERS = """\
 order_id,store,ordered_at,amount,op
 1001,north,2024-11-04T09:12:00Z,120.00,insert
@@ -43,7 +41,6 @@ order_id,store,ordered_at,amount,op
 1004,south,2024-11-05T18:30:00Z,210.00,insert
 1005,north,2024-11-06T11:00:00Z,99.90,insert
 """
-
 _CORRECTED = """\
 order_id,store,ordered_at,amount,op
 1002,north,2024-11-04T17:40:00Z,112.00,correct
@@ -104,9 +101,7 @@ def _written(folder: Path, texts: Mapping[str, str]) -> list[Path]:
 
 
 _UNBOUNDED = 10_000
-
 _AFTER_CLOSE = "a final number stays; what changes it later is booked as an adjustment in the open day"
-
 #: Keys of ``source`` that ``inference`` detects besides the format and the delimiter.
 _WRITTEN = ("skip_lines", "comment", "array")
 

@@ -19,17 +19,12 @@ if TYPE_CHECKING:
 
 #: Words for 'no value' as programs and people write them, in lower case.
 _WORDS = frozenset({"n/a", "na", "#n/a", "nan", "null", "none", "nil", "-", "--", "---", ".", "..", "...", "?", "missing", "\\n"})
-
 #: The day that databases write in place of none.
 _NO_DAY = re.compile(r"0000-00-00(?:[ T]00:00(?::00(?:\.0+)?)?)?Z?")
-
 #: Numbers that mean 'no value' if all other numbers are far from them.
 _SENTINEL = re.compile(r"-(9{2,6}|[789]{4})(\.0+|\.9+)?")
-
 _FAR = 5
-
 _NUMBER_OR_TIME = re.compile(r"[(+-]?\s?[$€£¥₹]?\s?[+-]?\.?\d[\d.,' :/TZ+-]*([KMBe%]|\s?[$€£¥₹])?[\d-]*\)?")
-
 _NONE = "none"
 
 
@@ -120,12 +115,10 @@ def _number(text: str) -> float | None:
 _PLACES = word_set(
     "lat latitude lon lng longitude zip postcode plz year month week quarter hour yr jahr monat woche kw annee mois ano mes anno"
 )
-
 #: Words for quantities with fractions, even if the sample has none.
 _FRACTIONS = (MEANS - {"open", "high", "low", "close", "per", "unit"}) | word_set(
     "amount price cost fee tax salary revenue mm kwh mwh rainfall precipitation weight betrag preis"
 )
-
 #: Values of records that total other records, in lower case.
 _TOTALS = frozenset(
     [
@@ -143,15 +136,11 @@ _TOTALS = frozenset(
         "tous",
     ]
 )
-
 #: Words in front of the names of flags, which may be 0 and 1.
 _FLAGS = ("is", "has", "was")
-
 #: Values of records that do not count for most people, and of debits, in lower case.
 _VOID = word_set("cancelled canceled void voided storno storniert rejected failed declined annule annulee")
-
 _DEBITS = word_set("d dr debit s soll")
-
 #: A mean has this many more decimals than its column, as in Spark.
 _DECIMALS_OF_MEANS, _MOST_DECIMALS = 4, 18
 

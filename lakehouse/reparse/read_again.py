@@ -284,20 +284,14 @@ def of_ingestions(lake: Lake, contract: SourceContract, entries: Collection[Inge
 
 #: The reasons why a record itself cannot be read, as ``bronze.file_formats`` gives them: of its bytes, and of its quotes.
 _NOT_TEXT = r"^(?:not valid UTF-8|holds a NUL|longer than)"
-
 _BROKEN_QUOTES = r"^(?:a quote is opened|not CSV|holds a stray quote)"
-
 _BROKEN = r"^(?:not JSON|a quote is opened|not CSV|holds a stray quote|has [0-9]+ fields)"
-
 #: The beginning of the reason for a message whose bytes Bronze holds as base64, as ``streams.wire_format`` writes it.
 _NOT_DECODED = "^not decoded: "
-
 #: The form in which Bronze writes a byte that is no text.
 _ESCAPED_BYTE = r"\\x[0-9a-f]{2}"
-
 #: Longer than the calendar, and short enough for a duration of Arrow.
 _LONGEST = timedelta(days=4_000_000)
-
 #: An arrival time that no record has.
 _NOBODYS = datetime(9998, 12, 31, 23, 59, 59, 999_999, timezone.utc)
 

@@ -36,12 +36,9 @@ if TYPE_CHECKING:
 
 #: The greatest number of a measure's rows on a page, and in a terminal; JSON has all rows.
 MOST = 200
-
 MOST_IN_TERMINAL = 50
-
 #: The greatest number of drawings of a measure whose grain does not add up.
 _MOST_DRAWN = 6
-
 _NUMERIC = ("difference", "percent", "rows", "limit")
 
 

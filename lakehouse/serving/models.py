@@ -13,29 +13,22 @@ from pydantic import BaseModel, ConfigDict, Field
 
 #: The suffix of model names.
 MODEL = "Model"
-
 State = Literal["live", "preliminary", "final"]
-
 Label = Literal["Live (updating)", "Preliminary", "Final"]
-
 Books = Annotated[
     Literal["books"], Field(description="The published numbers; numbers of the stream have the layer live.", examples=["books"])
 ]
-
 Reason = Literal[
     "initial", "new_data", "late_data", "correction", "backfill", "bug_replay", "daily_finalization", "rollback", "manual"
 ]
-
 Value = Annotated[
     int | float | str | bool | None,
     Field(description="Whole numbers and doubles as numbers; decimals, days, and doubles that are not numbers, as text."),
 ]
-
 Percent = Annotated[
     float | None,
     Field(description="Of the absolute value of before, to two places; null if that is 0 or missing, or no double holds it."),
 ]
-
 Row = dict[str, Value]
 
 

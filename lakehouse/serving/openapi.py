@@ -25,9 +25,7 @@ from lakehouse.snapshots import routes
 from lakehouse.text import with_earlier_names
 
 _SCHEMAS = "#/components/schemas/"
-
 _MODEL_REFERENCE = re.compile(rf'("{_SCHEMAS}\w+){MODEL}"')
-
 #: The status codes that any request may get.
 ERRORS = {
     400: "The request makes no sense.",
@@ -38,13 +36,10 @@ ERRORS = {
     500: "An internal error; the server's log describes the incident.",
     503: "The tables cannot be read.",
 }
-
 #: The status codes of a request that needs a token.
 TOKEN_ERRORS = {401: "A token is needed."}
-
 #: The status codes of a request that needs a steward's token.
 STEWARD_ERRORS = TOKEN_ERRORS | {403: "The token does not allow it."}
-
 #: The status codes of a request that writes.
 WRITE_ERRORS = TOKEN_ERRORS | {
     403: "The token does not allow it, or the request comes from a page of another site.",
@@ -103,9 +98,7 @@ _WINDOW: dict[str, Any] = {
     "last_day": "2024-11-07",
     "deprecated_on": None,
 }
-
 _TIER: dict[str, Any] = {"within_seconds": 86_400, "serves": "daily numbers", "tolerated_share": 0.05, "beyond": 1_206}
-
 _VERSION: dict[str, Any] = {
     "version_name": "revenue_v2024-11-07.r2",
     "version": "r2",
@@ -132,9 +125,7 @@ _VERSION: dict[str, Any] = {
     "signed_off_by": None,
     "sign_off_reason": None,
 }
-
 _MOVED: dict[str, Any] = {"revenue": {"before": "1180.00", "after": "1204.50", "difference": "24.50", "percent": 2.08}}
-
 _SIDE: dict[str, Any] = {
     "asked": "latest",
     "version_name": "revenue_v2024-11-07.r2",
@@ -144,15 +135,10 @@ _SIDE: dict[str, Any] = {
     "computed_at": "2024-11-08T06:00:00Z",
     "note": None,
 }
-
 _POINT = ("window", "first_day", "last_day", "version", "state", "label", "is_final", "revision", "event_count", "computed_at")
-
 _CHANGED = ("version", "version_name", "state", "reason", "restatement_reason", "changed_rows", "booked_on", "signed_off_by")
-
 _NUMBER: dict[str, Any] = _WINDOW | {"layer": "books"} | _VERSION
-
 _KNOWN: dict[str, Any] = {"window": "2024-11-07", "at": "2024-11-08T13:00:00Z", "number": _VERSION, "note": None}
-
 _ADVICE: dict[str, Any] = {
     "verdict": "raise",
     "severity": "warn",
@@ -166,7 +152,6 @@ _ADVICE: dict[str, Any] = {
         with_earlier_names({"cutoff_seconds": 266_400, "share": 0.990133}),
     ],
 }
-
 _OF_TYPE: dict[str, Any] = {
     "event_type": "insert",
     "rows": 12_060,

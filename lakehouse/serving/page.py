@@ -23,13 +23,10 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 _POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-
 #: ``same-origin``, because a browser that sends no referrer sends no origin with a form, either.
 HEADERS = {"Content-Security-Policy": _POLICY, "Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
-
 #: The path of all pages except ``/``.
 PREFIX = "/page"
-
 #: Files that this server sends as they are.
 STATIC = Path(__file__).parent / "static"
 

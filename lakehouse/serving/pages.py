@@ -63,9 +63,7 @@ def routes(cache: PublishedCache, authenticator: Authenticator, *, reading_needs
 
 #: A path of this site: nothing that a browser could interpret as an address on another host.
 _OURS = re.compile(rf"/|{PREFIX}/(?!.*\.\.)[A-Za-z0-9/._:?=&%-]*")
-
 _CACHED = {"Cache-Control": "max-age=300"}
-
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 

@@ -25,27 +25,18 @@ if TYPE_CHECKING:
     from lakehouse.serving.snapshot import PeriodVersions, VersionSummary
 
 NAME = "^[a-z][a-z0-9_]{0,99}$"
-
 WINDOW = "^([0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{4}-W[0-9]{2}|[0-9]{4}-[0-9]{2}|(FY)?[0-9]{4}-Q[1-4]|FY[0-9]{4})$"
-
 #: A period, or the name of a window of a day, as people write them; a plus sign may have been decoded as a space.
 PERIOD_OR_WINDOW = f"^({periods.PATTERN}|{windows.PATTERN})$"
-
 _TIME = r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?(Z|[+ -][0-9]{2}:[0-9]{2})?)?"
-
 _NAMED = r"[a-z][a-z0-9_]{0,99}_v(FY)?[0-9]{4}[-0-9QW]{0,6}[.]r[0-9]{1,9}([.]a[0-9]{1,9})?"
-
 #: A day, or a time with or without a time zone.
 MOMENT = "[0-9]{4}-[0-9]{2}-[0-9]{2}" + _TIME
-
 VERSION = "^(latest|final|first|r?[0-9]{1,9}([.]a[0-9]{1,9})?|v[0-9]{1,9}|" + MOMENT + "|" + _NAMED + ")$"
-
 #: A version selector, or ``live``: the numbers of the speed layer, which are not versions of published numbers.
 VERSION_OR_LIVE = VERSION.replace("^(", "^(live|", 1)
-
 #: A plus sign in a URL is decoded as a space.
 _EATEN_PLUS = re.compile(r"(?P<time>[0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?) (?P<offset>[0-9]{2}:[0-9]{2})$")
-
 #: The supported range of days; days outside it are moved to its nearest end.
 _FIRST, _LAST = date(1700, 1, 1), date(2300, 1, 1)
 
@@ -73,29 +64,21 @@ def _yes_or_no(value: object) -> object:
 
 
 Day = Annotated[date, BeforeValidator(_iso_day)]
-
 Moment = Annotated[datetime, BeforeValidator(_iso_moment)]
-
 Flag = Annotated[bool, BeforeValidator(_yes_or_no)]
-
 MetricName = Annotated[str, Path(description="The name of a metric.", pattern=NAME, examples=["revenue"])]
-
 SourceName = Annotated[str, Path(description="The dataset of a source.", pattern=NAME, examples=["sales"])]
-
 WindowName = Annotated[
     str, Path(description="A day, ISO week, month, quarter, fiscal quarter or year.", pattern=WINDOW, examples=["2024-W46"])
 ]
-
 PeriodOrWindowName = Annotated[
     str,
     Path(description="A period, or a window of a day as 2024-01-15T14.", pattern=PERIOD_OR_WINDOW, examples=["2024-11-07T14"]),
 ]
-
 Window = Annotated[
     str,
     Field(description="2024-01-15, 2024-W03, 2024-01, 2024-Q1, FY2024-Q1 or FY2024.", pattern=WINDOW, examples=["2024-11-07"]),
 ]
-
 PeriodOrWindow = Annotated[
     str,
     Field(
@@ -105,7 +88,6 @@ PeriodOrWindow = Annotated[
         examples=["2024-11-07"],
     ),
 ]
-
 Version = Annotated[
     str,
     Field(
@@ -114,7 +96,6 @@ Version = Annotated[
         examples=["latest", "r1", "2024-11-08T06:00:00Z"],
     ),
 ]
-
 VersionOrLive = Annotated[
     str,
     Field(
@@ -124,9 +105,7 @@ VersionOrLive = Annotated[
         examples=["latest", "live", "r1", "2024-11-08T06:00:00Z"],
     ),
 ]
-
 Limit = Annotated[int, Field(ge=1, le=1000, description="The maximum number of entries.")]
-
 Offset = Annotated[int, Field(ge=0, le=1_000_000, description="The number of entries to skip.")]
 
 

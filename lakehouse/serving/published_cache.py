@@ -48,14 +48,10 @@ if TYPE_CHECKING:
     from lakehouse.serving.tokens import Token
 
 T = TypeVar("T")
-
 #: The seconds after which a value is refreshed, and the age beyond which it is no longer returned.
 _NUMBERS, _PENDING, _ARRIVALS, _TOKENS = (0.3, 0.7), (1.0, 3.0), (20.0, 60.0), (1.0, 2.0)
-
 _ESTIMATES = 10_000
-
 SERVICE_UNAVAILABLE = 503
-
 #: The messages of Arrow and delta-rs for a missing or incomplete data file; they have no exception class for that.
 _IS_FILE = re.compile("no such file|not found|parquet|range was invalid", re.IGNORECASE)
 

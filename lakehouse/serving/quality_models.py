@@ -19,9 +19,7 @@ def inline_schema(words: type[Enum], title: str | None = None) -> WithJsonSchema
 
 
 StatusName = Annotated[QuarantineStatus, inline_schema(QuarantineStatus, "Status")]
-
 ReasonName = Annotated[QuarantineReason, inline_schema(QuarantineReason)]
-
 VerdictName = Annotated[StewardVerdict, inline_schema(StewardVerdict, "Decision")]
 
 

@@ -224,17 +224,14 @@ _SET: dict[str, Any] = {
     "rows": 12_060,
     "deprecated": None,
 }
-
 _FEATURES: dict[str, Any] = {
     "amount": {"source": "payments", "sql": "amount", "contract_version": "b2a4c9e01d77"},
     "tier": {"dimension": "cardholders", "column": "tier", "contract_version": "90c1d2f3a4b5"},
 }
-
 _TIME: dict[str, Any] = {
     "train": {"rows": 9_040, "from": "2024-07-01T00:02:11+00:00", "to": "2024-08-31T23:58:40+00:00"},
     "test": {"rows": 3_020, "from": "2024-09-01T00:01:09+00:00", "to": "2024-09-30T23:59:01+00:00"},
 }
-
 _BACKTEST: dict[str, Any] = {
     "version": "v2.4",
     "against": "v2.3",
@@ -244,13 +241,11 @@ _BACKTEST: dict[str, Any] = {
     "failed": [],
     "recorded_at": "2024-12-09T08:30:00Z",
 }
-
 _MEASURE: dict[str, Any] = {
     "champion": {"value": 0.812, "low": 0.79, "high": 0.834},
     "challenger": {"value": 0.846, "low": 0.825, "high": 0.866},
     "difference": {"value": 0.034, "low": 0.012, "high": 0.055},
 }
-
 _SUMMARY: dict[str, Any] = {
     "model": "fraud",
     "description": "The probability that a payment is fraudulent.",
@@ -274,7 +269,6 @@ _SUMMARY: dict[str, Any] = {
         "labels": 112,
     },
 }
-
 _PROMOTION: dict[str, Any] = {
     "of": "model",
     "name": "fraud",
@@ -289,7 +283,6 @@ _PROMOTION: dict[str, Any] = {
     "release_notes": "# fraud v2.4 replaces v2.3\n",
     "more": {"number": 2, "backtest": "v2.4 against v2.3 on 2024-10 to 2024-11"},
 }
-
 #: By path of a route.
 EXAMPLES: dict[str, Any] = {
     "/datasets": {"datasets": [_SET]},

@@ -38,11 +38,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _LOG = logging.getLogger(__name__)
-
 _BODY = 16_384
-
 _CLIENTS = 10_000
-
 #: Added to every response that does not set them.
 _HEADERS = {
     b"x-content-type-options": b"nosniff",
@@ -54,7 +51,6 @@ _HEADERS = {
     b"permissions-policy": b"geolocation=(), camera=(), microphone=()",
     b"cache-control": b"no-store",
 }
-
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.history import PublishedVersion
 
 JsonObject = dict[str, Any]
-
 #: The greatest number of grain rows in a response: of one number, or of all numbers on a page.
 MOST_ROWS = 10_000
 
@@ -167,7 +166,6 @@ def _plain(value: object) -> object:
 
 
 MEDIA_TYPE = "application/problem+json"
-
 TITLES = {
     400: "The request makes no sense",
     401: "A token is needed",
@@ -186,7 +184,6 @@ TITLES = {
     500: "Something went wrong here",
     503: "The tables cannot be read",
 }
-
 _TITLES_OF_KINDS = {"too-many-connections": "Too many connections"}
 
 
@@ -240,7 +237,6 @@ def _plain_problem(error: Mapping[str, Any]) -> str:
 
 
 T = TypeVar("T")
-
 _LOG = logging.getLogger(__name__)
 
 

@@ -28,12 +28,9 @@ if TYPE_CHECKING:
     from lakehouse.serving.tokens import Authenticator
 
 COOKIE = "lakehouse_session"
-
 #: The lifetime of a session in seconds, and the greatest number of sessions at once.
 LASTS, _MOST = 8 * 3600, 1000
-
 _FORM = "application/x-www-form-urlencoded"
-
 _FIELDS = 10
 
 

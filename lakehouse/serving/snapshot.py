@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 #: Seconds after which a table is reopened, because it may have been replaced by a table with other commits of the same numbers.
 _REOPEN = 30.0
-
 _SUMMARY = ("revision", "adjustment", "state", "published_at", "due_on", "dataset_version", "is_latest", "reason", "restated_on")
 
 

@@ -102,10 +102,8 @@ def _digest(secret: str) -> str:
 
 
 _BEARER = HTTPBearer(auto_error=False, scheme_name="token", description="From `lakehouse admin token add`.")
-
 #: Wrong tokens accepted from one address: per second in the long run, and at once.
 _WRONG = (0.2, 10)
-
 Given = Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
 
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from lakehouse.ledger.redactions import Redaction
 
 _log = logging.getLogger(__name__)
-
 #: Up to this many newest versions without audit rows are read again each time; for more, an empty commit records the version.
 _LOOKED_AT_AGAIN = 8
 
@@ -103,9 +102,7 @@ def _first_arrivals(entries: Collection[Ingestion]) -> pa.Table:
 
 
 _LIFTED = {**audit_log.PROPERTIES, "delta.appendOnly": "false"}
-
 _ERASED = "audit erased"
-
 _HOUR = 3600
 
 

@@ -44,9 +44,7 @@ if TYPE_CHECKING:
     from lakehouse.ledger.redactions import Redaction
 
 ACTIONS = ("late_merge", "correction", "backfill", "replay", "redaction", "steward")
-
 REDACTED = "[redacted]"
-
 SCHEMA = pa.schema(
     [
         ("audit_id", pa.string()),
@@ -69,19 +67,14 @@ SCHEMA = pa.schema(
         ("notification_sent", pa.bool_()),
     ]
 )
-
 _AS_JSON = ("original_value", "new_value", "impacted_kpis")
-
 VALUES = ["original_value", "new_value"]
-
 #: The log has no statistics of values: a redacted one would stay in it. Partitions and booleans need none.
 _WITHOUT_STATISTICS = {*VALUES, "source", "notification_sent"}
-
 PROPERTIES = {
     **partition_writer.APPEND_ONLY,
     "delta.dataSkippingStatsColumns": ",".join(name for name in SCHEMA.names if name not in _WITHOUT_STATISTICS),
 }
-
 _JSON = json.JSONEncoder(ensure_ascii=False)
 
 
@@ -294,7 +287,6 @@ def _app_id(source: str, silver_id: str) -> str:
 
 #: The columns that identify an audit row: silver that was created again has the same versions, and so the same ids.
 AUDIT_ROW = ["source", "audit_id", "audit_ts"]
-
 _TIME = pa.timestamp("us", "UTC")
 
 NOTIFICATIONS_SCHEMA = pa.schema(

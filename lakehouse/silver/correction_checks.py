@@ -50,9 +50,7 @@ ONE_CORRECTION = "one_correction"
 COMPETING = "Of the corrections that name the same original, directly or by a chain, one counts, and no two correct each other."
 
 _SHOWN = 3
-
 _LIVING = ["event_date", "record_key", "corrects_key"]
-
 _ROW = ["ingestion_id", "line_number"]
 
 

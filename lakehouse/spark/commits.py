@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
 
 WORK = leases.Work("_commit_lease", timedelta(minutes=2))
-
 #: Seconds between renewals, and between attempts to take the lease.
 _RENEWED, _WAITS = 30.0, 0.5
 
@@ -96,7 +95,6 @@ class _Renewal(threading.Thread):
 
 #: The key of a commit's id in its metadata.
 _COMMIT_ID = "commit_id"
-
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 

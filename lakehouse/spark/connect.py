@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 
 _PORT = 15002
-
 _TIMEOUT_SECONDS = 5.0
 
 
@@ -102,13 +101,9 @@ def _is_installed(name: str) -> bool:
 
 
 AUTO = "auto"
-
 _HOST = "127.0.0.1"
-
 _MASTER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
-
 _SECONDS_TO_END = 20.0
-
 _LINES_SHOWN = 15
 
 
@@ -307,17 +302,12 @@ def _command_line(pid: int) -> str:
 
 #: The pattern by which Spark hides values in its own pages (``spark.redaction.regex``), session tokens, and keys of any kind.
 _PRIVATE = re.compile(r"secret|password|token|access[.]?key|credential|\bkey\b|\bsas\b", re.IGNORECASE)
-
 #: Options of file systems: each store has its own names for its secrets.
 _STORES = "spark.hadoop."
-
 #: Options whose values are arguments of Java, which may have secrets among them.
 _JAVA = "JavaOptions"
-
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
-
 _FILE = "--properties-file"
-
 _ASCII = 128
 
 

@@ -40,9 +40,7 @@ if TYPE_CHECKING:
 
 #: For more rows, passing them to Spark costs more than reading them by its tasks, and interpreting more than generated code.
 FEW_ROWS = 10_000
-
 _MICROS_OF_DAY = 86_400_000_000
-
 #: More files are listed by a Spark job.
 _FEW_FILES = 32
 
@@ -118,14 +116,10 @@ def _of_files(spark: SparkSession, source: Table, table: DeltaTable, files: pa.T
 
 #: From 1970 to the year 2100, in days.
 DAYS = (datetime(2101, 1, 1, tzinfo=timezone.utc) - datetime(1970, 1, 1, tzinfo=timezone.utc)).days
-
 #: The number of days ahead on which the two must agree; later differences, such as a recently announced change, are a warning.
 _NEAR = timedelta(days=366)
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
 _OFFSET = "(unix_seconds(from_utc_timestamp(timestamp_seconds({0} * 86400L), '{1}')) - {0} * 86400L)"
-
 _log = logging.getLogger(__name__)
 
 

@@ -48,7 +48,6 @@ _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-
 #: Options of a running session besides those that the settings pin; a Connect client sets all of them, too.
 _SESSION = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96, the default, ends in 1677 and 2262 for other readers
@@ -56,7 +55,6 @@ _SESSION = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
 }
-
 #: Short jobs run faster without code generation and without re-planning between stages: a day of late arrivals takes two thirds
 #: of the time. A day of many millions of rows needs Spark's own settings.
 _SMALL = {
@@ -64,13 +62,11 @@ _SMALL = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-
 _MANY_ROWS = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
-
 #: Options of a driver started by this process.
 _DRIVER = {
     "spark.log.level": "ERROR",
@@ -78,7 +74,6 @@ _DRIVER = {
     "spark.ui.showConsoleProgress": "false",
     "spark.python.worker.reuse": "true",
 }
-
 #: Options of a Spark within the driver's JVM; executors on other machines would look for the driver on their own machine.
 _LOCAL = {
     "spark.driver.host": "127.0.0.1",
@@ -182,10 +177,8 @@ def _java_options(lake: Lake, java_path: str, jars: list[Path]) -> list[str]:
 
 #: After this time, another process tries to write an archive that is still missing.
 _CLAIM = timedelta(hours=1)
-
 #: Archives that no start has used for this long are deleted.
 _UNUSED = timedelta(days=30)
-
 _SILENT = "-Xlog:cds*=off"
 
 
@@ -254,9 +247,7 @@ def _tidy(archive: Path) -> None:
 
 
 _log = logging.getLogger(__name__)
-
 _STDERR = 2
-
 #: Lines that Spark writes at every start.
 _USUAL = re.compile(rb"WARNING: Using incubator modules: |Using Spark's default log4j profile: |Setting default log level to ")
 

@@ -31,9 +31,7 @@ app = typer.Typer(
 )
 
 _SHOWN = 8
-
 _Name = Annotated[str, typer.Argument(help="The stage, such as partner_feed_2024-11-10.")]
-
 _Source = Annotated[str, typer.Argument(help="The dataset of a source contract.")]
 
 

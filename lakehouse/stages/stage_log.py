@@ -184,7 +184,6 @@ def record(lake: Lake, event: StageEvent) -> None:
 
 #: The changes, in percent, of a measure on one day, and over all changed days together, above which a person must sign off.
 DAY_THRESHOLD, SET_THRESHOLD = Decimal(50), Decimal(10)
-
 #: The greatest number of changed days of a metric that are listed; all of them are counted and judged.
 LISTED_DAYS = 366
 

@@ -38,28 +38,20 @@ if TYPE_CHECKING:
 
 #: The beginning of the reason for a message that cannot be decoded; ``reparse.raw_records`` leaves such rows as they are.
 NOT_DECODED = "not decoded: "
-
 _MAGIC, _HEAD_BYTES = 0, 5
-
 #: A schema that was registered a moment ago may be unknown to another server of the registry: the number of requests, and the
 #: pause between them, before a message counts as one that cannot be decoded.
 _ATTEMPTS, _PAUSE_SECONDS = 3, 0.5
-
 #: How long an id counts as unknown before it is requested again.
 _UNKNOWN_SECONDS = 60.0
-
 #: A record of one field is encoded as the field is: so a schema of any kind, with names of other schemas, becomes a record.
 _WRAPPED, _VALUE = "lakehouse_value", "value"
-
 #: The logical type of floats that are read in their shortest form.
 _SHORTEST = "lakehouse-shortest"
-
 #: The exceptions that fastavro raises for a body that does not match its schema.
 _MISMATCHES = (EOFError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError, MemoryError)
-
 #: By registry and id: schemas do not change, and are requested once per process.
 _READERS: dict[tuple[str, int], Callable[[io.BytesIO], Any] | str] = {}
-
 #: By registry and id, the time at which an unknown id was requested.
 _UNKNOWN: dict[tuple[str, int], float] = {}
 
@@ -245,12 +237,9 @@ def _plain(value: object) -> str:
 
 
 AVRO = "AVRO"
-
 #: The registry's codes for a schema, a subject and a version that do not exist.
 _NO_SCHEMA, _NOT_THERE = 40403, {40401, 40402, 40403}
-
 _ANSWER_SECONDS = 10.0
-
 _OPTIONS = (
     "url",
     "basic.auth.user.info",
@@ -259,9 +248,7 @@ _OPTIONS = (
     "ssl.certificate.location",
     "ssl.key.location",
 )
-
 _HEADERS = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
-
 _HOW = "check source.kafka.values.registry, the network, and LAKEHOUSE_SCHEMA_REGISTRY_OPTIONS"
 
 

@@ -55,15 +55,10 @@ if TYPE_CHECKING:
 
 #: The number of messages that are parsed at once.
 _BLOCK_ROWS = 2**15
-
 _EMPTY = "an empty message, which is no JSON"
-
 _TOMBSTONE = "a message without a value (a tombstone), from which no record follows"
-
 _KEYLESS = "a message with neither a value nor a key that is text"
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
 _LAST_MILLISECOND = 253_402_300_799_999
 
 

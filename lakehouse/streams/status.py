@@ -124,7 +124,6 @@ def _newest(delivered: Iterable[Ingestion]) -> dict[int, Ingestion]:
 
 #: The timeout of a broker's answer, in seconds: an evaluation of alerts must not wait for a broker that is down.
 ANSWER_SECONDS = 2.0
-
 _BEGIN = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 

@@ -44,10 +44,8 @@ if TYPE_CHECKING:
 
 #: The number of parts into which quantiles divide a numeric column: 0 %, 2.5 %, ... 100 %.
 _PARTS = 40
-
 #: The number of most frequent values listed for a text column.
 MOST_FREQUENT = 20
-
 #: The sums of a 64-bit hash may be equal by chance; the sums of a second hash with another seed are then different.
 _SEEDS = ("first", "second")
 

@@ -24,7 +24,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, problem: Exception, *arguments: str
         assert "--debug" not in sys.argv, "no command has to know the option"
         raise problem
 
-    monkeypatch.setattr(cli, "app", app)
+    monkeypatch.setattr(cli, "called", lambda _words: app)
     monkeypatch.setattr(sys, "argv", ["lakehouse", *arguments])
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     return cli.main

@@ -34,11 +34,8 @@ if TYPE_CHECKING:
 
 #: The first day of a delivery.
 HISTORY_BEGINS = date(2024, 6, 30)
-
 _FORTNIGHT = timedelta(days=14)
-
 PAYMENTS, CARDHOLDERS, CHARGEBACKS = "payments", "cardholders", "chargebacks"
-
 METRIC, TRAINING_SET, MODEL = "payments_by_country", "training_data", "fraud"
 
 
@@ -112,22 +109,16 @@ def _text(header: Sequence[str], rows: Iterable[tuple[object, ...]]) -> str:
 
 
 FIRST_DAY = datetime(2024, 7, 1, tzinfo=timezone.utc)
-
 #: No payment happens from this time on.
 END = datetime(2024, 12, 1, tzinfo=timezone.utc)
 
 CARDHOLDER_COUNT = 500
 
 COUNTRIES = ("AT", "DE", "FR", "NL")
-
 _LISTED, _JOINED = FIRST_DAY - timedelta(hours=18), FIRST_DAY - timedelta(days=181)
-
 _TIERS, _TIER_WEIGHTS = ("new", "standard", "premium"), (2, 5, 2)
-
 _MOVES = 0.10
-
 _ESTABLISHED = 0.8
-
 _KNOWN_AFTER_DAYS = 21
 
 
@@ -172,25 +163,16 @@ def _changes(chance: random.Random, holder: CardholderChange) -> list[Cardholder
 
 
 PAYMENTS_A_DAY = 72
-
 #: In a wave, one country has this many more payments a day and much more fraud. Each wave lasts this many weeks.
 WAVE_PAYMENTS, WAVE_WEEKS = 22, 6
-
 LAST_DELIVERY = END + timedelta(days=1)
-
 _CHANNELS, _CHANNEL_WEIGHTS = ("terminal", "online", "contactless"), (4, 3, 3)
-
 _ABROAD, _AT_NIGHT = 0.08, 0.07
-
 _NIGHT_ENDS, _DAY_BEGINS, _DAY_ENDS = 5, 7, 23
-
 _OFFLINE, _OFFLINE_DAYS = 0.03, 5
-
 # Log-odds of fraud.
 _USUAL = -5.5
-
 _LARGE, _USUAL_AMOUNT = 0.9, math.log(30)
-
 _NIGHT, _FOREIGN, _ONLINE, _NEW, _WAVE = 1.6, 1.6, 0.9, 1.0, 1.5
 
 
@@ -271,21 +253,14 @@ def _payment(chance: random.Random, date: datetime, number: int, holder: list[Ca
 
 #: Records that arrive from this time on are not part of the history; its last file is of the day before.
 HISTORY_ENDS = datetime(2025, 2, 1, tzinfo=timezone.utc)
-
 #: The investigation covers payments before the first time; its result arrives at the second.
 INVESTIGATED_UNTIL = datetime(2024, 9, 1, tzinfo=timezone.utc)
-
 INVESTIGATION_ARRIVES = datetime(2025, 2, 10, 9, tzinfo=timezone.utc)
-
 SOONEST, LATEST = timedelta(days=1), timedelta(days=60)
-
 _USUAL_DAYS = 18
-
 _UNNOTICED = 0.15
-
 # Shares of good payments: charged back as fraud by mistake, and disputed for another reason.
 _MISTAKEN, _OTHER_DISPUTE = 0.006, 0.004
-
 # Outcomes of a mistake.
 _CORRECTED, _WITHDRAWN = 0.5, 0.8
 

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 
 _LATEST = VersionSelector(SelectBy.LATEST, "latest")
-
 #: The days after which a day of the week comes again.
 _WEEK = 7
 
@@ -261,13 +260,10 @@ def completeness(estimate: Estimate | Unknown) -> str:
 
 
 _KEPT = 32
-
 #: The marker of each state, filled or hollow.
 _MARKS = {State.FINAL: ("o", True), State.PRELIMINARY: ("o", False), State.LIVE: ("D", False)}
-
 #: The greatest number of labelled revisions.
 _LABELLED = 14
-
 #: Day spans of an axis: above the first, labels have no time of day; above the second (per label), they have a year.
 _CLOCK, _YEARS = 3, 30
 

@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 
 
 _Metric = Annotated[str, typer.Argument(help="The metric that readers know, such as revenue.")]
-
 _By = Annotated[str, typer.Option(help="Who requests it; default: the user's name.")]
-
 _Restate = Annotated[bool, typer.Option("--restate", help="Update numbers and roll-ups now (may start Spark).")]
 
 

@@ -156,13 +156,10 @@ def _includes(lake: Lake, metric: MetricContract, version: str | None) -> bool:
 
 #: The rows of each window of a day, by its first moment; None for the day of a metric without windows, and rows without a time.
 _Windows = dict["datetime | None", list[dict[str, Any]]]
-
 #: The log message about a number that waits: the series, and the day.
 WAITING = "gold/%s: late rows have changed %s as often as late_events.max_updates_per_window allows; it waits until it is final"
-
 #: The reason why the number of such a day differs from silver.
 EXHAUSTED = "late rows have changed a window as often as late_events.max_updates_per_window allows: it waits until it is final"
-
 #: The reasons of revisions that follow the data.
 _BY_DATA = (RevisionReason.NEW_DATA.value, RevisionReason.LATE_DATA.value, RevisionReason.CORRECTION.value)
 

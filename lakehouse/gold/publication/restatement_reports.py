@@ -45,12 +45,9 @@ if TYPE_CHECKING:
 
 #: The number of listed periods, those with the greatest changes; of rows of the grain of each; and of entries of a cause.
 PERIODS, ROWS, CAUSES = 50, 10, 20
-
 _AT_ONCE, _MASKED_AT_ONCE = 31, 100
-
 #: Part of a publication's trigger that has no bound, and names what ``files`` does.
 _LEFT_OUT = {"ingestions"}
-
 _KEYS = ("series", "publication_id")
 
 

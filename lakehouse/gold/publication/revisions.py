@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 #: The entry of a record with the reasons of single windows, by ``window_reasons.place``.
 _WINDOWS = "windows"
-
 _READ = {pa.date32(): date.fromisoformat, pa.timestamp("us", "UTC"): datetime.fromisoformat}
 
 

@@ -41,13 +41,10 @@ if TYPE_CHECKING:
 
 #: The relative difference of doubles that counts as rounding: four steps of a double.
 ROUNDING = 1e-15
-
 #: The same for numbers from before sums were exact: the last digits of their sums depend on the order of the rows.
 ROUNDING_BEFORE = 1e-12
-
 #: The number of differing cells that a report of a reproduction lists.
 LISTED = 50
-
 _Cells = dict[tuple[Any, ...], dict[str, Any]]
 
 

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from lakehouse.ledger.late_decisions import LateDecision
 
 _FILES_SHOWN = 20
-
 _LOOK_BACK = 20
 
 

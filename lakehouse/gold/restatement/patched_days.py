@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
 #: With more changed rows, windows or keys, all rows of the days are read.
 _MOST_ROWS = 100_000
-
 _MOST_PARTS = 1_000
 
 

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 EQUALS_SILVER, EQUALS_INPUTS = "published_equals_silver", "published_equals_inputs"
-
 #: The checks of published numbers, which need no new computation.
 PUBLISHED = {
     EQUALS_SILVER: "The published number contains as many rows as silver has now, or a restatement is pending.",

@@ -337,7 +337,6 @@ def _hidden_since(lake: Lake, contract: SourceContract, rows: DataFrame, ids: Co
 
 
 _MICROSECOND = timedelta(microseconds=1)
-
 _STEPS = ("_pause", "_unbroken", "_day_before", "_is_first")
 
 

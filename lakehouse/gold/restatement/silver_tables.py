@@ -48,14 +48,11 @@ if TYPE_CHECKING:
 
 #: With more groups of changes, the windows are not told apart.
 _MOST_GROUPS = 20_000
-
 _PLACE = ["record_key", "event_date"]
-
 _TIME = pa.timestamp("us", "UTC")
 
 #: A window by its first moment, or the sessions of a key by the values of the key.
 Place = tuple[Any, ...]
-
 #: Per Silver day, the number of changes of each kind by place.
 CausesByPlace = Mapping["date", Mapping[Place, Counter[str]]]
 

@@ -32,14 +32,11 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 _FORM = 'write "field = value" or "field in (value, ...)", joined by \'and\'; texts and dates in single quotes'
-
 _VALUE = r"'(?:[^']|'')*'|[-+]?\d+(?:\.\d+)?|true|false"
-
 _TERM = re.compile(
     rf"\s*(?P<field>[A-Za-z_]\w*)\s*(?:=\s*(?P<value>{_VALUE})|\bin\s*\((?P<values>\s*(?:{_VALUE})(?:\s*,\s*(?:{_VALUE}))*\s*)\))\s*",
     re.IGNORECASE,
 )
-
 _AND = re.compile(r"\band\b", re.IGNORECASE)
 
 

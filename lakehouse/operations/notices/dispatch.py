@@ -104,9 +104,7 @@ def _record(lake: Lake, entry: NoticeEntry, _: list[str]) -> None:
 
 
 _KEY = "late_events.topic"
-
 _DELIVERY = ["ingestion_id", "arrival_date", "watermark", "terms", "late_dropped"]
-
 #: Deliveries are sent together until they have this number of rows, or of deliveries.
 _STEP_ROWS, _STEP_DELIVERIES = 2**14, 200
 

@@ -33,12 +33,9 @@ from lakehouse.streams import service
 from lakehouse.text import join_limited
 
 _SHOWN = 5
-
 _ARRIVED = dg.AutomationCondition.any_deps_updated()
-
 #: Dagster sees a request one evaluation late. An arrival in between came after the request and is not covered by it.
 _ANSWERED = dg.AutomationCondition.newly_requested() & ~_ARRIVED
-
 #: Silver follows exactly the event days that arrivals touched, however old, also when an arrival comes during a run.
 FOLLOW_ARRIVALS = (_ARRIVED.since(_ANSWERED) & ~dg.AutomationCondition.in_progress()).with_label("an arrival touched the day")
 

@@ -55,21 +55,15 @@ if TYPE_CHECKING:
 
 
 _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
-
 _ERRORS = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE}
-
 #: The tags of the sensors that start a run up to three times; the alert failed_ingestion covers the sensor for new files.
 _CAUSES = (RECONCILES_TAG, DECIDED_TAG, FOLLOWS_TAG)
-
 #: The period of a first look; older failures are history.
 _FIRST_LOOK = timedelta(days=7)
-
 #: The greatest number of runs in a look; further runs follow at the next tick.
 _RUNS = 500
-
 #: The greatest number of failed evaluations of a check that are read.
 _EVALUATIONS = 100
-
 #: The overlap of consecutive looks: of two runs that end at the same time, the later one may be stored first.
 _OVERLAP = timedelta(seconds=10)
 

@@ -52,10 +52,8 @@ if TYPE_CHECKING:
     from lakehouse.streams.status import TopicStatus
 
 _SHOWN = 5
-
 #: Set on runs for new files: the source, arrival day and the files' state.
 LANDS_TAG = "lakehouse/lands"
-
 #: Set on runs for arrivals that Silver has not applied: the source, arrival day and ingestions.
 RECONCILES_TAG = "lakehouse/reconciles"
 
