@@ -75,7 +75,7 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
 
 @dataclass
 class Engine:
-    """What computes the numbers of a run: this process, and Spark as soon as a number needs it.
+    """What does the work of a run: this process, and Spark as soon as rows or numbers need it.
 
     :param start: starts Spark.
     """

@@ -23,7 +23,7 @@ from lakehouse.contracts.inputs import KafkaTopic
 from lakehouse.lake import Lake
 from lakehouse.ledger import applied_inputs, failures, ingestions
 from lakehouse.orchestration import plan_runs, run_events
-from lakehouse.orchestration.resources import LakeSpark
+from lakehouse.orchestration.resources import Engine, LakeSpark
 from lakehouse.orchestration.run_events import arrival_days, days_of_run, event_days
 from lakehouse.quality.check_rules import CheckResult
 from lakehouse.silver import checks as silver_checks
@@ -84,16 +84,16 @@ def bronze_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
     def bronze_of_source(
         context: dg.AssetExecutionContext, config: SettledFiles, spark: LakeSpark
     ) -> Iterator[dg.MaterializeResult[None]]:
-        lake = deployment.cached()
+        lake, engine = deployment.cached(), Engine(spark.session)
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
         kafka = contract.source.kafka
         with run_events.progress(context):
             if kafka and config.files is None:
-                reports = taken(context, lake, contract, kafka, spark.session)
+                reports = taken(context, lake, contract, kafka, engine.session)
             else:
                 backfill = plan_runs.plan_of(context.run.tags)
-                ingest = Ingest(lake, contract, spark.session, context.run.run_id, spark.expect, backfill)
+                ingest = Ingest(lake, contract, engine.session, context.run.run_id, spark.expect, backfill)
                 reports = ingest.days(days, config.files)
                 for notice in ingest.notices:
                     context.log.warning("%s", notice)
@@ -108,13 +108,13 @@ def bronze_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         if not plan_runs.is_planned_run(context.run.tags):  # a planned backfill updates silver itself
             # Also days of files that an earlier, killed run ingested but did not announce.
             run_events.materialized(context, arrivals_key, _touched(lake, source, {*days, *reports}))
-        metadata = {day: _bronze_metadata(report, lacking) for (day, report), lacking in zip(reports.items(), absent)}
+        metadata = {day: _bronze_metadata(report, engine, lacking) for (day, report), lacking in zip(reports.items(), absent)}
         if others := metadata.keys() - {*days}:  # of a topic: days that the run was not for
             run_events.materialized(context, key, {day: metadata[day] for day in others})
         # A file may also have been sent again on another day than the one on which it is held.
         others |= failures.days_of(lake, source, "bronze") - {*days}
         run_events.checked(context, key, _bronze_outcomes(lake, contract, others) if others else [])
-        metadata = {day: metadata.get(day, _bronze_metadata(DayReport())) for day in days}
+        metadata = {day: metadata.get(day, _bronze_metadata(DayReport(), engine)) for day in days}
         yield from run_events.report(context, key, metadata, _bronze_outcomes(lake, contract, days))
 
     return bronze_of_source
@@ -139,7 +139,7 @@ def silver_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         metadata={"dagster/uri": locations.silver(deployment, source).address} | _uri_of_intervals(deployment, contract),
     )
     def silver_of_source(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
-        lake = deployment.cached()
+        lake, engine = deployment.cached(), Engine(spark.session)
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
         if not spark.long_lived:  # a long-lived session is prepared for any size
@@ -147,14 +147,16 @@ def silver_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         with run_events.progress(context):
             because = plan_runs.commit_metadata(context.run.tags)
             metrics, at_once = catalog.metrics_of(source), plan_runs.is_of_stage(context.run.tags)
-            result = update(lake, contract, spark.session, days, context.run.run_id, metrics, because, in_one_commit=at_once)
+            result = update(lake, contract, engine.session, days, context.run.run_id, metrics, because, in_one_commit=at_once)
             outcomes = silver_checks.check_silver(lake, contract, days, result.keys)
             others = failures.days_of(lake, source, "silver") - {*days}
             of_others = silver_checks.check_silver(lake, contract, others) if others else []
             failures.record_checks(lake, source, "silver", [*outcomes, *of_others])
         run_events.checked(context, key, of_others)
         rows = {outcome.day: outcome.numbers["rows"] for outcome in outcomes if outcome.check == "unique_key"}
-        yield from run_events.report(context, key, {day: _silver_metadata(result, day, rows[day]) for day in days}, outcomes)
+        yield from run_events.report(
+            context, key, {day: _silver_metadata(result, engine, day, rows[day]) for day in days}, outcomes
+        )
 
     return silver_of_source
 
@@ -169,8 +171,9 @@ def _uri_of_intervals(lake: Lake, contract: SourceContract) -> dict[str, str]:
     return {"intervals": locations.intervals(lake, contract.dataset).address} if contract.is_dimension else {}
 
 
-def _bronze_metadata(report: DayReport, absent: Collection[date] = ()) -> dict[str, Any]:
+def _bronze_metadata(report: DayReport, engine: Engine, absent: Collection[date] = ()) -> dict[str, Any]:
     return {
+        "engine": engine.name,
         "files_ingested": len(report.ingested),
         "files_known_already": len(report.redelivered),
         "files_held": len(report.held),
@@ -217,10 +220,11 @@ def _waiting_bytes(lake: Lake, source: str, days: Collection[date]) -> int:
     return sum(files.values())
 
 
-def _silver_metadata(result: SilverUpdate, day: date, rows: int) -> dict[str, Any]:
+def _silver_metadata(result: SilverUpdate, engine: Engine, day: date, rows: int) -> dict[str, Any]:
     changes = result.changes.get(day, Counter())
     return {
         "method": "merge" if day in result.merged else "rebuild",
+        "engine": engine.name,
         "dagster/row_count": rows,
         "content_changed": bool(changes),
         **{f"rows_{kind}": count for kind, count in sorted(changes.items())},

@@ -133,11 +133,12 @@ def test_a_decision_means_the_same_here_and_by_spark_and_dagster_shows_it(
     with dg.DagsterInstance.ephemeral() as instance:
         here = decided(*deployed(tmp_path / "here"), instance)
     engines = {
-        name: (here["events"][name][0].pop("engine"), by_spark["events"][name][0].pop("engine")) for name in ("gold", "month")
+        name: (metadata.pop("engine"), by_spark["events"][name][0].pop("engine"))
+        for name, (metadata, _) in here["events"].items()
     }
     for name, seen in here.items():
         assert seen == by_spark[name], name
-    assert engines["gold"] == ("this process", "Spark")
+    assert engines["silver"] == engines["gold"] == ("this process", "Spark")
     metadata, checks = here["events"]["gold"]
     assert metadata["content_changed"]
     assert checks
