@@ -31,7 +31,7 @@ def known(sample: LiveLake) -> StreamStatus:
 
 
 def alerts(sample: LiveLake) -> dict[AlertKind, str]:
-    found = signals.stream_signals.of_metric(sample.lake, sample.hourly, signals.AlertSubject("hourly", "hourly"))
+    found = signals.input_signals.stream_of_metric(sample.lake, sample.hourly, signals.AlertSubject("hourly", "hourly"))
     return {alert.kind: alert.text for alert in found}
 
 

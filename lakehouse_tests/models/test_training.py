@@ -116,11 +116,11 @@ def test_of_two_trainings_at_once_the_first_counts(filled: Lake, monkeypatch: py
 
     def slow(*arguments: Any) -> Any:
         """While this one trains, another process trains the same version with another parameter."""
-        monkeypatch.setattr(function, "call", call)
+        monkeypatch.setattr(function, "call_function", call)
         train(filled, "v2.4", parameters={"strength": 5.0})
         return call(*arguments)
 
-    monkeypatch.setattr(function, "call", slow)
+    monkeypatch.setattr(function, "call_function", slow)
     with pytest.raises(TrainingError, match=r"was registered in MLflow by a training from training_data_v5.0"):
         train(filled, "v2.4")
     assert len(versions_of(filled)) == 1

@@ -93,7 +93,7 @@ def test_brokers_that_do_not_answer_neither_hide_other_alerts_nor_hold_them_up(
     bounded = of_kafka("events", "127.0.0.1:1", alerts={"stream_lag": {"messages": 5}})
     silent = Catalog({"events": bounded, "orders": source()}, {"hourly": metric(TUMBLING, **LIVE)})
     status.write(lake, RUNNING)
-    assert "cannot be read" in " ".join(all_signals.stream_signals.conditions(lake, silent))
+    assert "cannot be read" in " ".join(all_signals.input_signals.stream_conditions(lake, silent))
     result = dispatch_alerts(lake, silent, directory(lake))
     assert (result.opened, len(result.unread)) == (1, 1), "the stream that was killed"
     assert "the alerts of events could not be determined" in result.unread[0]
