@@ -1,10 +1,10 @@
-"""Whether the sources of a metric fit each other: their columns, types, time zones, and the rows read from each.
+"""The sources and the joins of a metric, and whether they fit each other and the contracts of the deployment.
 
-One of the sources of a metric: the mapping of its columns to the metric's, and whether periods wait for it.
+A source maps its columns to those of the metric, and states whether periods wait for it. Several sources must fit in their
+columns, types, time zones, and the rows read from each.
 
-Whether the joins of a metric fit the sources of the deployment: the dimension, its key, the columns and their types.
-
-One join of a metric with a dimension: the columns to join on, and the columns that the join adds.
+A join names the dimension, the columns to join on, and the columns that it adds. It must fit the dimension: its key, the columns
+and their types.
 """
 
 from __future__ import annotations
