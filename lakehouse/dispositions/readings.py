@@ -3,7 +3,7 @@
 Only a source with ``changes.corrections: partial`` has them. A field of a record has the value that the record gives; where a
 correction gives none, that of the record before it in the total order of its key (R2). A record that is no correction, or that
 follows a delete, begins the values of its key again. A correction that names a field (``changes.corrected_field``) and leaves it
-empty empties it. Right for any set of rows that is complete for the keys it holds; ``reading_frames.completed`` is the same for
+empty empties it. Right for any set of rows that is complete for the keys it holds; ``row_frames.completed`` is the same for
 DataFrames.
 
 ``bronze/<source>_readings``: rows whose raw records were parsed again, under a later contract, with another result.
