@@ -1,10 +1,7 @@
-"""Reads a simulation's results from its tables: its progress, each day's revisions, and the published versions.
+"""The results of a simulation of late data, read from its tables as plain values.
 
-The events are generated in ``examples.late_events``; the report is written in ``reports.simulation_report``.
-
-The results of a simulation of late data, as plain values.
-
-Reading them from tables belongs to ``simulation_results``; writing the report belongs to ``reports.simulation_report``.
+They are its progress, each day's revisions, and the published versions. The events are generated in ``examples.late_events``; the
+report is written in ``examples.simulation_commands``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which published numbers a version of the code or of a contract, or a Git commit, has made.
 
 Belongs here: the search in the published tables, whose rows name both versions, and in the publications, which name the commit.
-What the versions are is in ``delta.provenance``, what the commit is in ``delta.code_commit``.
+What the versions are is in ``delta.provenance``, what the commit is in ``delta.provenance``.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
-"""The silver tables that the numbers of a metric are computed from: whether they are built, their versions, and their row counts.
+"""The silver tables that numbers are computed from: whether they are built, their versions and row counts, and what changed.
 
-Only logs are read, and no Spark is needed. The rows belong to ``rows``.
+Only logs, keys and change feeds are read, and no Spark is needed. The rows belong to ``silver_rows``. Rows of an event day that
+do not count, because an earlier source has them too, are counted by day.
 
-The number of rows of each event day that do not count, because an earlier source has them too; without Spark.
-
-The event days on which the silver tables of a metric changed since given versions, from their change feeds.
-
-The windows of event time in which changed rows lie, from the change feed of Silver and without Spark.
-
-Belongs here: how many changes of each kind concern each window of a day, or the sessions of each key. The windows of the rows of
-a number are computed in ``windows``, by Spark; those that must be computed again belong to ``restatement.touched_windows``.
+The change feeds give the event days on which the tables changed since given versions, and how many changes of each kind concern
+each window of a day, or the sessions of each key. The windows of the rows of a number are computed in ``silver_rows``, by Spark;
+those that must be computed again belong to ``patched_days``.
 """
 
 from __future__ import annotations
