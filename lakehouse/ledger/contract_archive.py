@@ -1,14 +1,12 @@
-"""Detects contracts that were changed in place: compares the contract under which the lake was filled with the present one.
+"""``ops/contracts``: the contracts under which rows were read and numbers were published, and which were changed in place.
 
-Belongs here: which contract is recorded for a source or a metric, and the sentences that name the file, the key, both values and
-the remedy. The effect of a change of a key is defined in ``contracts.changed_keys``.
+A full contract is stored for each hash that revisions and commits contain, so that their numbers can be reproduced (rule R10). A
+metric's row also names the contract of its source, and is written again when the source's contract changes: the time of a
+revision determines which pair was in force. ``gold.reproduction.recompute`` selects the contract of a revision.
 
-``ops/contracts``: the full contracts under which numbers were published, so that the numbers can be reproduced (rule R10).
-
-A contract is identified by the hash that revisions and commits contain. The kind ``ingested`` has the contract of a source under
-which its rows were last read (``contracts_in_use``). A metric's row also names the contract of its source, and is written again
-when the source's contract changes: the time of a revision determines which pair was in force.
-``gold.reproduction.contract_history`` selects the contract of a revision.
+The kind ``ingested`` has the contract of a source under which its rows were last read. A contract that was changed in place is
+detected by comparing the recorded contract with the present one. Belongs here: the sentences that name the file, the key, both
+values and the remedy. The effect of a change of a key is defined in ``contracts.changed_keys``.
 """
 
 from __future__ import annotations
