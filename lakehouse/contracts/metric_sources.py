@@ -244,8 +244,6 @@ def brought_by(joins: Sequence[Join], join: Join) -> Join | None:
     return next((other for other in joins[: joins.index(join)] if set(join.on) <= set(other.names)), None)
 
 
-_JOINABLE_INTEGERS = ("int", "bigint")
-
 #: Types whose values have several texts, or no exact text.
 _NO_KEYS = ("double", "timestamp")
 
@@ -306,7 +304,7 @@ def _misfits_of_key(
 def _misfits_of_types(join: Join, key: Sequence[str], types: Mapping[str, str], attributes: Mapping[str, str]) -> Iterator[str]:
     for name, column in zip(join.on, key):
         ours, theirs = types[name], attributes.get(column, "")
-        if ours != theirs and not {ours, theirs} <= set(_JOINABLE_INTEGERS):
+        if ours != theirs and not {ours, theirs} <= set(_INTEGERS):
             yield f"{name} is a {ours}, and {column} of {join.dimension} a {theirs}; give both the same type"
         elif ours in _NO_KEYS or (ours.startswith("decimal") and int(ours.rstrip(")").split(",")[1]) > _MOST_SCALE):
             yield f"{name} is a {ours}, on which nothing can be joined exactly; give both a string or an integer"
