@@ -24,7 +24,7 @@ INTERNAL = {
     "ForgottenFeedError": "makes the reader fall back to all rows",
     "ManyChangesError": "makes all days of a joined metric pending",
     "_LeftToSparkError": "makes Spark compute the number",
-    "UnbookableError": "gold.publication holds the period, with the sentence of gold.failures",
+    "UnbookableError": "gold.publication holds the period, with the sentence of ledger.failures",
 }
 
 

@@ -1,8 +1,7 @@
 """Turns the records of a block, given as columns of text, into rows of Bronze: the rules of ``row_parser`` for columns.
 
-A record for which a rule is not certain to hold is not explained here: ``row_parser`` parses it again, and gives the reason.
-
-Joins the rows of a block, those built by columns and those that the exact parser has to judge, in file order.
+A record for which a rule is not certain to hold is not explained here: ``row_parser`` parses it again, and gives the reason. The
+rows of both ways are joined in file order.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The keys of many records as text: the rules of ``row_parser.record_key``, ``change_key`` and ``synthetic_key`` for columns.
+"""Columns of texts as typed values, and the keys of many records as text: the rules of ``type_conversion`` and ``row_parser``.
 
-Converts a column of texts to typed values, and states for which of them the result is certain.
+The result states for which values it is certain to equal that of ``type_conversion`` for a value, and of
+``row_parser.record_key``, ``change_key`` and ``synthetic_key`` for a record.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""Cuts a large file into parts of whole records, so that several tasks read it at once.
+"""Reads text files in blocks: parts of whole records for several tasks, lines as a column, and the columns of CSV.
 
-Only the places of the cuts belong here; a part is read by the reader of its format. Compressed text is not cut, because it can
-only be read from its beginning.
-
-The lines of one block of a text file as one column of text.
-
-Splits blocks of a CSV file into columns; lines that may be more or less than one record are read individually.
+A large file is cut so that several tasks read it at once; a part is read by the reader of its format. Compressed text is not cut,
+because it can only be read from its beginning. Lines of CSV that may be more or less than one record are read individually.
 """
 
 from __future__ import annotations

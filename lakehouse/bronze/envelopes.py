@@ -1,14 +1,10 @@
-"""The function that extracts changes from each envelope.
+"""The changes that the envelopes of change feeds contain: one function for each envelope, and the source's order of changes.
 
-One change of a row, extracted from its envelope, and helpers that the envelopes share.
+The events of Debezium have ``op``, the row ``before`` and ``after``, and the place of the change in the ``source``'s log. The
+change feed of a Delta table has the columns of the table, with ``_change_type`` and ``_commit_version``. The rows of SQL Server's
+change tables have the columns of the table, with ``__$operation``, ``__$start_lsn`` and ``__$seqval``.
 
-The source's own order of changes as two columns that every engine compares alike: ``source_sequence`` and ``source_order``.
-
-The events of Debezium: ``op``, the row ``before`` and ``after``, and the place of the change in the ``source``'s log.
-
-The change feed of a Delta table: the columns of the table, with ``_change_type`` and ``_commit_version``.
-
-The rows of SQL Server's change tables: the columns of the table, with ``__$operation``, ``__$start_lsn`` and ``__$seqval``.
+The order of changes is given by two columns that every engine compares alike: ``source_sequence`` and ``source_order``.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Whether a file is still being written, judged by observing it more than once.
+"""Whether a landing file is complete: whether it is still being written, and whether it is as its manifest lists it.
 
-A file counts as stable when two observations at least ``settle_seconds`` apart show the same size and modification time; only
-the observer's clock is used. The modification time alone proves nothing: copying tools set an old one while they write, and
-clocks differ. Observations are stored as tokens of file and state, a few bytes each, and only for pending files.
-
-Parses the manifests of an arrival day, and compares files with their entries.
+A file counts as stable when two observations at least ``settle_seconds`` apart show the same size and modification time; only the
+observer's clock is used. The modification time alone proves nothing: copying tools set an old one while they write, and clocks
+differ. Observations are stored as tokens of file and state, a few bytes each, and only for pending files.
 
 A manifest is in the folder of the files that it lists. In JSON it is a list of objects, or an object with such a list under
-``files``; in CSV it has a header. ``file`` is the name of the file; ``bytes``, ``rows`` and ``sha256`` are optional
-measures of its content; other keys are ignored. Rows are records without a header, as Bronze counts them.
+``files``; in CSV it has a header. ``file`` is the name of the file; ``bytes``, ``rows`` and ``sha256`` are optional measures of
+its content; other keys are ignored. Rows are records without a header, as Bronze counts them.
+
+Which files may be ingested is decided in ``pending_files``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Reads the records of a landing file one by one: every record is returned once, a broken one with the reason.
 
 Only the file formats belong here; the *meaning* of a record's values is decided in ``row_parser``. A fault of the file as a whole
-(a broken gzip stream, a missing column) is a :class:`FileProblem`: such a file is held, and not read in part.
-
-Recognizes binary formats that the product does not read by their first bytes, each with a sentence on its conversion.
+(a broken gzip stream, a missing column) is a :class:`FileProblem`: such a file is held, and not read in part. A binary format
+that the product does not read is recognized by its first bytes; the error says how to convert it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Ingests the files of arrival days: each is ingested, recorded as delivered before, or held.
 
 All files of a run are appended to Bronze by one commit. The order of commits makes stopping safe (R11): Bronze, then the key log,
-then the disposition tables, then the ledger, then the watermark's keys. Steps after Bronze that a stopped run left out are
-computed from Bronze when the run is repeated. Which files are pending is decided in ``pending_files``.
-
-The steps after the append of deliveries to Bronze, in this order: the key log, the disposition tables, the unread rows.
+then the disposition tables, then the unread rows, then the ledger, then the watermark's keys. Steps after Bronze that a stopped
+run left out are computed from Bronze when the run is repeated. Which files are pending is decided in ``pending_files``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Splits blocks of a file of JSON lines into columns: lines that are flat objects with their names in the same order.
 
 Such a line matches one regular expression, which admits only JSON that every reader interprets in the same way. Numbers are put
-in quotes before Arrow splits the lines, so that their digits are kept.
-
-Compares the names in a file of JSON with the columns that its contract reads.
+in quotes before Arrow splits the lines, so that their digits are kept. The names are compared with the columns that the contract
+reads.
 """
 
 from __future__ import annotations

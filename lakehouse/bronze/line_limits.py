@@ -1,10 +1,8 @@
-"""Reads the lines of a text with limited memory per line, however long the line becomes when it is unpacked.
+"""Cuts a text into lines, and a JSON array into elements, with limited memory for each.
 
-The meaning of a line belongs in ``file_formats``.
-
-The elements of a JSON array, one by one, with the line on which each begins: the file is never in memory as a whole.
-
-Belongs here: where an element begins and ends. Whether it is a record is decided by its parser.
+A line may become very long when it is unpacked: of a line that is too long, only the beginning is kept. An element of an array
+comes with the line on which it begins; the file is never in memory as a whole. Belongs here: where a line or an element begins
+and ends. Its meaning belongs in ``file_formats``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Opens Parquet files, and converts the physical types that writers choose for a value to one type each.
+"""Reads Parquet files: one type for the physical types that writers choose for a value, and rows as columns of text.
 
-The input and the output are batches: texts, integers, doubles, decimals, booleans and days; a time becomes its text with all
-digits, so that no reader cuts or wraps it. The meaning of a value is decided in ``row_parser``, as for every format.
-
-Turns the batches of a Parquet file into columns of text: each value as Python writes it, and the JSON of each row.
-
-The text of a row is the same as if its values had been passed to ``json.dumps`` one by one.
+Plain batches have texts, integers, doubles, decimals, booleans and days; a time becomes its text with all digits, so that no
+reader cuts or wraps it. In columns of text, each value is as Python writes it, and the text of a row is the same as if its values
+had been passed to ``json.dumps`` one by one. The meaning of a value is decided in ``row_parser``, as for every format.
 """
 
 from __future__ import annotations

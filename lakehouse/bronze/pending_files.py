@@ -1,7 +1,7 @@
 """Determines which landing files are pending and may be ingested: unseen, stable, complete, and as their manifest lists them.
 
-Files are listed and read by ``landing``; manifests are parsed in ``manifests``, and whether a file is still being written is
-judged in ``file_stability``. The files are ingested by ``ingest``, in runs that the landing sensor requests.
+Files are listed and read by ``landing``; manifests are parsed in ``file_completeness``, which also judges whether a file is still
+being written. The files are ingested by ``ingest``, in runs that the landing sensor requests.
 """
 
 from __future__ import annotations

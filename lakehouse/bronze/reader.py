@@ -1,8 +1,7 @@
-"""Previews a landing file: parses it as Bronze does and writes nothing.
+"""Reads a landing file into rows of Bronze, as Arrow batches, also only to preview it.
 
-Row rules are left out, because they are evaluated by Spark. Which published numbers the file affects is in ``impact``.
-
-Reads a landing file into rows of Bronze, as Arrow batches.
+A preview parses the file as Bronze does and writes nothing. Row rules are left out, because they are evaluated by Spark. Which
+published numbers the file affects is in ``impact``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """Bronze: every record of every delivery, once, by arrival day (rule R1).
 
-This module appends deliveries in one commit: large ones by one job of Spark, small ones through delta-rs. The table is
-append-only for every writer. A file is read in ``reader``; the steps before and after the append are in ``ingest``.
+Deliveries are appended in one commit: large ones by one job of Spark, small ones through delta-rs. The table is append-only for
+every writer. A file is read in ``reader``; the steps before and after the append are in ``ingest``.
 
-Repairs arrival days of Bronze with damaged data files: the missing rows are read again from landing.
-
-A data file may hold a part of a landing file's rows. So the ledger's counts are compared with the remaining rows, and only
-missing lines are appended.
+A repair drops damaged data files and reads their rows again from landing. A data file may hold a part of a landing file's rows.
+So the ledger's counts are compared with the remaining rows, and only missing lines are appended.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Sets of event days: how windows extend them, and their written forms for programs and for people.
+"""The business day, and sets of event days: where a day begins and ends, how windows extend days, and their written forms.
 
-The business day: when it starts and ends, which one a moment belongs to, and how late a row is.
+The start of a business day decides which day a moment belongs to; how late a row is, is measured from arrival and event time.
+Sets of days have one form for programs (ISO texts) and one for conditions in SQL.
 
-Conditions in SQL on a column of days. delta-rs cannot parse a list of 40,000 literals, so long lists become ranges.
-
-delta-rs makes one list of all lists of a condition, unless each of them has a range of its own. Measured: 150,000 days of which
-no two are consecutive are parsed in this form in 4 to 6 seconds.
+delta-rs cannot parse a list of 40,000 literals, so long lists become ranges. It makes one list of all lists of a condition,
+unless each of them has a range of its own. Measured: 150,000 days of which no two are consecutive are parsed in this form in 4 to
+6 seconds.
 """
 
 from __future__ import annotations

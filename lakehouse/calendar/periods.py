@@ -1,6 +1,6 @@
 """The periods that numbers are published for: days, ISO weeks, months, quarters, fiscal quarters and fiscal years.
 
-The start of weeks and fiscal years is defined only by a :class:`Calendar`. When a day starts is defined in ``event_day``, when
+The start of weeks and fiscal years is defined only by a :class:`Calendar`. When a day starts is defined in ``days``, when
 the number of a period is final in ``gold.numbers.lifecycle``.
 """
 

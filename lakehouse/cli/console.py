@@ -134,7 +134,7 @@ def damage() -> list[str]:
 
 
 def print_notices(notices: Iterable[str]) -> None:
-    """Print how new rows differ from older ones because a contract was changed; see ``ledger.contracts_in_use``."""
+    """Print how new rows differ from older ones because a contract was changed; see ``ledger.contract_archive``."""
     for notice in notices:
         errors.print(notice, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
@@ -142,7 +142,7 @@ def print_notices(notices: Iterable[str]) -> None:
 def end_of_update(failed_checks: Iterable[str], *unfinished: object) -> None:
     """The end of every command that updates numbers: prints the failed checks.
 
-    :param failed_checks: the checks that fail and the numbers that are held; see ``gold.publication.failures``.
+    :param failed_checks: the checks that fail and the numbers that are held; see ``gold.publication.held_numbers``.
     :param unfinished: what else the command did not finish, and has printed: files that are held or left.
     :raises typer.Exit: with exit code 1 if there is any of these.
     """

@@ -1,12 +1,8 @@
-"""The course of the demo: its steps in order, each with its output. The steps themselves are in ``steps``.
+"""The demo of models: its lake, its steps in order, and the printed output of each step.
 
-Prints the demo's output: a few lines and a table after each step, all read from recorded results.
-
-The steps of the demo: actions on labels, training sets and versions of the model, and their times.
-
-A recorded step is not repeated, so a repeated demo changes nothing. Printing belongs to ``story``.
-
-The lake of the demo: its files and contracts, its clock, and the ingestion of files.
+The steps are actions on labels, training sets and versions of the model, with their times. A recorded step is not repeated, so a
+repeated demo changes nothing. The output is a few lines and a table after each step, all read from recorded results. The files
+and contracts are generated in ``examples.card_payments``.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def not_counted_text(
 
 
 def print_malformed(lake: Lake, source: str, **which: Any) -> None:
-    """Print the first malformed rows of a source with reason and raw text; see ``malformed_rows.tables`` for the arguments."""
+    """Print the first malformed rows of a source with reason and raw text; see ``unread.malformed_tables`` for the arguments."""
     from lakehouse.dispositions import unread  # noqa: PLC0415 (Arrow loads in a second)
 
     rows = unread.few_malformed(lake, source, _MALFORMED + 1, **which)

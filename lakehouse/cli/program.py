@@ -1,8 +1,7 @@
 """The commands of the command line, grouped by task, and the start and end of the program.
 
-Slow imports are inside the functions that need them, so that ``lakehouse --help`` responds at once.
-
-Hints for unknown options: the argument or the option that was probably meant.
+Slow imports are inside the functions that need them, so that ``lakehouse --help`` responds at once. The error about an unknown
+option suggests the argument or the option that was probably meant.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The effect of a changed contract key on existing rows and numbers.
 
 Two tables, for sources and for metrics, give the effect of every key; a test fails for a key that has none. Belongs here: the
-comparison of two contracts as a plain function. The contract under which the lake was filled is in ``ledger.contracts_in_use``.
+comparison of two contracts as a plain function. The contract under which the lake was filled is in ``ledger.contract_archive``.
 """
 
 from __future__ import annotations

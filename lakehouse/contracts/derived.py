@@ -1,8 +1,7 @@
 """The rules between a derived metric's contract and its inputs' contracts, and the derived contract completed from the inputs.
 
-Rules for a single contract belong to ``metric``. A mistake names the field, for the loader's line numbers.
-
-The columns that a derived metric may read from one of its inputs, and those that an expression reads.
+They give the columns that a derived metric may read from an input, and those that an expression reads. Rules for a single
+contract belong to ``metric``. A mistake names the field, for the loader's line numbers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Contract keys that have an effect only together with another key. A key without effect is a mistake of its author.
+"""Contract keys without effect, which are mistakes of the author, and advice on the consequences of keys that are left out.
 
-Belongs here: for each such key, the condition for its effect, and the remedy. A key that contradicts another one is refused where
-it is declared.
-
-Advice on the consequences of keys that a contract leaves out, as sentences for its author. Advice is never a mistake.
+Some keys have an effect only together with another key. Belongs here: for each such key, the condition for its effect, and the
+remedy. A key that contradicts another one is refused where it is declared. Advice has sentences for the author, and is never a
+mistake.
 """
 
 from __future__ import annotations

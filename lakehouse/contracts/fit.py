@@ -1,8 +1,7 @@
-"""Whether the SQL of contracts fits its tables: columns, function arguments, and aggregation.
+"""Whether the SQL of contracts fits its tables, and whether a measure that is said to add up does.
 
-Spark would report the same mistakes, but only after the rows were written. Checks that need Spark are left to Spark.
-
-Whether a measure that is said to add up does, and whether its type cuts its values.
+Columns, function arguments and aggregation are checked here. Spark would report the same mistakes, but only after the rows were
+written. Checks that need Spark are left to Spark. A measure that adds up is also checked for a type that cuts its values.
 """
 
 from __future__ import annotations

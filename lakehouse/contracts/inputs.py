@@ -1,10 +1,8 @@
-"""The contract's section ``source``: where records arrive, and their format.
+"""The contract's section ``source``: where records arrive, their format, and the names and completeness of deliveries.
 
-Readers of a sender's formats: times by a pattern, seconds since 1970, numbers by an example.
-
-The contract's section ``source.kafka``: a topic whose messages are the records of a source.
-
-The contract's rules for names in the landing folder: patterns with the arrival day, and when an arrival day is complete.
+Records arrive in the landing folder, or as messages of a topic (``source.kafka``). Names of files have patterns with the arrival
+day; the contract states when an arrival day is complete. Formats of the sender are times by a pattern, seconds since 1970, and
+numbers by an example.
 """
 
 from __future__ import annotations

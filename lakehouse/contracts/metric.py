@@ -1,14 +1,10 @@
-"""The contract of a metric: the silver table that it reads or the metrics that it derives from, its grain, and its measures in
-Spark SQL.
+"""The contract of a metric: what it reads or derives from, its grain, its measures in Spark SQL, and its speed layer.
 
-The rules of a derived metric that concern the contracts of its inputs belong to ``derived``.
+A metric reads silver tables, or derives from other metrics. A derived metric leaves out the keys that its inputs decide; its
+rules that concern the contracts of the inputs belong to ``derived``.
 
-The keys of a metric's contract that a derived metric leaves out, because its inputs decide them.
-
-``live`` and ``reconcile`` in a metric's contract: how the speed layer computes the metric, and which difference is an alert.
-
-Belongs here: the keys, their defaults, and what a streaming aggregation cannot do. The rows that the stream counts are defined in
-``live.stream``.
+``live`` and ``reconcile`` state how the speed layer computes the metric, and which difference is an alert. Belongs here: the
+keys, their defaults, and what a streaming aggregation cannot do. The rows that the stream counts are defined in ``live.stream``.
 """
 
 from __future__ import annotations

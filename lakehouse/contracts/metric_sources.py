@@ -1,10 +1,10 @@
-"""Whether the sources of a metric fit each other: their columns, types, time zones, and the rows read from each.
+"""The sources and the joins of a metric, and whether they fit each other and the contracts of the deployment.
 
-One of the sources of a metric: the mapping of its columns to the metric's, and whether periods wait for it.
+A source maps its columns to those of the metric, and states whether periods wait for it. Several sources must fit in their
+columns, types, time zones, and the rows read from each.
 
-Whether the joins of a metric fit the sources of the deployment: the dimension, its key, the columns and their types.
-
-One join of a metric with a dimension: the columns to join on, and the columns that the join adds.
+A join names the dimension, the columns to join on, and the columns that it adds. It must fit the dimension: its key, the columns
+and their types.
 """
 
 from __future__ import annotations
@@ -243,8 +243,6 @@ def brought_by(joins: Sequence[Join], join: Join) -> Join | None:
     return next((other for other in joins[: joins.index(join)] if set(join.on) <= set(other.names)), None)
 
 
-_JOINABLE_INTEGERS = ("int", "bigint")
-
 #: Types whose values have several texts, or no exact text.
 _NO_KEYS = ("double", "timestamp")
 _MOST_SCALE = 6
@@ -304,7 +302,7 @@ def _misfits_of_key(
 def _misfits_of_types(join: Join, key: Sequence[str], types: Mapping[str, str], attributes: Mapping[str, str]) -> Iterator[str]:
     for name, column in zip(join.on, key):
         ours, theirs = types[name], attributes.get(column, "")
-        if ours != theirs and not {ours, theirs} <= set(_JOINABLE_INTEGERS):
+        if ours != theirs and not {ours, theirs} <= set(_INTEGERS):
             yield f"{name} is a {ours}, and {column} of {join.dimension} a {theirs}; give both the same type"
         elif ours in _NO_KEYS or (ours.startswith("decimal") and int(ours.rstrip(")").split(",")[1]) > _MOST_SCALE):
             yield f"{name} is a {ours}, on which nothing can be joined exactly; give both a string or an integer"

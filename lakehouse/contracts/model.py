@@ -1,8 +1,7 @@
 """The contract of a model: its training set, its training function, and the rules for its use.
 
-The comparison with the deployment's training sets belongs to ``training_set``.
-
-Rules for comparing a model with the one in use: which quality measure, by how much, and for which groups of rows.
+The rules compare a model with the one in use: by which quality measure, by how much, and for which groups of rows. The comparison
+of contracts with the deployment's training sets belongs to ``training_set``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""The publication rules in a metric's contract: when a number is final, how it changes afterwards, and its roll-ups.
+"""When a metric's numbers are published and final, what happens to late events, and the regular work on a source.
 
-Regular work on a source: the required freshness of arrivals, the days that silver rebuilds, and the tuning of watermarks.
-
-The treatment of events that arrive after the source's watermark has passed their window, by metric.
-
-Belongs here: the keys of ``late_events``, and their requirements on the source. Late rows are determined in
-``lakehouse.late_events``; the watermark belongs to the source's contract.
+The publication rules state when a number is final, how it changes afterwards, and its roll-ups. ``late_events`` states what
+happens to events that arrive after the source's watermark has passed their window, and what that requires of the source. Which
+rows are late is determined in ``lakehouse.late_events``; the watermark belongs to the source's contract. The regular work on a
+source: the required freshness of arrivals, the days that silver rebuilds, and the tuning of watermarks.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
-"""``changes.corrections: partial``: corrections that carry only what they change, and what a contract cannot combine with them.
+"""The contract's sections for records that change earlier ones: ``changes``, ``order``, ``source.envelope`` and ``dimension``.
 
-How their empty fields are filled is in ``dispositions.readings``.
-
-The marking of records that change an earlier one: the section ``changes`` of a source's contract.
-
-The order in which changes apply: the section ``order`` of a source's contract.
-
-The envelope of a change feed, ``source.envelope``: how records mark changes, and in which order changes apply.
-
-The contract of a dimension: how changes become intervals, and which contract keys a dimension excludes.
+``changes`` marks such records. With ``changes.corrections: partial`` they carry only what they change; what a contract cannot
+combine with that is stated here, how their empty fields are filled in ``dispositions.readings``. ``order`` is the order in which
+changes apply. An envelope of a change feed marks changes and orders them itself. ``dimension`` states how changes become
+intervals, and excludes other keys.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A series: the numbers of a metric for one kind of period, published as one table.
+"""A series: the numbers of a metric for one kind of period, published as one table, and the columns of a published number.
 
-A series is determined by the metric's contract alone. Its table and rows belong to ``gold.numbers.published_table``.
-
-The columns of a published number, defined once: name, type, and origin of the value.
+A series is determined by the metric's contract alone. Each column is defined once: name, type, and origin of the value. The table
+and its rows belong to ``gold.numbers.published_table``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """The Spark SQL that a contract may contain: expressions with the same result for the same rows, whenever they are computed.
 
 A published number can be reproduced only if its expression depends on nothing but the rows: not on time, chance, row order, the
-user, other tables or files. So functions are allowed by name, and subqueries are refused. Columns and the form of an expression
-are checked in ``fit``, where the columns are known.
-
-The Spark SQL functions that a contract's expressions may call, with their numbers of arguments.
-
-Division by zero in a contract's Spark SQL: the quotient is NULL, whatever the kind of metric.
+user, other tables or files. So functions are allowed by name, with their numbers of arguments, and subqueries are refused. The
+quotient of a division by zero is NULL, whatever the kind of metric. Columns and the form of an expression are checked in ``fit``,
+where the columns are known.
 """
 
 from __future__ import annotations

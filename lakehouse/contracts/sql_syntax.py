@@ -1,10 +1,10 @@
 """The parser of Spark SQL expressions: the columns that one reads, the functions that it calls, and its syntax errors.
 
 The text is parsed without Spark. The parser accepts slightly more than Spark and leaves undecidable cases to Spark: nothing that
-Spark can compute is refused. The allowed functions are in ``sql_expressions``, the known columns in ``fit``. The parser loads
-in a fifth of a second, so this module is imported where an expression is parsed.
+Spark can compute is refused. The allowed functions are in ``sql_expressions``, the known columns in ``fit``. The parser loads in
+a fifth of a second, so this module is imported where an expression is parsed.
 
-The tokens of an expression in Spark SQL, and where its parts end, for functions that rewrite its text.
+Functions that rewrite the text of an expression use its tokens, and where its parts end.
 """
 
 from __future__ import annotations

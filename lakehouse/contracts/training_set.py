@@ -1,7 +1,7 @@
 """The contract of a training set: the events that have rows, their features as known then, their label, and the split.
 
-Whether training sets and models fit the sources, metrics and training sets of the deployment; the expressions are compared with
-their columns in ``fit``.
+Belongs here as well: whether training sets and models fit the sources, metrics and training sets of the deployment. Their
+expressions are compared with their columns in ``fit``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The key ``window`` of a metric: its forms, its grain columns, and its requirements on the source.
 
-The window of event time that each number of a metric covers: tumbling or sliding, aligned at the midnights of its zone.
-
-Sessions: the rows of a key that follow each other without a pause longer than a gap.
+A window of event time is tumbling or sliding, aligned at the midnights of its zone. A session has the rows of a key that follow
+each other without a pause longer than a gap.
 """
 
 from __future__ import annotations

@@ -1,18 +1,14 @@
-"""The columns of the tables that a contract describes, as Spark DDL and as Arrow.
+"""The columns of the tables that a contract describes: as Spark DDL and Arrow, their widening, and their values as JSON.
 
-The business days of many moments, and the first moments of many days: the rules of ``calendar.days`` for columns.
+The business days of many moments, and the first moments of many days, are computed for columns by the rules of ``calendar.days``.
 
-Columns whose type only becomes wider: int to bigint, and decimals with more digits before the point.
+The type of a column only becomes wider: int to bigint, and decimals with more digits before the point. polars reads no column
+that becomes wider in another way. The type is changed in the table's log by one commit, and no data file is written again. Every
+reader that the tables are meant for (Spark, delta-rs, DuckDB, polars) converts the values of older files as it reads them.
+Delta's own table feature for this, ``typeWidening``, would shut out delta-rs and polars.
 
-The type is changed in the table's log by one commit, and no data file is written again. Every reader that the tables are meant
-for (Spark, delta-rs, DuckDB, polars) converts the values of older files as it reads them. Delta's own table feature for this,
-``typeWidening``, would shut out delta-rs and polars.
-
-polars reads no column that becomes wider in another way.
-
-Values of columns as JSON without loss: decimals, times, NaN and infinities become strings.
-
-:func:`json_texts` formats a whole column; where Arrow cannot format a value, each distinct one is formatted once.
+Values become JSON without loss: decimals, times, NaN and infinities become strings. :func:`json_texts` formats a whole column;
+where Arrow cannot format a value, each distinct one is formatted once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The metadata of a table's commits: copied into a log, each commit once, and as a fingerprint of the state of tables.
+"""The commits of a table: their metadata, a fingerprint of the state of tables, and the commits that a table has lost.
 
-Commits that the log of a table no longer holds, although readers have followed them.
+The metadata of commits is copied into a log, each commit once.
 
 A table that is restored from a copy, or whose newest log entry is lost or emptied by a power failure, gives the same version
 numbers to other commits. A follower of a table therefore stores an id of the commit with the version, and a table that has lost

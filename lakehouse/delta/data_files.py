@@ -1,13 +1,10 @@
-"""Lists the data files of a table and their row counts by partition, from its log, and reads single files.
+"""The data files of a table: their rows by partition, all files in the table's folder, and the damaged ones.
 
-Arrow's dataset, which ``table_io`` uses, compares the statistics of row groups with single values only: for many texts, or for a
-range of texts, it reads all row groups.
+Files and row counts come from the table's log. Single files are read here, because Arrow's dataset, which ``table_io`` uses,
+compares the statistics of row groups with single values only: for many texts, or for a range of texts, it reads all row groups.
 
-The files in a table's folder, whether the Delta log references them or not: for maintenance.
-
-Data files that a table's log lists but that are missing or have another length, because of a faulty copy or disk.
-
-Restoring their rows belongs to the layer of the table.
+Maintenance lists every file in the folder, whether the log references it or not. A data file is damaged if the log lists it and
+it is missing or has another length, because of a faulty copy or disk. Restoring its rows belongs to the layer of the table.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The code and the contract that a commit was written with: part of the lineage of every number (rule R7).
 
-The commit of a Git repository from which contracts and code come: a name for people, next to the hashes of ``provenance``.
-
-The setting ``code_commit`` names it where no repository is deployed, as in an image. A hash decides whether two contracts are the
-same; the commit tells a person where to look.
+A hash decides whether two contracts are the same. The commit of the Git repository from which contracts and code come tells a
+person where to look; the setting ``code_commit`` names it where no repository is deployed, as in an image.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """``ops/<dimension>_by_key``: a copy of silver's changes by key, because silver, by event day, cannot be looked up by key.
 
-The copy follows silver's change feed. A row is identified by its record key and event day, as in silver.
-
-Writes a table that is partitioned into buckets by key: changed rows, or the whole content, with the version of silver that it
-follows.
+The copy follows silver's change feed. A row is identified by its record key and event day, as in silver. Tables that are
+partitioned into buckets by key are written here: changed rows, or the whole content, with the version of silver that they follow.
 """
 
 from __future__ import annotations

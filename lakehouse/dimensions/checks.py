@@ -1,11 +1,11 @@
-"""The checks of a dimension's intervals, per event day of its silver table, for the keys that have a change on the day.
+"""The checks of dimensions: of the intervals of their keys, and that the facts of a metric have a match in them.
 
-The expected intervals are computed from silver's rows of the days and from the changes by key, by the rule in ``intervals``.
-Intervals that lag behind silver, because a run was stopped, fail until silver is materialized again.
+Intervals are checked per event day of the dimension's silver table, for the keys that have a change on the day. The expected
+intervals are computed from silver's rows of the days and from the changes by key, by the rule in ``interval_table``. Intervals
+that lag behind silver, because a run was stopped, fail until silver is materialized again.
 
-The check that facts have a match in the dimensions that a metric joins, within the share that the contract tolerates.
-
-Arrow in, counts per event day out, without Spark. The value of a fact without a match in the number belongs to ``as_of``.
+Facts without a match are counted per event day, in Arrow and without Spark; their share must stay within the one that the
+metric's contract tolerates. The value of such a fact in the number belongs to ``joins``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""``silver/<dimension>_intervals``: the intervals of every key, kept up to date by the rule in ``intervals``.
+"""``silver/<dimension>_intervals``: the intervals of every key, and the rule that makes them from the changes of keys.
 
 The table follows ``buckets``, and through it silver. Only intervals that differ are written, so that its change feed shows
 exactly what changed.
 
-The rule of intervals: from the changes of keys to the intervals in which their attributes are valid. Arrow in, Arrow out.
-
-The rule is correct for any set of changes that is complete for its keys, so that a large set may be divided by key. Belongs here:
-when a change begins and ends, which changes make one interval, and which value an attribute has in it. Reading changes and
-writing intervals belongs elsewhere.
+The rule takes and returns Arrow: when a change begins and ends, which changes make one interval, and which value an attribute has
+in it. It is correct for any set of changes that is complete for its keys, so that a large set may be divided by key.
 """
 
 from __future__ import annotations

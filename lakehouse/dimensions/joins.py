@@ -1,11 +1,8 @@
 """Joins facts with the attributes of their dimensions as of the event time, with Spark.
 
-A DataFrame in, a DataFrame with the same number of rows out. The intervals are the present ones (:func:`present`), or those of an
-earlier set of inputs (``as_then``).
-
-The intervals of a dimension for a set of inputs, computed from Bronze by Spark (R10).
-
-If the inputs are all that silver contains, the rows equal those of the table of intervals.
+A DataFrame in, a DataFrame with the same number of rows out. The intervals are the present ones (:func:`present`), or those of a
+set of inputs, computed from Bronze (:func:`intervals_as_then`, rule R10). If the inputs are all that silver contains, the latter
+equal the rows of the table of intervals.
 """
 
 from __future__ import annotations

@@ -1,16 +1,12 @@
-"""The columns of a dimension's tables, and the mark that records what a table was computed from.
+"""The tables of a dimension: their columns, keys and buckets, and the reads of present intervals without Spark.
 
-``ops/<dimension>_by_key`` holds the changes of silver by bucket, ``silver/<dimension>_intervals`` the intervals.
+``ops/<dimension>_by_key`` holds the changes of silver by bucket, ``silver/<dimension>_intervals`` the intervals. A mark records
+what a table was computed from.
 
-The key of a dimension, its bucket, and the time of a change, from the record keys of changes.
+The key of a dimension, its bucket, and the time of a change come from the record keys of changes. The join keys of facts and
+dimensions are texts: the counterpart, for columns, of ``row_parser.record_key`` for a record.
 
-The join keys of facts and dimensions as text: the counterpart, for columns, of ``row_parser.record_key`` for a record.
-
-Reads the present intervals of given keys of a dimension, without Spark.
-
-The reads for updates belong to ``interval_table``.
-
-The intervals of a dimension that contain a moment, as the table of intervals holds them now.
+Intervals are read for given keys, or as those that contain a moment. The reads for updates belong to ``interval_table``.
 """
 
 from __future__ import annotations
@@ -135,7 +131,7 @@ def attributes(contract: SourceContract) -> Columns:
 
 
 def by_key(contract: SourceContract, changes: pa.Table) -> pa.Table:
-    """Changes with their key and bucket; those whose record key has another form are left out (see ``keys``).
+    """Changes with their key and bucket; those whose record key has another form are left out (see :func:`dimension_keys`).
 
     :param changes: with :func:`changes_of_silver`; other columns are kept.
     """
@@ -216,7 +212,7 @@ def intervals_of_keys(lake: Lake, contract: SourceContract, columns: Sequence[st
 
 
 def current_intervals(lake: Lake, contract: SourceContract, moment: datetime) -> Iterator[pa.Table]:
-    """The intervals that contain ``moment``, in pieces, with the columns ``tables.interval_columns``; none without a table."""
+    """The intervals that contain ``moment``, in pieces, with the columns :func:`interval_columns`; none without a table."""
     names = [name for name, _ in interval_columns(contract)]
     hidden = redactions.keys_by_field(lake, contract.dataset)  # the table follows a redaction later
     for piece in locations.intervals(lake, contract.dataset).pieces(names, None):

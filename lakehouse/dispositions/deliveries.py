@@ -110,7 +110,7 @@ def of(
     for entry in entries:
         if entry.status == "ingested":
             arrival_days[entry.ingestion_id] = entry.arrival_date
-        # Of messages the id grows with their offsets (see ``streams.message_ranges``), and the name does not.
+        # Of messages the id grows with their offsets (see ``streams.reading_plan``), and the name does not.
         name = entry.ingestion_id if contract.source.kafka else entry.source_file
         place = (entry.arrival_date, entry.delivery or "", name, entry.modified or _FIRST, entry.ingestion_id)
         delivered(entry.ingestion_id, place, again_at(contract, entry))

@@ -1,8 +1,7 @@
 """The rows that make given claims, as silver holds them: in force, well formed, and with redacted fields empty.
 
-Which claims win is decided in ``winners`` and ``claims``.
-
-The rows that a set of inputs puts into silver on given days, computed in this process where few keys are concerned.
+The rows that a set of inputs puts into silver on given days are computed in this process where few keys are concerned. Which
+claims win is decided in ``winners`` and ``claims``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The reprocess policies: how several deliveries about the same event days become one content of silver.
+"""The reprocess policies: how deliveries about the same event days become one content of silver, with the verdicts on rows.
 
 Every rule in which the policies differ is here, with one class per policy. Callers read the tables and pass in the rows; the same
 selection on sets of claims (``winners``) and on DataFrames (``silver.merge``, ``silver.admitted_claims``) uses the attributes
@@ -6,10 +6,8 @@ declared here. How claims about one key contend with each other is the same unde
 
 To add a policy, write its class, enter it in :data:`POLICIES` and add its name to the contract's ``reprocess_policy``.
 
-The verdicts that a row of Bronze can get (rule R4): each disposition with its text, once.
-
-The verdict of a row is determined by the contract and the stewards (:func:`barred`), by the policy (``reprocess_policy``), and by
-the other claims about its key (``winners``).
+A verdict is a disposition with its text (rule R4), defined once. The verdict on a row is determined by the contract and the
+stewards (:func:`barred`), by the policy, and by the other claims about its key (``winners``).
 """
 
 from __future__ import annotations

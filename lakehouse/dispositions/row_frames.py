@@ -1,8 +1,7 @@
-"""The rows in force as a DataFrame, for many rows; ``readings`` gives the same rows in Arrow.
+"""Rows of Bronze as DataFrames, for many rows: the rows in force, and rows with the contract's judgement of each.
 
-Rows of Bronze with the contract's judgement of each: the row rules by Spark, the judgement by ``judged_rows``.
-
-Rows are read from Bronze, so that a judgement can be repeated.
+``readings`` gives the same rows in force in Arrow. Rows to judge are read from Bronze, so that a judgement can be repeated: Spark
+evaluates the row rules, ``judged_rows`` makes the judgement.
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
-"""The rows of a source that could not be read, and the event days to which they may belong: numbers of these days wait (R13).
+"""The malformed rows of a source, and the event days to which they may belong: the numbers of these days wait (R13).
 
 A malformed row that names its event day belongs to that day. Any other may belong to each day from the earliest to the latest one
 that its file names, through the file's arrival day; if its file names none, to every day through its arrival day. A row no longer
 counts once a later row of the same key was read, once a later delivery replaced it under the reprocess policy, or once its file
 was replaced.
 
-Belongs here: that rule, and the share that a contract tolerates. Which periods wait, and the text about it, is in
-``gold.restatement.closing``; the counts are recorded by ``ledger.unread_rows``.
-
-The malformed rows of Bronze in force, with the reason and the record as it was sent; redactions are applied.
-
-Commands, pages and the API show them. Which of them delay a number is decided in ``unread``.
+Belongs here: that rule, the share that a contract tolerates, and the rows in force with the reason and the record as it was sent,
+for commands, pages and the API; redactions are applied. Which periods wait, and the text about it, is in
+``gold.restatement.closing``; the counts are recorded by ``ledger.ingestions``.
 """
 
 from __future__ import annotations
@@ -351,7 +348,7 @@ def malformed_tables(
 
 
 def few_malformed(lake: Lake, source: str, count: int, **which: Any) -> list[dict[str, Any]]:
-    """The first ``count`` malformed rows, by column; see :func:`tables` for the arguments."""
+    """The first ``count`` malformed rows, by column; see :func:`malformed_tables` for the arguments."""
     return list(
         islice((row for rows in malformed_tables(lake, source, **which) for row in rows.slice(0, count).to_pylist()), count)
     )

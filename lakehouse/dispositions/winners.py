@@ -1,9 +1,8 @@
 """The claim that wins each key (rule R2), and the dispositions of the rows that make the claims (rule R4): Arrow in, Arrow out.
 
 The rules are correct for any set of claims that is complete for its keys, so that a large set may be partitioned by key. Claims
-are read from ``ledger.key_log``; Spark chooses the same winners in ``silver.admitted_claims``.
-
-Rows with equal values as numbers, and rows looked up by their ids: the building blocks of the rules on sets of rows.
+are read from ``ledger.key_log``; Spark chooses the same winners in ``silver.admitted_claims``. Other rules on sets of rows use
+the building blocks here: rows with equal values as numbers, and rows looked up by their ids.
 """
 
 from __future__ import annotations

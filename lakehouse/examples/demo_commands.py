@@ -2,7 +2,7 @@
 
 At the end, a change of a customer's tier arrives late. This module has the steps and the printed text. The sales are generated in
 ``examples.sales_stream``, the customers in ``examples.late_tier``; the history is read in ``gold.numbers.history`` and
-``examples.late_tier_results``.
+``examples.late_tier``.
 """
 
 from __future__ import annotations

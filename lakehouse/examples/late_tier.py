@@ -1,11 +1,7 @@
-"""The customers of the demo's shops: their tiers, one of which arrives a week late, and the contracts of the numbers by tier.
+"""The customers of the demo's shops, one of whose tiers arrives a week late: files, contracts, and the effect on numbers.
 
-Only the texts of files and contracts are generated here; the caller writes them. The sales are in ``sales_stream``; the restated
-days are read in ``late_tier_results``.
-
-Reads the effect of the late tier change on the demo's published numbers: the restated days, and the unchanged ones.
-
-The customers and the contracts are in ``late_tier``.
+Only the texts of files and contracts are generated; the caller writes them. The sales are in ``sales_stream``. The effect is read
+from the published numbers by tier: the restated days, and the unchanged ones.
 """
 
 from __future__ import annotations

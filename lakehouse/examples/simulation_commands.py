@@ -1,9 +1,7 @@
 """``lakehouse demo simulate``: publish seeded events with late arrivals day by day, and compare provisional with final numbers.
 
-This module has the steps, the folder and the printed text. The events are generated in ``examples.late_events``, the results are
-read in ``examples.simulation_results``, and the report is written in ``reports.simulation_report``.
-
-The report of a simulation of late data, as Markdown and as a page.
+This module has the steps, the folder, the printed text, and the report as Markdown and as a page. The events are generated in
+``examples.late_events``, the results are read in ``examples.simulation_results``.
 """
 
 from __future__ import annotations

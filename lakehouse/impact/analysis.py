@@ -1,12 +1,8 @@
 """The impact of a correction: from a file, a key, days or a decision to silver days, published periods, roll-ups and readers.
 
 This module only reads. A file that is not in Bronze yet is parsed like a delivery but not stored; the predicted publications
-follow the rules of ``gold.restatement``. The affected training sets and models are determined in ``models.lineage`` from
-``ConcernedRecords``.
-
-The result of an impact analysis: the affected days, numbers and readers, and the records concerned.
-
-The event days of the facts affected by dimension changes, whether the changes have been applied or not.
+follow the rules of ``gold.restatement``. The event days of the facts that dimension changes affect are found whether the changes
+have been applied or not. The affected training sets and models are determined in ``models.lineage`` from ``ConcernedRecords``.
 """
 
 from __future__ import annotations

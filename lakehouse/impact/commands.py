@@ -1,8 +1,8 @@
-"""``lakehouse source account``: the dispositions of the rows of Bronze, per arrival day.
+"""``lakehouse source account``, ``change impact`` and ``trace``: what became of rows, and the effects of a change.
 
-``lakehouse change impact``: the effect of a correction on numbers and models; before ingestion, the predicted effect.
-
-``lakehouse trace``: the history of a key, from its raw lines to the published numbers that it changed.
+``account`` shows the dispositions of the rows of Bronze per arrival day, ``impact`` the effect of a correction on numbers and
+models (before ingestion, the predicted effect), ``trace`` the history of a key, from its raw lines to the published numbers that
+it changed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The changed silver rows behind a published revision: the differences between two silver versions on given event days.
 
-This module only reads: changes from silver's change feed, authors and reasons from the audit log.
-
-The history of one key in silver, commit by commit, and the published days that changed with it.
+This module only reads: changes from silver's change feed, authors and reasons from the audit log. The history of one key in
+silver is given commit by commit, with the published days that changed with it.
 """
 
 from __future__ import annotations

@@ -2,10 +2,9 @@
 
 Belongs here: the counts and their rates, from the counts of deliveries that ``follow`` keeps. A late row counts for each metric
 that has late events, because each has its own windows and terms. Rows that a backfill plan brought are history: they are counted
-apart, whatever became of them. Which of them count since their days are closed is decided in
-``gold.publication.late_at_close``.
+apart, whatever became of them. Which of them count since their days are closed is decided in ``gold.publication.late_at_close``.
 
-The share of late rows in each window of a published number; the action ``update`` patches or recomputes the number by it.
+The action ``update`` patches or recomputes a published number by the share of late rows in each of its windows.
 """
 
 from __future__ import annotations

@@ -1,19 +1,15 @@
 """The rows that do not count in a metric because they came too late, for given event days and inputs.
 
 They are a function of Bronze and the contract: present and past numbers are computed by it, whatever ``silver/<source>_late``
-holds. The remaining rows, from which the numbers are computed, are read in ``gold.rows_read``.
+holds. The remaining rows, from which the numbers are computed, are read in ``gold.restatement.silver_rows``.
 
-Whether rows come on time, late within the allowed lateness, or beyond it: Arrow in, Arrow out.
+A row is on time, late within the allowed lateness, or beyond it. It is judged by the last window that it lies in: its hour, the
+last sliding window that covers it, its event day, or the last day whose trailing number covers it; for sessions, the session that
+the row would form alone. The row is on time while the watermark at its delivery's arrival has not reached the end of that window.
+All rows of a delivery have the same watermark. A row without an event time is in no window and on time.
 
-A row is judged by the last window that it lies in: its hour, the last sliding window that covers it, its event day, or the last
-day whose trailing number covers it; for sessions, the session that the row would form alone. The row is on time while the
-watermark at its delivery's arrival has not reached the end of that window. All rows of a delivery have the same watermark. A row
-without an event time is in no window and on time.
-
-The number of rows per event day that do not count because they, or other rows of their keys, came too late; without Spark.
-
-An independent count for the check that no row was lost (``gold.publication.checks``). Which rows came too late is decided in
-``left_out``.
+Rows that do not count, because they or other rows of their keys came too late, are also counted independently per event day, for
+the check that no row was lost (``gold.publication.checks``). No Spark is used.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """``/metrics/{name}/late-events`` and ``/sources/{source}/late-events``: the counts of late rows, and their treatment.
 
-The response models are in this module, too.
-
-Examples of the responses about late events, for the OpenAPI document.
+The response models, and examples of the responses for the OpenAPI document, are in this module, too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The chart of a source's event-time watermark against the arrivals of its deliveries, and the choice of the deliveries shown.
+"""The charts of lateness: its distribution with the bounds of the contract, its trend by arrival day, and the watermark.
 
-Charts of lateness: its distribution with the bounds of the contract, and its trend by arrival day.
+The event-time watermark is drawn against the arrivals of a source's deliveries; which deliveries are shown is chosen here.
 """
 
 from __future__ import annotations

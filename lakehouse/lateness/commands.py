@@ -1,6 +1,6 @@
 """``lakehouse lateness``: measure the lateness of rows, propose a cutoff, and apply it to the contract.
 
-Parts of the output of ``lakehouse lateness``: tiers, hours of the day, durations and times.
+The printed parts are shared by the commands: tiers, hours of the day, durations and times.
 """
 
 from __future__ import annotations

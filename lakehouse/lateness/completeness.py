@@ -2,7 +2,7 @@
 
 The estimate is the share that earlier periods of the same length had at the same age. It covers only rows that arrive within
 ``horizon``. The interval is taken from order statistics; its coverage depends on the number of earlier periods. With fewer
-than :data:`FEWEST` periods no estimate is given. The arrivals are read by ``arrival_curve``.
+than :data:`FEWEST` periods no estimate is given. The arrivals are read by ``measurement``.
 """
 
 from __future__ import annotations

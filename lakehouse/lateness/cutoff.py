@@ -1,9 +1,7 @@
 """``ops/watermarks``: the decisions that changed a source's watermark: who, when, why, and the proposal at that time.
 
-The contract decides which watermark is in force; this log records how it was chosen. Proposals are computed in ``rules``, the
-contract's text is edited by ``contract_edit``.
-
-Editing of contract files: another cutoff is added, and every other line is unchanged.
+The contract decides which watermark is in force; this log records how it was chosen. Proposals are computed in ``rules``. A
+decision is entered into the contract's file: another cutoff is added, and every other line is unchanged.
 """
 
 from __future__ import annotations

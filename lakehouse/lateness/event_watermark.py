@@ -1,14 +1,13 @@
 """The event-time watermark of a source: the time before which everything is believed to have arrived.
 
 Belongs here: the computation from the deliveries of a source, under each strategy of the contract. It reads only what the ledger
-records of each delivery, and for ``per_key`` also ``watermark_per_key``, so that replays and rebuilds give the same result;
-the watermark never moves back. Which ``max_lateness`` is in force belongs to ``tuning``, the lateness of a single row to
-``rules``, the bound ``lateness.cutoff`` to ``admission``.
+records of each delivery, and for ``per_key`` also ``watermark_per_key``, so that replays and rebuilds give the same result; the
+watermark never moves back. The lateness of a single row belongs to ``rules``, the bound ``lateness.cutoff`` to
+``dispositions.admission``.
 
-``ops/event_watermarks``: the decisions about ``max_lateness`` of the event-time watermarks, by tuning or by a person.
-
-Decisions about a source are numbered. A decision is written only if no other one was written since its basis was read. The value
-that results is computed in ``max_lateness``.
+``ops/event_watermarks`` has the decisions about ``max_lateness``, by tuning or by a person. Decisions about a source are
+numbered. A decision is written only if no other one was written since its basis was read. The value in force is computed in
+``max_lateness``.
 """
 
 from __future__ import annotations

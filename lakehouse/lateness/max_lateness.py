@@ -2,9 +2,9 @@
 
 The contract's value is in force until a decision changes it. A decision applies to arrivals from its time on, and as long as the
 contract keeps the value that it had at the decision: a later edit of ``max_lateness`` in the contract overrides it. A pin lasts
-until a person removes it, also if the contract changes. Decisions are stored by ``tuning_decisions`` and made by ``tuning``.
+until a person removes it, also if the contract changes. Decisions are stored by ``event_watermark`` and made by ``tuning``.
 
-The daily step by which tuning moves ``max_lateness``, and the trade-off between waiting and completeness.
+Belongs here as well: the daily step by which tuning moves the value, and the trade-off between waiting and completeness.
 """
 
 from __future__ import annotations

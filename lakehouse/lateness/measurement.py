@@ -1,12 +1,11 @@
-"""The lateness of a source's rows, measured on Bronze by event type, with their dispositions.
+"""The lateness of a source's rows, measured on Bronze by event type with their dispositions, and the arrival curve of its days.
 
 Ranges are arrival days, whose rows never change. Rows that came as ``history`` are not measured. This is the Arrow side of
 ``rules``, which defines when a row is late, and of ``calendar.days``, which defines the lateness of a row.
 
-The arrival curve of a source, by event day and age, from which ``completeness`` estimates.
-
-It is read from the key log. A row counts at the first arrival of its key on its day: a correction makes a day no more complete.
-The rows of a backfill plan, and event days before the source was followed, came as ``history``: they are left out.
+The arrival curve has event days by age; ``completeness`` estimates from it. It is read from the key log. A row counts at the
+first arrival of its key on its day: a correction makes a day no more complete. The rows of a backfill plan, and event days before
+the source was followed, came as ``history``: they are left out.
 """
 
 from __future__ import annotations

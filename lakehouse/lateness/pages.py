@@ -1,6 +1,7 @@
-"""``/page/sources/{name}``: a source's watermark against its arrivals, the keys that hold it, and known missing data.
+"""``/page/sources/{name}`` and ``/page/lateness``: a source's watermark against its arrivals, and the lateness of its rows.
 
-``/page/lateness``: the lateness of a source's rows, the share that a watermark catches, and the trend by day.
+The page of a source names the keys that hold the watermark, and known missing data. The page of lateness has the share that a
+watermark catches, and the trend by day.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Proposals, trade-offs and decisions as JSON types, the same for the commands and the API; durations in seconds.
+"""Recommendations about the bounds of a source from the rows of recent arrival days, and the ``max_lateness`` in force.
 
-The ``max_lateness`` in force, and the recommendation from the recent arrivals of a source.
-
-Recommendations about the bounds of a source, from the rows of a range of arrival days, each with a severity.
-
-The API and the command line show the same list: the proposals for ``lateness.cutoff`` and ``max_lateness``, and the tiers that
-more rows miss than they tolerate. How a bound is proposed is defined in ``lateness.rules``.
+Commands and API show the same: the proposals for ``lateness.cutoff`` and ``max_lateness`` with their trade-offs, the decisions,
+and the tiers that more rows miss than they tolerate, each with a severity. The forms for both are JSON types; durations are in
+seconds. How a bound is proposed is defined in ``rules``; decisions are made in ``tuning``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""``/sources/{source}/watermark``: the event-time watermark of a source, and the tuning of its ``max_lateness``.
+"""``/sources/{source}/watermark`` and ``/data-quality``: a source's watermark with its tuning, and the lateness of its rows.
 
-The response models are in this module, too.
-
-``/data-quality``: the lateness of rows, the proposed watermark, and the numbers that changed after publication.
+The watermark route has the event-time watermark and the tuning of its ``max_lateness``; ``/data-quality`` the lateness of rows,
+the proposed watermark, and the numbers that changed after publication. The response models are in this module, too.
 """
 
 from __future__ import annotations

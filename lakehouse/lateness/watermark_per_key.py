@@ -1,14 +1,13 @@
 """The strategy ``per_key`` of the event-time watermark: the least, over the active keys, of each key's newest event.
 
-Belongs here: the rule, on rows that are complete up to an arrival (Arrow in, Arrow out). The stored state belongs to
-``watermark_per_key``; the other strategies, which need only one time per delivery, to ``event_watermark``.
+Belongs here: the rule, on rows that are complete up to an arrival (Arrow in, Arrow out), and the stored state of each source,
+``ops/watermark_keys``: one row per source, replaced by one commit. The other strategies, which need only one time per delivery,
+belong to ``event_watermark``.
 
 Rows that arrived at the same moment count together, so that neither their order nor their files make a difference. A key is
 active until the idle timeout passes without a row of that key, measured by the arrivals of the other keys: a source that is
 silent as a whole does not move the watermark. A key that sends its first row, or sends again after a pause, holds the watermark
 and does not move it back.
-
-``ops/watermark_keys``: the state of the strategy ``per_key``, one row per source, replaced by one commit.
 """
 
 from __future__ import annotations

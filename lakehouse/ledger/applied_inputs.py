@@ -31,7 +31,7 @@ class AppliedInputs:
 
     ``ingestion_ids`` are the ids of ingestions, decisions, redactions and rebuild requests; ``method`` is how silver was written
     (merged, or rebuilt by day). ``silver_commit`` and ``silver_lineage`` show whether silver still holds the commit, see
-    ``delta.lost_commits``; they are empty in entries of earlier releases. ``followed`` has the same of further tables that are
+    ``delta.commit_log``; they are empty in entries of earlier releases. ``followed`` has the same of further tables that are
     derived with silver, by layer and name: version, commit and lineage.
     """
 

@@ -1,17 +1,13 @@
-"""``ops/failed_numbers``: the numbers that cannot be computed from their rows, with the reasons.
+"""``ops/failed_numbers`` and ``ops/failed_checks``: the numbers that cannot be computed, and the failing checks, with reasons.
 
-The number of such a period is held: readers see the previous one, if there is one. A period is computed again when its rows
-change, and when the contract or the code does. The table has a row for each period that has ever failed; it does not exist if
-none has.
+The number of a period that cannot be computed from its rows is held: readers see the previous one, if there is one. A period is
+computed again when its rows change, and when the contract or the code does. The reason is one sentence, made here. Which number
+fails is determined in ``gold.isolation``, and for adjustments in ``gold.publication``.
 
-``ops/failed_checks``: the checks of Bronze and silver with severity ERROR that fail, and the event days that they concern.
+The checks are those of Bronze and silver with severity ERROR, with the event days that they concern. A number of such a day is
+held (see ``gold.publication``), until the check passes and the number is computed again, or a person publishes it.
 
-A number of such a day is held (see ``gold.publication``), until the check passes and the number is computed again, or a person
-publishes it. The table has a row for each check and day that has ever failed; it does not exist if no check has failed.
-
-Why a number cannot be computed, in one sentence.
-
-Here are the texts. Which number fails is determined in ``gold.isolation``, and for adjustments in ``gold.publication``.
+The tables have a row for each period, or each check and day, that has ever failed; a table does not exist before anything failed.
 """
 
 from __future__ import annotations

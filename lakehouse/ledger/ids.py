@@ -1,9 +1,7 @@
-"""The id of a row of Bronze, and the delivered file that contained the row.
+"""The ids of a row of Bronze and of the delivered file that contained it, and of silver's other inputs.
 
-Every module that refers to rows uses these ids: the key log, the decisions, the dispositions and Bronze itself.
-
-The ids of silver's inputs other than files: decisions, redactions and rebuild requests; and of files that were delivered
-again.
+Every module that refers to rows uses these ids: the key log, the decisions, the dispositions and Bronze itself. Inputs of silver
+other than files are decisions, redactions, rebuild requests, and files that were delivered again.
 """
 
 from __future__ import annotations

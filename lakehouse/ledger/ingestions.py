@@ -1,20 +1,17 @@
-"""``ops/ingestions``: one row per delivery of a file, whether ingested, already known, or held, and how a held one ended.
+"""``ops/ingestions``, one row per delivery of a file, and ``ops/unread_rows``, the rows of each file that could not be read.
 
-The file names of deliveries by which a person enters a correction (``lakehouse correct``).
+A delivery was ingested, already known, or held; the ledger also records how a held one ended. The name of a file marks a
+correction that a person entered (``lakehouse correct``); entering it belongs to ``operations.changes``. Bronze stores the name
+with each row, so that everything that depends on it can be computed again from Bronze.
 
-Belongs here: the name. Proposing, approving and entering corrections belongs to ``operations.changes``. Bronze stores the
-name with each row, so that everything that depends on it can be computed again from Bronze.
+Files that are recorded as ingested, but of which Bronze or the key log has no row, were lost with a table that was restored from
+a copy, or with a damaged log. ``bronze.ingest`` restores both: rows of Bronze are read again from landing, and claims are derived
+again from Bronze; ``streams.message_rows`` does so for messages, from their topic. Until then silver computes nothing: a row of
+another file would take the place of a missing one.
 
-Files that the ledger records as ingested, but of which Bronze or the key log has no row.
-
-The cause is a table that was restored from a copy, or a damaged log. ``bronze.ingest`` restores both: rows of Bronze are read
-again from landing, and claims are derived again from Bronze; ``streams.lost_messages`` does so for messages, from their topic.
-Until then silver computes nothing: a row of another file would take the place of a missing one.
-
-``ops/unread_rows``: the number of rows of a delivered file that could not be read, by the event days that they name.
-
-An entry is written when a file with malformed rows is ingested, and again when a reading changes which of them can be read; the
-newest entry about a file holds. Which numbers wait because of them is decided in ``dispositions.unread``.
+An entry of unread rows has their number by the event days that they name. It is written when a file with malformed rows is
+ingested, and again when a reading changes which of them can be read; the newest entry about a file holds. Which numbers wait
+because of them is decided in ``dispositions.unread``.
 """
 
 from __future__ import annotations
@@ -345,7 +342,7 @@ def unread_log(lake: Lake) -> LogTable[UnreadRows]:
 def count_unread(source: str, pieces: Iterable[pa.Table], recorded_at: datetime) -> list[UnreadRows]:
     """The entries of those ingestions in ``pieces`` that have malformed rows.
 
-    :param pieces: rows with :data:`COLUMNS`; rows of one ingestion may be in several pieces.
+    :param pieces: rows with :data:`UNREAD_COLUMNS`; rows of one ingestion may be in several pieces.
     """
     counts: dict[str, Counter[date | None]] = {}
     entries: dict[str, UnreadRows] = {}

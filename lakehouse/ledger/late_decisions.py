@@ -1,12 +1,13 @@
-"""``bronze/<source>_late_decisions``: a steward lets rows count in a metric that came too late for it, or takes that back.
+"""``bronze/<source>_late_decisions`` and ``bronze/<source>_admissions``: late rows and files that a person has admitted.
 
-Decisions are input, as files are: the log is append-only, and the newest decision about a row and a metric holds. The set of
-inputs that a number names tells which of them it knew (rule R10). Making one belongs to ``stewardship.admit_late``.
+Decisions are input, as files are: both logs are append-only.
 
-``bronze/<source>_admissions``: the files to whose rows no watermark applies, because a person has admitted them as history.
+A steward lets rows count in a metric that came too late for it, or takes that back; the newest decision about a row and a metric
+holds. The set of inputs that a number names tells which of them it knew (rule R10). Making one belongs to
+``stewardship.admit_late``.
 
-An admission is input, like a steward's decision: it is recorded before the rows of the file are judged, and applies whenever they
-are judged again. It concerns lateness only; row rules still apply.
+An admission of a file as history means that no watermark applies to its rows. It is recorded before the rows of the file are
+judged, and applies whenever they are judged again. It concerns lateness only; row rules still apply.
 """
 
 from __future__ import annotations

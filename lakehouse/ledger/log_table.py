@@ -1,7 +1,8 @@
-"""A log: a table whose rows are the entries of one dataclass, and whose Arrow schema is derived from it.
+"""A log: a table whose rows are the entries of one dataclass, with a second copy of what people decided.
 
-Every log of the product that reads its rows as Python objects is a :class:`LogTable`. Tables with one row per row of
-Bronze (the key log, the dispositions, the audit) are processed as Arrow tables and define their schema themselves.
+Every log of the product that reads its rows as Python objects is a :class:`LogTable`; its Arrow schema is derived from the class.
+Tables with one row per row of Bronze (the key log, the dispositions, the audit) are processed as Arrow tables and define their
+schema themselves.
 
 The columns are the fields in the order of the class, all of them nullable:
 
@@ -17,14 +18,11 @@ Annotation (``... | None`` changes nothing)         Column
 
 A field is named like its column, unless its metadata names another ``column``.
 
-``ops/journal``: a second copy of the entries that no other table contains, by table and commit.
-
-A file that was lost can be sent again; what a person decided is written nowhere else. Each append to a log of decisions is
-therefore repeated here, with the id of the log's commit. A log that no longer holds this commit was restored from a copy, or its
-newest entry was lost or emptied: the missing entries are appended again before anything is read. A damaged journal protects
-nothing, and harms nothing.
-
-Entries that were written before the journal existed are not in it.
+``ops/journal`` has the second copy, by table and commit. A file that was lost can be sent again; what a person decided is written
+nowhere else. Each append to a log of decisions is therefore repeated in the journal, with the id of the log's commit. A log that
+no longer holds this commit was restored from a copy, or its newest entry was lost or emptied: the missing entries are appended
+again before anything is read. A damaged journal protects nothing, and harms nothing. Entries that were written before the journal
+existed are not in it.
 """
 
 from __future__ import annotations

@@ -1,17 +1,14 @@
-"""``ops/publications``: each commit of published numbers with its lineage: inputs, code, checks and trigger.
+"""``ops/publications``, each commit of published numbers with its lineage, and ``ops/restatements``, each run of a metric.
 
-The rows are copied from the metadata of the gold tables' commits, so that a run that stops after its commit loses nothing:
-:func:`follow` writes the missing rows.
+The lineage of a commit is its inputs, code, checks and trigger. The rows are copied from the metadata of the gold tables'
+commits, so that a run that stops after its commit loses nothing: :func:`follow` writes the missing rows.
 
-``ops/restatements``: the silver version up to which each run updated a metric, and the days that changed.
+A run is recorded with the silver version up to which it updated the metric, and the days that changed. The restatement sensor
+finds new changes with it, and it records why a day was restated. Without it a metric is computed again for all days, and days
+with equal results are not written.
 
-The restatement sensor finds new changes with it, and it records why a day was restated. Without it a metric is computed again for
-all days, and days with equal results are not written.
-
-Which published numbers a version of the code or of a contract, or a Git commit, has made.
-
-Belongs here: the search in the published tables, whose rows name both versions, and in the publications, which name the commit.
-What the versions are is in ``delta.provenance``, what the commit is in ``delta.code_commit``.
+Which published numbers a version of the code or of a contract, or a Git commit, has made is searched here, too: the published
+tables name both versions, the publications name the commit (see ``delta.provenance``).
 """
 
 from __future__ import annotations
@@ -158,7 +155,7 @@ class Restatement:
     metric's days follow if it is not the main table of the only source, and each table that a derived metric follows.
     ``followed_further`` has the version of each further table that a metric's days follow, -1 for a table that does not exist: by
     name, the silver table of each further source and the intervals of each dimension. ``gold_commit``, ``followed_commit`` and
-    ``further_commits`` are the ids of the commits of these versions, see ``delta.lost_commits``; they are empty in entries of
+    ``further_commits`` are the ids of the commits of these versions, see ``delta.commit_log``; they are empty in entries of
     earlier releases.
     """
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from sklearn import metrics
 
 from lakehouse.contracts.model import OF_PROBABILITIES, OF_VALUES
 from lakehouse.errors import LakehouseError
@@ -434,15 +433,22 @@ def _both_classes(labels: NDArray[np.int64]) -> bool:
     return bool(0 < labels.sum() < len(labels))
 
 
+def _sklearn() -> Any:
+    """The measures of scikit-learn, of the extra ``ml``: who only reads the results of comparisons does without it."""
+    from sklearn import metrics  # noqa: PLC0415
+
+    return metrics
+
+
 _OF_PROBABILITIES: dict[str, Any] = {
-    "roc_auc": lambda labels, scores: float(metrics.roc_auc_score(labels, scores)) if _both_classes(labels) else float("nan"),
+    "roc_auc": lambda labels, scores: float(_sklearn().roc_auc_score(labels, scores)) if _both_classes(labels) else float("nan"),
     "average_precision": lambda labels, scores: (
-        float(metrics.average_precision_score(labels, scores)) if _both_classes(labels) else float("nan")
+        float(_sklearn().average_precision_score(labels, scores)) if _both_classes(labels) else float("nan")
     ),
-    "log_loss": lambda labels, scores: float(metrics.log_loss(labels, scores, labels=[0, 1])),
+    "log_loss": lambda labels, scores: float(_sklearn().log_loss(labels, scores, labels=[0, 1])),
     "brier_score": lambda labels, scores: float(((scores - labels) ** 2).mean()),
-    "accuracy": lambda labels, scores: float(metrics.accuracy_score(labels, scores >= THRESHOLD)),
-    "precision": lambda labels, scores: float(metrics.precision_score(labels, scores >= THRESHOLD, zero_division=0)),
-    "recall": lambda labels, scores: float(metrics.recall_score(labels, scores >= THRESHOLD, zero_division=0)),
-    "f1": lambda labels, scores: float(metrics.f1_score(labels, scores >= THRESHOLD, zero_division=0)),
+    "accuracy": lambda labels, scores: float(_sklearn().accuracy_score(labels, scores >= THRESHOLD)),
+    "precision": lambda labels, scores: float(_sklearn().precision_score(labels, scores >= THRESHOLD, zero_division=0)),
+    "recall": lambda labels, scores: float(_sklearn().recall_score(labels, scores >= THRESHOLD, zero_division=0)),
+    "f1": lambda labels, scores: float(_sklearn().f1_score(labels, scores >= THRESHOLD, zero_division=0)),
 }

@@ -1,20 +1,12 @@
-"""The files as they are delivered: payments every second Monday, cardholders and chargebacks at the end of a month.
+"""Seeded card payments, their cardholders and chargebacks, and the files in which they are delivered.
 
-A file holds the rows that arrived since the previous file; each row has its own arrival time. The content of the rows belongs to
-the other modules.
+Payments are delivered every second Monday, cardholders and chargebacks at the end of a month. A file holds the rows that arrived
+since the previous file; each row has its own arrival time.
 
-The cardholders, with the history of each one's country and tier. Changes arrive up to weeks late.
-
-Payments belong to ``payments``.
-
-The card payments, including fraudulent ones, and the causes of fraud.
-
-Knowledge of fraud, and its time, belongs to ``chargebacks``.
-
-The chargebacks: reports of fraud 1 to 60 days after the payment, sometimes wrong, and their later corrections.
-
-A payment without a chargeback counts as good, which is wrong for unnoticed fraud. An investigation corrects the labels of the
-summer long afterwards: see :func:`investigated`.
+Cardholders have a history of country and tier; changes arrive up to weeks late. Some payments are fraudulent, with the causes
+given here. A chargeback reports fraud 1 to 60 days after the payment, sometimes wrongly, and may be corrected later. A payment
+without a chargeback counts as good, which is wrong for unnoticed fraud. An investigation corrects the labels of the summer long
+afterwards: see :func:`investigated`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""``/lineage``: the inputs, code and contract of a number, and the trigger of its publication.
+"""The routes that explain and compare published numbers: lineage, restatement report, two versions, and yesterday's number.
 
-``/metrics/{name}/publications/{publication_id}`` is the restatement report of a publication.
-
-``/metrics/{name}/compare`` and ``/at-this-time``: two versions of a number, and yesterday as known at this time of day.
+``/lineage`` has the inputs, code and contract of a number, and the trigger of its publication.
+``/metrics/{name}/publications/{publication_id}`` is the restatement report of a publication. ``/metrics/{name}/compare`` has two
+versions of a number, ``/at-this-time`` yesterday's as known at this time of day.
 """
 
 from __future__ import annotations

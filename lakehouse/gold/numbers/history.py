@@ -1,8 +1,7 @@
 """The history of published numbers: all versions of a period, one selected version, two versions compared.
 
-This module only reads. Names of versions are parsed in ``version_selector``; comparisons are rendered in ``reports``.
-
-Adjustments: the exact differences between a closed period's number and the number computed now (rule R9).
+This module only reads. Names of versions are parsed in ``version_selector``; comparisons are rendered in ``reports``. Adjustments
+are the exact differences between a closed period's number and the number computed now (rule R9).
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Views of published numbers for the pages: the summary of a period, and its completeness in words.
+"""Views of published numbers for the pages: the summary of a period, its completeness in words, and charts.
 
-Charts of published numbers: a series and its states, and the versions of one number.
-
-States differ by marks, not by colour alone.
+A chart shows a series with its states, or the versions of one number. States differ by marks, not by colour alone.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""``/page/restated``: the published numbers that changed in a week, with values before and after, and reasons.
+"""The pages of published numbers: those that changed in a week, the periods of a metric, and the history of one number.
 
-``/page/restated/{name}/{publication_id}`` is the stored report of one publication.
-
-``/page/metrics/{name}``: consecutive periods of a metric, with final, preliminary and live numbers distinguished.
-
-``/page/metrics/{name}/{window}``: the history of a number by revision, and the changed rows of each revision. For a window of a
-day it is the window's own.
+``/page/restated`` has values before and after, and reasons; ``/page/restated/{name}/{publication_id}`` is the stored report of
+one publication. ``/page/metrics/{name}`` distinguishes final, preliminary and live numbers of consecutive periods.
+``/page/metrics/{name}/{window}`` has the history of a number by revision, and the changed rows of each revision. For a window of
+a day it is the window's own.
 """
 
 from __future__ import annotations

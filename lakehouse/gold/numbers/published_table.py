@@ -1,12 +1,11 @@
 """The table of a series' published numbers: its schema, the digest of a number, and the published state of each period.
 
-Any engine reads the newest numbers with ``WHERE is_latest``, and what readers saw at a time with ``published_at <= t AND
-(superseded_at IS NULL OR superseded_at > t) AND adjustment IS NULL``. This module only reads; ``publication.revisions`` writes
-the table, and ``history`` selects and compares its versions.
+Any engine reads the newest numbers with ``WHERE is_latest``, and what readers saw at a time with
+``published_at <= t AND (superseded_at IS NULL OR superseded_at > t) AND adjustment IS NULL``. This module only reads;
+``publication.revisions`` writes the table, and ``history`` selects and compares its versions.
 
-The inputs of a number that is made of published numbers: the column ``made_from``, written and read only here.
-
-The inputs of a number other than those of its (first) source: the column ``dimension_inputs``, written and read only here.
+Two columns are encoded and decoded only here: ``made_from``, the inputs of a number that is made of published numbers, and
+``dimension_inputs``, the inputs of a number other than those of its (first) source.
 """
 
 from __future__ import annotations

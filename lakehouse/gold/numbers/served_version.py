@@ -164,7 +164,7 @@ def lost_versions(lake: Lake, series: Series) -> tuple[int, int] | None:
     """The newest version at which a run left the table of a series, and the newest such version that it still holds; None if it
     holds all.
 
-    A table that does not hold one of them was restored from a copy, or its log was damaged; see ``delta.lost_commits``. Commits
+    A table that does not hold one of them was restored from a copy, or its log was damaged; see ``delta.commit_log``. Commits
     without a run, such as a revert, are known by the number of the newest one that ``ops/publications`` has.
     """
     entries, copied = publications.restatements_of(lake, follower(series)), publications.copied_version(lake, series.name)

@@ -1,7 +1,7 @@
 """Why a revision changed the number of one window of its day: the columns ``window_reason`` and ``window_changed_rows``.
 
 They are columns of a row; the other published columns are equal in all rows of a version. Belongs here: how they are written and
-read. Which changes concern which window is computed in ``rows_read.window_places``; the history of a window belongs to
+read. Which changes concern which window is computed in ``restatement.silver_tables``; the history of a window belongs to
 ``window_history``.
 """
 

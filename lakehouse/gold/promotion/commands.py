@@ -1,6 +1,6 @@
-"""``lakehouse promote`` and ``rollback``: the dataset version of a metric that its readers see.
+"""``lakehouse promote``, ``gold rollback`` and ``gold promotions``: the dataset version of a metric that its readers see.
 
-``lakehouse gold promotions``: the promotions and rollbacks of metrics' data and of models.
+The list of promotions and rollbacks covers the data of metrics and models.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The plan of a promotion or rollback: what it would publish, without doing it.
 
+It publishes the last number that a dataset version published for each period, including its adjustments if the period is closed.
 ``compatibility`` checks the conditions that forbid a promotion; ``promotion`` carries it out.
-
-The last number that a dataset version published for a period, including its adjustments if the period is closed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Candidates: numbers that are checked before readers see them (rule R8).
+"""Drafts and candidates: the numbers that a period may be published with, checked before readers see them (rule R8).
 
-``gold/<series>_candidates`` has the numbers that are being checked and those that are *held*. A period has at most one candidate,
-the newest. A published candidate is removed in the commit after the one that published it.
-
-Drafts: the number that a period may be published with, and the form of the publication.
+A draft also has the form of its publication. ``gold/<series>_candidates`` has the numbers that are being checked and those that
+are *held*. A period has at most one candidate, the newest. A published candidate is removed in the commit after the one that
+published it.
 """
 
 from __future__ import annotations

@@ -1,18 +1,14 @@
-"""A person's decision about a held number: sign it off, so that it is published, or drop it (rule R8).
+"""The numbers that are not published: those that failed a check, those that a person refused, and those of reverted periods (R8).
 
-The numbers of a period that are not published: those that a person refused since, and all numbers while the period is
-reverted.
+A person decides about a held number: sign it off, so that it is published, or drop it. ``ops/dropped`` has the dropped numbers;
+the same number is not proposed again.
 
-The checks that fail and the numbers that they hold, as the tables have them now.
+``ops/reverts`` has the periods that a person has reverted to an earlier revision, and their release. A reverted period keeps its
+number, whatever Silver contains, until it is released; then it is computed again. Reverting a number belongs to
+``restatement.revert``.
 
-Commands that update numbers end with these (see ``cli.console.end_of_update``), whichever run failing them.
-
-``ops/dropped``: numbers that a person refused to publish. The same number is not proposed again.
-
-``ops/reverts``: periods that a person has reverted to an earlier revision, and their release.
-
-A reverted period keeps its number, whatever Silver contains, until it is released; then it is computed again. Belongs here: the
-log, and which periods it keeps. Reverting a number belongs to ``restatement.revert``.
+The checks that fail, and the numbers that they hold, are those in the tables now. Commands that update numbers end with them (see
+``cli.console.end_of_update``), whichever run failed them.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""Which numbers of a metric with late events count every row: the final ones, where the contract says ``at_close: include``.
+"""Late rows in the numbers of a metric: which final numbers count every row, and how often late rows change a window before.
 
-A number that is final keeps the rule under which it was closed: that of the contract which computed its first final revision.
-Contracts of before there was the key left late rows out. Belongs here: the rule. The inputs of such a number have the mark
-``late_decisions.EVERY_ROW``, by which it is made again; which rows came too late is decided in ``late_events``. The counts and
-lists of late rows that people see are made here from those of ``late_events``: only this module knows the closed days.
+With ``at_close: include`` in the contract, final numbers count every row. A number that is final keeps the rule under which it
+was closed: that of the contract which computed its first final revision. Contracts of before there was the key left late rows
+out. The inputs of such a number have the mark ``late_decisions.EVERY_ROW``, by which it is made again. Which rows came too late
+is decided in ``late_events``. The counts and lists of late rows that people see are made here from those of ``late_events``: only
+this module knows the closed days.
 
-The number of times that late rows have changed a published window, and whether a further change waits until the window is
-final.
-
-Belongs here: ``late_events.max_updates_per_window``. The updates are counted from the published revisions, and not stored.
+``late_events.max_updates_per_window`` limits how often late rows change a published window; a further change waits until the
+window is final. The updates are counted from the published revisions, and not stored.
 """
 
 from __future__ import annotations

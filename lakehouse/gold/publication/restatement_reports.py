@@ -4,9 +4,8 @@ A report is derived from the revisions in gold and the publication's lineage, an
 writes missing reports. It names its measures and grain, so that it can be read regardless of later contracts. Showing it belongs
 to ``serving``.
 
-The changes of dimensions that restated a day, in words: the one wording that commands, API and pages use.
-
-The changes are those that the publication recorded; which facts they concern is decided in ``dimensions.joins.changed_facts``.
+The changes of dimensions that restated a day have one wording, which commands, API and pages use. The changes are those that the
+publication recorded; which facts they concern is decided in ``dimensions.changed_facts``.
 """
 
 from __future__ import annotations
@@ -353,7 +352,7 @@ def attribute_words(changes: Mapping[str, Any], metric: MetricContract, days: Co
     """The recorded changes that concern facts of the numbers of ``days``: the first of them and the number of others; None
     without any.
 
-    :param changes: ``dimension_changes`` of a publication, see :func:`recorded`.
+    :param changes: ``dimension_changes`` of a publication, see :func:`recorded_changes`.
     """
     of_days = {f"{day}" for day in source_days(metric, days)}
     concerning = [change for change in changes.get("first", ()) if not of_days.isdisjoint(change["days"])]

@@ -2,14 +2,12 @@
 
 All writes to published tables happen here, except for masking. The modules that make drafts decide what is published; the schema
 belongs to ``numbers.published_table``. Commits are made by delta-rs within milliseconds; of two commits that concern the same
-period, the later one fails instead of overwriting the first.
+period, the later one fails instead of overwriting the first. A commit records each of its versions, apart from the content, well
+enough to write the version again.
 
-The record of each version in a commit of published numbers, apart from its content: enough to compute the version again.
-
-Published versions that a table no longer has, because it was restored from a copy, or its log was damaged.
-
-Readers have seen them, so that nothing is published before they are there again. Making them again belongs to
-``gold.reproduction.repair``; commits that were lost without a version are made up for here.
+A table that was restored from a copy, or whose log was damaged, lacks published versions. Readers have seen them, so nothing is
+published before they are there again. Making them again belongs to ``gold.reproduction.repair``; commits that were lost without a
+version are made up for here.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Recomputes a published number: a day from its Silver inputs, a longer period from its named days, a derived number from its
-named inputs.
+"""Recomputes a published number from the inputs that its revision names, under the contracts of that time (rule R10).
 
-Silver is computed from Bronze, so that no older version of a table is needed. Comparing the result belongs to ``reproduce``.
+A day is computed from its Silver inputs, a longer period from its named days, a derived number from its named inputs. Silver is
+computed from Bronze, so that no older version of a table is needed. Comparing the result belongs to ``reproduce``.
 
-The contracts under which a number was computed: stored when it is published, read when it is reproduced (rule R10).
-
-A revision names its metric's contract by hash. The contract of the source is the one under which silver was built at that time;
-it is recorded with the metric's contract. The rows are in ``ops/contracts`` (``ledger.contract_archive``).
+The contracts are stored in ``ops/contracts`` (``ledger.contract_archive``) when a number is published. A revision names its
+metric's contract by hash. The contract of the source is the one under which silver was built at that time; it is recorded with
+the metric's contract.
 """
 
 from __future__ import annotations

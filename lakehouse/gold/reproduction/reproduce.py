@@ -1,11 +1,11 @@
 """Reproduces a published number from the inputs that its revision names, and compares both (rule R10).
 
 Nothing is written, and no older version of a table is read: only Bronze, decisions, and the logs in ``ops``. :func:`known_at` and
-:func:`from_inputs` compute, in the same way, a number as of a time, or from any set of inputs, published or not.
+:func:`from_inputs` compute, in the same way, a number as of a time, or from any set of inputs, published or not. Recomputing
+belongs to ``recompute``.
 
-The cells in which a published number and the reproduced one differ, and the columns that can no longer be compared.
-
-Only Arrow tables and the metric's contract are used; reproducing a number belongs to ``reproduce``.
+The comparison gives the cells that differ, and the columns that can no longer be compared. It uses only Arrow tables and the
+metric's contract.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""``lakehouse revert`` and ``release``: restore an earlier revision of a number, and let it follow silver again.
+"""``lakehouse revert``, ``gold release``, ``held``, ``publish``, ``drop`` and ``close``: a person's decisions about numbers.
 
-``lakehouse gold held``, ``publish`` and ``drop``: numbers that failed a check, and the decisions on them.
+A number is restored to an earlier revision and follows silver again when it is released. A number that failed a check is held,
+until it is published or dropped. A period that still waits is closed as it is.
 """
 
 from __future__ import annotations

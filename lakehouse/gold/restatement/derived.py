@@ -1,12 +1,11 @@
-"""Publishes derived numbers, and restates them when a number that they are made of was restated (rules R7, R8 and R15).
+"""Derived numbers: computed from published numbers, published, and restated when one of these was restated (R7, R8, R15).
 
 One function serves days and longer periods: each is made of the same period of the inputs. Checking and publishing drafts belongs
 to ``write_audit_publish``.
 
-The numbers of a derived metric: its inputs summed by its grain, joined, and its measures as Spark SQL over the result.
-
-The result has every row of the grain that any input has; an input without it is NULL. A division by zero is NULL, as in the
-measures of other metrics; any other failure affects only its period. Numbers are small, and are collected in this process.
+A number is made of its inputs, summed by its grain and joined; its measures are Spark SQL over the result. The result has every
+row of the grain that any input has; an input without it is NULL. A division by zero is NULL, as in the measures of other metrics;
+any other failure affects only its period. Numbers are small, and are collected in this process.
 """
 
 from __future__ import annotations

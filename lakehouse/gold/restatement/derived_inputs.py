@@ -1,13 +1,12 @@
-"""The published numbers that derived numbers are made of: the newest ones of each input, or those that a revision names.
+"""The inputs of derived numbers: the newest published numbers or named ones, what changed in them, and what a period waits for.
 
 A derived period is made of the same period of each input. Held candidates do not count. Adjustments count where they are booked,
 as in the roll-ups of the input: a longer period already includes them, and a day is read with those booked on it.
 
-The tables that a derived series follows, those of its inputs, and the version of each up to which it has followed them.
+A derived series follows the tables of its inputs. Only logs are read to find which periods were published since. Publishing the
+periods belongs to ``derived``; when they are computed, to ``pending``.
 
-Only logs are read. Publishing the periods belongs to ``restate``; when they are computed, to ``restatement.pending``.
-
-The inputs that a derived period waits for before its number becomes final. Its state is never ahead of theirs (rule R13).
+The state of a derived period is never ahead of the states of its inputs: it becomes final after them (rule R13).
 """
 
 from __future__ import annotations

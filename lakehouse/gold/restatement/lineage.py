@@ -1,10 +1,10 @@
-"""The inputs of numbers: which ingestions, decisions and redactions Silver contained, and the causes of its newest changes.
+"""The inputs of numbers and the causes of their changes: what Silver contained, and late rows that count now.
 
-A revision names its inputs, so that it can be reproduced (rule R10) and its changes can be explained.
+Inputs are ingestions, decisions and redactions. A revision names its inputs, so that it can be reproduced (rule R10) and its
+changes can be explained.
 
-Why a day of a metric with late events changes although silver has not: its close, and decisions of stewards.
-
-Belongs here: how many late rows count now that did not, by day, and in whose words. Which numbers count every row is the rule of
+A day of a metric with late events may change although silver has not: by its close, or by decisions of stewards. Belongs here:
+how many late rows count now that did not, by day, and in whose words. Which numbers count every row is the rule of
 ``late_at_close``.
 """
 

@@ -1,6 +1,6 @@
 """The query of a metric: its number per event day and grain, computed from Silver with Spark, or here if ``local_measures`` can.
 
-The rows are read in ``rows_read``. Which of the numbers are published is decided in ``days`` and ``rollups``.
+The rows are read in ``silver_rows``. Which of the numbers are published is decided in ``days`` and ``rollups``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""A day's number from its published windows and from newly computed windows: those in which a changed row lies or lay.
+"""A day's number from its published number and what changed since: the windows, or the rows, that a change of Silver touches.
 
-The other windows are taken from the published number, which was computed from silver when the metric last followed it. Days for
-which that is not certain, days that a person has materialized again without a change of silver, and metrics that read more than
-one table, are left to ``metric_query``.
+By windows, those in which a changed row lies or lay are computed. The other windows are taken from the published number, which
+was computed from silver when the metric last followed it. Days for which that is not certain, days that a person has materialized
+again without a change of silver, and metrics that read more than one table, are left to ``metric_query``.
 
-A day's number computed from its published number and the Silver rows changed since, without reading the other rows.
-
-This is exact if every measure is additive, an integer or a decimal, and 0 over no rows; other metrics are computed from all
-rows. The contract limits how many changed rows a patch may have (``publication.patch_up_to``).
+By rows, the published number is patched with the Silver rows changed since, without reading the other rows. This is exact if
+every measure is additive, an integer or a decimal, and 0 over no rows; other metrics are computed from all rows. The contract
+limits how many changed rows a patch may have (``publication.patch_up_to``).
 """
 
 from __future__ import annotations

@@ -3,10 +3,9 @@
 The checks that a candidate must pass belong to ``publication.checks``. A difference between published numbers and Silver that a
 pending change explains is reported, but is not a failure.
 
-Which published numbers would come out otherwise if they were computed again, before anything is restated; nothing is written.
-
-The rows are those that silver holds now, so that what differs follows from the code, the contract or a pending change. The rows
-that a rebuild would change belong to ``silver.rebuild``.
+:func:`differing_numbers` lists the published numbers that would come out otherwise if they were computed again, before anything
+is restated; nothing is written. The rows are those that silver holds now, so that what differs follows from the code, the
+contract or a pending change. The rows that a rebuild would change belong to ``silver.rebuild``.
 """
 
 from __future__ import annotations

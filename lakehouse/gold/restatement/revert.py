@@ -2,9 +2,10 @@
 
 Nothing is overwritten: the earlier content becomes a new revision (for a closed period under ``adjust`` an adjustment) with the
 reason ``rollback`` and the inputs of the earlier revision, so that it can be reproduced. Longer periods are sums of their days,
-and are reverted through the days that the revision names. Which periods are kept is recorded by ``publication.reverted_periods``.
+and are reverted through the days that the revision names. Which periods are kept is recorded by ``publication.held_numbers``.
 
-Undoes named runs: the days that the runs of a backfill or a stage restated return to their previous numbers, as new revisions.
+A named run of a backfill or a stage is undone in the same way: the days that it restated return to their previous numbers, as new
+revisions.
 """
 
 from __future__ import annotations

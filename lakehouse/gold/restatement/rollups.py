@@ -1,11 +1,8 @@
-"""Longer periods: restated when the days that they are computed from are published.
+"""Longer periods: their numbers from published days, restated when the days that they are computed from are published.
 
-The numbers themselves belong to ``rollup_totals``; checking and publishing drafts belongs to ``write_audit_publish``.
-
-The numbers of longer periods: sums of published days, and measures that are not additive from the same days' Silver rows.
-
-A number never mixes two states of a day: for a day whose newest computed number is not published, the rows of the published
-number are used. Adjustments that are booked in the period are included. Nothing is published here.
+A number is the sum of the published days; measures that are not additive come from the Silver rows of the same days. It never
+mixes two states of a day: for a day whose newest computed number is not published, the rows of the published number are used.
+Adjustments that are booked in the period are included. Checking and publishing drafts belongs to ``write_audit_publish``.
 """
 
 from __future__ import annotations

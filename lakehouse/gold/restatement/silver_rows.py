@@ -1,20 +1,13 @@
-"""The silver rows that a number was computed from, for the inputs that it names, computed from Bronze (rule R10).
+"""The silver rows that a number is computed from, with their windows: those that silver holds, or those of named inputs (R10).
 
-Belongs here: the rows of each source of a metric for given inputs, or as known at a time. Recomputing and comparing numbers
+The rows of named inputs, or as known at a time, are computed from Bronze. Rows that came too late for the metric are left out, as
+if they had never arrived. The rows of several sources become one table, with the metric's column names, and without rows that an
+earlier source has too. Attributes of dimensions are the present ones, or those of the inputs. Recomputing and comparing numbers
 belongs to ``reproduction``.
 
-The silver rows of a metric as if rows that came too late had never arrived.
-
-The rows of several sources as one table, with the metric's column names, and without rows that an earlier source has too.
-
-The silver rows that numbers are computed from now, with the present attributes of dimensions.
-
-The windows of event time in which rows lie, as Spark expressions; ``sessions`` has the windows that depend on a key's rows.
-
-A DataFrame in, a DataFrame out with a row for each window in which a row lies. A day is ``[midnight, next midnight)`` in the zone
-of the window, so that a day with a clock change has 23 or 25 hours. The kinds of windows are defined in ``contracts.windows``.
-
-The session of each row, as Spark expressions.
+Windows and sessions are Spark expressions: a DataFrame in, a DataFrame out with a row for each window in which a row lies. A day
+is ``[midnight, next midnight)`` in the zone of the window, so that a day with a clock change has 23 or 25 hours. The kinds of
+windows are defined in ``contracts.windows``.
 """
 
 from __future__ import annotations
@@ -420,7 +413,7 @@ def _any_of(conditions: Collection[str]) -> Column:
 
 
 def window_ends(window: EventWindow) -> Column:
-    """The moment at which a window has ended, for rows with ``event_date`` and ``window_start`` from :func:`assigned`."""
+    """The moment at which a window has ended, for rows with ``event_date`` and ``window_start`` from :func:`with_windows`."""
     start = F.unix_micros(WINDOW_START)
     if window.overlaps:
         return F.timestamp_micros(start + _micros(window.size))
