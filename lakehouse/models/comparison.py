@@ -1,10 +1,8 @@
 """The comparison of two versions of a model on the same rows: every measure with intervals, per event month and in total.
 
-Functions of arrays, independent of the origin of the rows. Acceptance rules are evaluated in ``verdicts``.
-
-The uncertainty of quality measures: their values on resamples of the rows (a bootstrap), a batch of resamples at a time.
-
-The scores of a model and their quality, as functions of arrays. Selecting the rows belongs elsewhere.
+Here are the scores of a model, the measures of their quality, and the uncertainty of a measure: its values on resamples of the
+rows (a bootstrap), a batch of resamples at a time. All are functions of arrays, independent of the origin of the rows. Selecting
+the rows belongs to ``backtest``, evaluating the acceptance rules to ``backtest_log``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Retrains a model after corrections of its training data: labels, set, model and backtest, each as a new version.
 
-A retraining is due if the changed rows reach the bounds of the model's policy, once per cause. It promotes nothing. Its steps are
-in ``retraining_log``; a stopped run is continued by the next run, with the same versions.
+A retraining is due if the changed rows reach the bounds of the model's policy, once per cause. It promotes nothing.
 
-``ops/retrainings``: the retrainings required by corrections, each as queued and after every step.
-
-The first entry of a retraining names the versions that it makes, so that a resumed retraining makes no others. The conditions and
-the steps of retraining belong to ``retraining``.
+``ops/retrainings`` records each retraining when it is queued and after every step. The first entry names the versions that it
+makes: the next run continues a stopped retraining with the same versions, and makes no others.
 """
 
 from __future__ import annotations
