@@ -1,9 +1,8 @@
 """What people have changed: decisions, corrections, redactions, rebuilds, backfills, stages, reverts, promotions and more.
 
-Each kind has a log of its own, which is read here and never written. What sources have sent is not part of it, and neither is
-what changed in the numbers: that is in ``gold.numbers.history`` and in the audit.
-
-A change that a person made: its kind, its state, and how it is taken back. Plain Python; ``change_list`` reads the changes.
+A change has a kind, a state, and a way to take it back. Each kind has a log of its own, which is read here and never written.
+What sources have sent is not part of the list, and neither is what changed in the numbers: that is in ``gold.numbers.history``
+and in the audit.
 """
 
 from __future__ import annotations
