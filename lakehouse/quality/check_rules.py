@@ -1,15 +1,11 @@
-"""The rules of a contract for a candidate number: row counts, NULLs, drift, and how far a restatement moves a number.
+"""The rules of checks: row counts, NULLs, drift, how far a restatement moves a number, and the result that every check returns.
 
-This module has the candidate and one function per rule, which returns its finding in numbers and words. The rules and their
-bounds are in ``contracts.checks``, the statistics in ``quality.statistics``. What is checked under every contract, and what
-follows a failure, belongs to ``gold.publication.checks``. Bounds are compared exactly, as fractions: a value on a bound is within
-it. Two of the rules also judge sources (``source_checks``).
+A rule is a function that returns its finding in numbers and words. Those of row counts and NULLs also judge the columns and rows
+of Bronze and Silver; which rows are counted is decided in the ``checks`` module of each layer. Bounds are compared exactly, as
+fractions: a value on a bound is within it.
 
-The result of a check, as every layer's ``checks`` module returns it. The checks themselves are in those modules.
-
-The parts shared by the checks of Bronze and silver: columns as in the contract, shares of NULLs, severities.
-
-Which rows are counted is decided by each layer's own checks; bounds are compared in ``check_rules``.
+The rules and their bounds are declared in ``contracts.checks``, the statistics are in ``statistics``. What is checked under every
+contract, and what follows a failure, belongs to ``gold.publication.checks``.
 """
 
 from __future__ import annotations
