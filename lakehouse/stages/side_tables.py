@@ -1,13 +1,8 @@
-"""The silver rows computed from a stage, on exactly the event days that it changes, kept apart from those that readers see.
+"""The silver rows computed from a stage and the numbers computed from them, kept apart from those that readers see.
 
-Belongs here: which days a stage reaches, its own silver table, and its differences from the live table. The rows themselves are
-computed by ``silver.merge.state``. The numbers computed from them belong to ``side_numbers``.
-
-The silver rows of a stage under ``merge``, if few rows are concerned: the live rows, with the staged ones merged into them.
-
-The numbers computed from the silver rows of a stage, kept apart from those that readers see.
-
-Belongs here: the stage's own tables of numbers, and which published numbers they would change. The query of a metric belongs to
+Belongs here: the event days that a stage reaches, the stage's own tables of rows and numbers on exactly these days, and their
+differences from the tables that readers see. Under ``merge``, if few rows are concerned, the rows are the live rows with the
+staged ones merged into them; otherwise ``silver.merge.state`` computes them. The query of a metric belongs to
 ``gold.restatement.metric_query``; the effect of a publication belongs to ``gold``.
 """
 
