@@ -331,7 +331,7 @@ def check_nulls(
     return outcomes
 
 
-def way_out(warns: bool) -> str:  # noqa: FBT001 (as rules.outcome asks)
+def way_out(warns: bool) -> str:  # noqa: FBT001 (as :func:`outcome` calls it)
     """The remedy for files with too few rows or too many NULLs."""
     numbers = "are published nevertheless" if warns else "of these days are held"
     return f"Numbers {numbers}: check the files, and have the source send what it left out"
