@@ -39,6 +39,18 @@ _EXACT = Context(prec=40, traps=[Inexact])
 
 
 @dataclass(frozen=True)
+class CheckResult:
+    """One check on one partition. ``explanation`` is the reason of a failure and the remedy; ``warns`` marks a warning."""
+
+    check: str
+    day: date
+    passed: bool
+    numbers: dict[str, Any] = field(default_factory=dict)
+    explanation: str | None = None
+    warns: bool = False
+
+
+@dataclass(frozen=True)
 class Candidate:
     """A revision that no reader sees yet.
 
@@ -272,18 +284,6 @@ def format_value(value: Result) -> str:
         except Inexact:
             pass
     return repr(as_float(value))
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    """One check on one partition. ``explanation`` is the reason of a failure and the remedy; ``warns`` marks a warning."""
-
-    check: str
-    day: date
-    passed: bool
-    numbers: dict[str, Any] = field(default_factory=dict)
-    explanation: str | None = None
-    warns: bool = False
 
 
 CONTRACT_SCHEMA = {"contract_schema": "The table has the columns and types of the contract."}

@@ -43,6 +43,78 @@ if TYPE_CHECKING:
 _SHOWN = 3
 
 
+class ChangeKind(str, Enum):
+    """What kind of thing a person did."""
+
+    BACKFILL = "backfill"
+    CORRECTION = "correction"
+    CUTOFF = "cutoff"
+    """The lateness beyond which rows wait or are dropped: ``lakehouse lateness apply``."""
+    DECISION = "decision"
+    """About rows in quarantine."""
+    GAP = "gap"
+    """Lost messages of a topic, accepted as lost."""
+    LATE_DECISION = "late_decision"
+    """About rows that came too late for a metric."""
+    MODEL = "model"
+    """A promotion or rollback of a model."""
+    PROMOTION = "promotion"
+    """A promotion or rollback of a metric's dataset version."""
+    REBUILD = "rebuild"
+    REDACTION = "redaction"
+    REJECTION = "rejection"
+    """A held number that is not published."""
+    REPARSE = "reparse"
+    REVERT = "revert"
+    SIGN_OFF = "sign_off"
+    """A held number, or a closed period, that a person published."""
+    STAGE = "stage"
+    WATERMARK = "watermark"
+    """The ``max_lateness`` of a source's event-time watermark, set, pinned or undone."""
+
+
+class ChangeState(str, Enum):
+    """Whether a change counts."""
+
+    PENDING = "pending"
+    """It is planned, or waits for another person."""
+    RUNNING = "running"
+    APPLIED = "applied"
+    UNDONE = "undone"
+    CANCELLED = "cancelled"
+    """It was rejected, dropped or cancelled before it counted."""
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class ChangeEntry:
+    """A change that a person made or proposed.
+
+    ``target`` is the source, series or model; ``described`` says what was done in one line; ``days`` are the first and the last
+    event day (arrival day of a reparse) or period that it names; ``undo`` is the command that takes it back, None if there is
+    none, because it never counted, is undone, or can only be followed by another change; ``periods`` are those that a revert
+    keeps.
+    """
+
+    change_id: str
+    kind: ChangeKind
+    target: str
+    described: str
+    by: str
+    reason: str
+    recorded_at: datetime
+    state: ChangeState = ChangeState.APPLIED
+    days: tuple[date, date] | None = None
+    undo: str | None = field(default=None, kw_only=True)
+    periods: tuple[date, ...] = field(default=(), kw_only=True)
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields as JSON values; ``days`` as a list of both."""
+        days = None if self.days is None else [f"{day}" for day in self.days]
+        values = {"kind": self.kind.value, "state": self.state.value, "recorded_at": self.recorded_at.isoformat(), "days": days}
+        return {**vars(self), **values, "periods": [f"{start}" for start in self.periods]}
+
+
 class UnknownChangeError(LakehouseError):
     """No change, or more than one, has an id. The message lists the nearest ones."""
 
@@ -296,78 +368,6 @@ def _rows(count: int) -> str:
 
 def _periods(starts: list[date]) -> str:
     return join_limited([f"{start}" for start in starts], _SHOWN, " periods")
-
-
-class ChangeKind(str, Enum):
-    """What kind of thing a person did."""
-
-    BACKFILL = "backfill"
-    CORRECTION = "correction"
-    CUTOFF = "cutoff"
-    """The lateness beyond which rows wait or are dropped: ``lakehouse lateness apply``."""
-    DECISION = "decision"
-    """About rows in quarantine."""
-    GAP = "gap"
-    """Lost messages of a topic, accepted as lost."""
-    LATE_DECISION = "late_decision"
-    """About rows that came too late for a metric."""
-    MODEL = "model"
-    """A promotion or rollback of a model."""
-    PROMOTION = "promotion"
-    """A promotion or rollback of a metric's dataset version."""
-    REBUILD = "rebuild"
-    REDACTION = "redaction"
-    REJECTION = "rejection"
-    """A held number that is not published."""
-    REPARSE = "reparse"
-    REVERT = "revert"
-    SIGN_OFF = "sign_off"
-    """A held number, or a closed period, that a person published."""
-    STAGE = "stage"
-    WATERMARK = "watermark"
-    """The ``max_lateness`` of a source's event-time watermark, set, pinned or undone."""
-
-
-class ChangeState(str, Enum):
-    """Whether a change counts."""
-
-    PENDING = "pending"
-    """It is planned, or waits for another person."""
-    RUNNING = "running"
-    APPLIED = "applied"
-    UNDONE = "undone"
-    CANCELLED = "cancelled"
-    """It was rejected, dropped or cancelled before it counted."""
-    FAILED = "failed"
-
-
-@dataclass(frozen=True)
-class ChangeEntry:
-    """A change that a person made or proposed.
-
-    ``target`` is the source, series or model; ``described`` says what was done in one line; ``days`` are the first and the last
-    event day (arrival day of a reparse) or period that it names; ``undo`` is the command that takes it back, None if there is
-    none, because it never counted, is undone, or can only be followed by another change; ``periods`` are those that a revert
-    keeps.
-    """
-
-    change_id: str
-    kind: ChangeKind
-    target: str
-    described: str
-    by: str
-    reason: str
-    recorded_at: datetime
-    state: ChangeState = ChangeState.APPLIED
-    days: tuple[date, date] | None = None
-    undo: str | None = field(default=None, kw_only=True)
-    periods: tuple[date, ...] = field(default=(), kw_only=True)
-
-    def as_json(self) -> dict[str, Any]:
-        """The fields as JSON values; ``days`` as a list of both."""
-        days = None if self.days is None else [f"{day}" for day in self.days]
-        values = {"kind": self.kind.value, "state": self.state.value, "recorded_at": self.recorded_at.isoformat(), "days": days}
-        return {**vars(self), **values, "periods": [f"{start}" for start in self.periods]}
 
 
 #: How a change that counts is followed by another one, where it cannot be taken back.
