@@ -1,4 +1,4 @@
-"""Creating, validating, promoting and dropping a stage: the steps, their order, and the conditions that forbid a promotion.
+"""Creating, validating and dropping a stage: the steps, their order, and the conditions that forbid a promotion.
 
 A stage has its input, its side version of silver and gold, and the report on both. It exists once its creation is recorded; files
 that a stopped creation has left in the folder of the stage are removed by the next creation. How a promoted stage is undone is
