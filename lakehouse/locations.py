@@ -1,9 +1,7 @@
-"""Every table of the lakehouse, by what it holds.
+"""Every table of the lakehouse with its address, and the list of all tables that the contracts describe.
 
-The content of a table and how it is written are defined by its writer. This module says only where each table is, so that a
-reader need not import the writer. The tables of training sets and models are in ``training_sets.addresses``.
-
-Every table of the lakehouse that the contracts describe; its address is in ``locations``.
+The content of a table, and how it is written, are defined by its writer. Addresses are here so that a reader need not import the
+writer. The tables of training sets and models are in ``training_sets.tables``.
 """
 
 from __future__ import annotations

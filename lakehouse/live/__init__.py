@@ -1,4 +1,4 @@
 """The speed layer: numbers within seconds, from a stream over Bronze, kept apart from the published numbers.
 
-``stream`` and ``run`` compute the numbers, ``reconcile`` and ``causes`` explain how they differ from the published ones.
+``stream`` computes the numbers, ``reconcile`` and ``causes`` explain how they differ from the published ones.
 """

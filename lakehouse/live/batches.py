@@ -1,7 +1,6 @@
-"""The rows of Bronze that a batch reads: the lines of each ingestion in the files that were added between two places of
-the log.
+"""``ops/live_batches``: the rows of Bronze that each batch of a stream has read, and the watermark behind which it dropped rows.
 
-``ops/live_batches``: the rows of Bronze that each batch of a stream has read, and the watermark behind which it dropped rows.
+The rows of a batch are the lines of each ingestion in the files that were added between two places of Bronze's log.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""An entry of a reconciliation (plain Python). The table is in ``reconciliation_log``.
+"""The causes of a difference between a live number and the published one, as a chain of row sets. Plain Python.
 
-The causes of a difference between a live number and the published one, as a chain of row sets (plain Python).
+Here is also the entry of a reconciliation; its table is in ``reconciliation_log``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""``lakehouse live reconcile``: live and published numbers of a day, and the causes of their differences.
+"""``lakehouse live``: run, inspect and stop the speed layer of a metric, recompute its numbers from Bronze, and reconcile a day.
 
-``lakehouse live``: run, inspect and stop the speed layer of a metric, and recompute its numbers from Bronze.
+``live reconcile`` prints live and published numbers of a day, and the causes of their differences.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The rows that the stream of a live metric has dropped as late, read from Bronze without Spark.
 
-The stream counts well-formed inserts with an event time (``stream``), and drops a row in those windows that had ended
-at the watermark of the previous batch (``stream``). ``batches`` records the rows and the watermark of each batch.
+The stream counts well-formed inserts with an event time, and drops a row in those windows that had ended at the watermark of the
+previous batch (``stream``). ``batches`` records the rows and the watermark of each batch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """``/page/metrics/{name}/{day}/live``: live and published numbers of a day, by window, and the causes of differences.
 
-The page updates itself: a short script reloads it and replaces its content.
-
-The chart of a measure by window in two layers: live and published numbers.
+The page updates itself: a short script reloads it and replaces its content. A chart shows a measure by window in both layers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Reconciles a day of a live metric: the stream's numbers, the published numbers, and the causes of each difference, by window.
+"""Reconciles the days of a live metric: the stream's numbers, the published numbers, and the cause of each difference, by window.
 
-It works for a day in any state: also while the stream runs, and before the day is final. The result is a function of the tables.
-
-The reconciliation of closed days: the days that are due, the check of each, and the expiry of their live numbers.
+A day can be reconciled in any state: while the stream runs, and before the day is final. The result is a function of the tables.
+Closed days are reconciled when they are due; a check judges each, and their live numbers then expire. The causes of a difference
+are determined in ``causes``, the results are stored in ``reconciliation_log``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""``/metrics/{name}/stream``: the status and speed of a metric's stream, and the state of its open windows.
+"""The routes of the speed layer: the status of a metric's stream, live numbers, numbers by layer, and the causes of differences.
 
-The response models are in this module, too.
-
-``version=live`` of ``/metrics/{name}`` and ``/metrics/{name}/series``: numbers of the speed layer.
-
-``/metrics/{name}/layers`` and ``/metrics/{name}/reconciliation``: numbers by layer, and the causes of differences between the
-layers.
+``/metrics/{name}/stream`` has the status and speed of a stream, and the state of its open windows. ``version=live`` of
+``/metrics/{name}`` and ``/metrics/{name}/series`` gives live numbers; ``/metrics/{name}/layers`` and
+``/metrics/{name}/reconciliation`` give numbers by layer and the differences between the layers. The response models are in this
+module, too.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""The state of the streams, which each stream writes into a small file: readable without Spark, also after a stream was killed.
+"""The state of the streams and of their open windows, read without Spark.
 
-Whether a stream runs is determined by a lock that ends with its process, not by the last state that it wrote.
+Each stream writes its state into a small file, which stays readable after the stream was killed. Whether a stream runs is
+determined by a lock that ends with its process, not by the last state that it wrote.
 
-The state of the open windows of a stream: its size, and the life cycle of the windows. Read without Spark.
-
-Windows and events are counted in ``live/<metric>``; rows and bytes are from Spark's last report about its state store. Whether
-that is too much is decided in ``operations.alerts.streams``.
+Windows and events are counted in ``live/<metric>``; the rows and bytes of the open windows are from Spark's last report about its
+state store. Whether that is too much is decided in ``operations.alerts.input_signals``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""The streaming query of a metric: Bronze as a stream, aggregated behind a watermark, each batch written once.
+"""The stream of a metric: Bronze as a stream, aggregated behind a watermark; each batch is written once.
 
-Starting and stopping belongs to ``run``.
-
-When the stream drops a row as late: Spark's rule for aggregations behind a watermark, as measured for Spark 4.2.
-
-The rows of Bronze that the stream of a metric counts, as Spark expressions that work for a stream and for a table.
-
-Runs the stream of a metric in this process: from its checkpoint until it is stopped, or until it has read all of Bronze.
+The stream runs in this process: from its checkpoint until it is stopped, or until it has read all of Bronze. The rows that it
+counts are chosen by Spark expressions that work for a stream and for a table. The rule by which the stream drops a row as late is
+Spark's rule for aggregations behind a watermark, as measured for Spark 4.2. The state of a stream belongs to ``status``.
 """
 
 from __future__ import annotations
@@ -101,7 +97,7 @@ def counted(bronze: DataFrame, contract: SourceContract) -> DataFrame:
 
 
 def in_windows(rows: DataFrame, metric: MetricContract) -> DataFrame:
-    """Rows in each of their windows, or on their event day; see ``rows_read.windows``."""
+    """Rows in each of their windows, or on their event day; see ``gold.restatement.silver_rows``."""
     return silver_rows.with_windows(rows, metric.event_window) if metric.event_window else rows
 
 

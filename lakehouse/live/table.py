@@ -1,8 +1,7 @@
 """``live/<metric>``: the newest live number of each window and grain, written by one stream and read without Spark.
 
-Each commit carries the number of its batch, so that repeating a batch after a stop changes nothing.
-
-The numbers of a day by layer: those of the stream, the published ones, or both merged. No row mixes the two.
+Each commit carries the number of its batch, so that repeating a batch after a stop changes nothing. Readers get the numbers of a
+day by layer: those of the stream, the published ones, or both merged. No row mixes the two.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""The backtest of a version: selection of the rows, and storage of the result.
+"""The backtest of a model version: the selection of the rows, the record of the result, and the report with its charts.
 
 The rows are computed like those of a training set, in both readings: with features as known at the event, and as corrected since.
-The labels are those known now, or those known at a given time. The comparison itself belongs to ``comparison``.
-
-The report of a backtest, as Markdown, as an HTML page with charts, and as JSON.
-
-The chart of a backtest: a measure of both versions, month by month with intervals.
+The labels are those known now, or those known at a given time. The report is Markdown, an HTML page, and JSON; its charts show a
+measure of both versions month by month, with intervals. The comparison of the versions belongs to ``comparison``, the evaluation
+of the acceptance rules to ``backtest_log``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""The result of a backtest: the comparison and the verdicts for each reading of the rows, as objects and in stored form.
+"""``ops/backtests``: the comparisons of two model versions on the same rows, and whether they met the acceptance rules.
 
-The evaluation of a model's acceptance rules: the rules that a challenger does not meet, where, and by how much.
-
-``ops/backtests``: the comparisons of two model versions on the same rows, and whether they met the acceptance rules.
-
-Comparing versions belongs to ``backtest``; the consequences belong to ``promotion``.
+A result has the comparison and the verdicts for each reading of the rows, as objects and in stored form. Acceptance rules are
+evaluated here: the rules that a challenger does not meet, where, and by how much. Comparing versions belongs to ``comparison``,
+running a backtest to ``backtest``; the consequences belong to ``promotion``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A canary of a model: a challenger scores a share of the entities, until enough of their labels are mature to judge it.
 
-The entities are chosen in ``arms``; a canary is judged like a backtest, see ``backtests.comparison``. Promoting a challenger that
+The entities are chosen in ``canary_log``; a canary is judged like a backtest, see ``comparison``. Promoting a challenger that
 meets its criteria is a person's decision.
 """
 

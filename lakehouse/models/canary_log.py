@@ -1,8 +1,7 @@
-"""The entities that a canary scores: chosen by a salted hash of their keys, so that an entity's assignment is stable.
+"""``ops/canaries``: the canaries of models, with their starts, judgements and stops, and the entities that a canary scores.
 
-A share contains every entity of a smaller share with the same salt: a growing canary keeps all its entities.
-
-``ops/canaries``: the canaries of models: their starts, judgements and stops.
+An entity is chosen by a salted hash of its key, so that its assignment is stable. A share contains every entity of a smaller
+share with the same salt: a growing canary keeps all its entities.
 """
 
 from __future__ import annotations

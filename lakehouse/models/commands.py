@@ -1,7 +1,4 @@
-"""``lakehouse model``: train, promote and roll back versions of models, and inspect their lineage.
-
-Prints versions of models and their lineage.
-"""
+"""``lakehouse model``: train, promote and roll back versions of models, and inspect their lineage."""
 
 from __future__ import annotations
 

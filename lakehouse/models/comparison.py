@@ -1,10 +1,8 @@
 """The comparison of two versions of a model on the same rows: every measure with intervals, per event month and in total.
 
-Functions of arrays, independent of the origin of the rows. Acceptance rules are evaluated in ``verdicts``.
-
-The uncertainty of quality measures: their values on resamples of the rows (a bootstrap), a batch of resamples at a time.
-
-The scores of a model and their quality, as functions of arrays. Selecting the rows belongs elsewhere.
+Here are the scores of a model, the measures of their quality, and the uncertainty of a measure: its values on resamples of the
+rows (a bootstrap), a batch of resamples at a time. All are functions of arrays, independent of the origin of the rows. Selecting
+the rows belongs to ``backtest``, evaluating the acceptance rules to ``backtest_log``.
 """
 
 from __future__ import annotations
@@ -23,15 +21,81 @@ from lakehouse.errors import LakehouseError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    import pandas as pd
     from numpy.typing import NDArray
 
     from lakehouse.contracts.model import ModelContract
 
     Floats = NDArray[np.float64]
-    import pandas as pd
 
-#: The number of weights in memory at a time.
-_WEIGHTS_AT_A_TIME = 2**21
+
+#: A score of at least this value counts as the prediction 1, for measures that need predictions.
+THRESHOLD = 0.5
+
+
+class ScoringError(LakehouseError):
+    """A model that gives no usable scores. The message states the actual and the expected result."""
+
+
+def scores_of(contract: ModelContract, trained: Any, features: pd.DataFrame) -> NDArray[np.float64]:
+    """The score of each row: the probability of the label 1, or the predicted value.
+
+    :param trained: the training function's result, with ``predict_proba`` or ``predict`` as in scikit-learn.
+    :raises ScoringError: if the model lacks that method, or does not give one number per row.
+    """
+    method = "predict_proba" if contract.predicts == "probability" else "predict"
+    predict = getattr(trained, method, None)
+    if predict is None:
+        msg = f"{contract.name}: {type(trained).__name__} has no '{method}', which 'predicts: {contract.predicts}' needs"
+        raise ScoringError(msg)
+    scores = np.asarray(predict(features), dtype=np.float64)
+    if scores.ndim == 2:  # noqa: PLR2004 (a column for each class)
+        scores = scores[:, -1]
+    if scores.shape != (len(features),) or not np.isfinite(scores).all():
+        msg = f"{contract.name}: '{method}' gave {scores.shape} for {len(features)} rows, or numbers that are not finite"
+        raise ScoringError(msg)
+    return scores
+
+
+def _both_classes(labels: NDArray[np.int64]) -> bool:
+    return bool(0 < labels.sum() < len(labels))
+
+
+def _sklearn() -> Any:
+    """The measures of scikit-learn, of the extra ``ml``: who only reads the results of comparisons does without it."""
+    from sklearn import metrics  # noqa: PLC0415
+
+    return metrics
+
+
+_OF_PROBABILITIES: dict[str, Any] = {
+    "roc_auc": lambda labels, scores: float(_sklearn().roc_auc_score(labels, scores)) if _both_classes(labels) else float("nan"),
+    "average_precision": lambda labels, scores: (
+        float(_sklearn().average_precision_score(labels, scores)) if _both_classes(labels) else float("nan")
+    ),
+    "log_loss": lambda labels, scores: float(_sklearn().log_loss(labels, scores, labels=[0, 1])),
+    "brier_score": lambda labels, scores: float(((scores - labels) ** 2).mean()),
+    "accuracy": lambda labels, scores: float(_sklearn().accuracy_score(labels, scores >= THRESHOLD)),
+    "precision": lambda labels, scores: float(_sklearn().precision_score(labels, scores >= THRESHOLD, zero_division=0)),
+    "recall": lambda labels, scores: float(_sklearn().recall_score(labels, scores >= THRESHOLD, zero_division=0)),
+    "f1": lambda labels, scores: float(_sklearn().f1_score(labels, scores >= THRESHOLD, zero_division=0)),
+}
+
+
+def quality(contract: ModelContract, labels: NDArray[np.float64], scores: NDArray[np.float64]) -> dict[str, float]:
+    """The quality measures of ``scores``; a measure that needs both classes is NaN if there is only one."""
+    if not len(labels):
+        return dict.fromkeys(contract.measures, float("nan"))
+    if contract.predicts == "value":
+        error = scores - labels
+        spread = ((labels - labels.mean()) ** 2).sum()
+        of_values = {
+            "mean_absolute_error": float(np.abs(error).mean()),
+            "root_mean_squared_error": float(np.sqrt((error**2).mean())),
+            "r2": float(1 - (error**2).sum() / spread) if spread else float("nan"),
+        }
+        return {name: of_values[name] for name in contract.measures}
+    return {name: _OF_PROBABILITIES[name](labels.astype(int), scores) for name in contract.measures}
 
 
 class Scored:
@@ -110,6 +174,10 @@ def resampled(
             for name in measures:
                 by_measure[name][part] = MEASURES[name](drawn)
     return values
+
+
+#: The number of weights in memory at a time.
+_WEIGHTS_AT_A_TIME = 2**21
 
 
 def _weights(rows: int, resamples: int, seed: int) -> Iterator[tuple[slice, Floats]]:
@@ -383,72 +451,3 @@ def _texts(values: pa.Array) -> pa.Array:
     coded = values.dictionary_encode(null_encoding="encode")
     texts = pa.array(["NULL" if value is None else f"{value}" for value in coded.dictionary.to_pylist()], pa.string())
     return texts.take(coded.indices)
-
-
-#: A score of at least this value counts as the prediction 1, for measures that need predictions.
-THRESHOLD = 0.5
-
-
-class ScoringError(LakehouseError):
-    """A model that gives no usable scores. The message states the actual and the expected result."""
-
-
-def scores_of(contract: ModelContract, trained: Any, features: pd.DataFrame) -> NDArray[np.float64]:
-    """The score of each row: the probability of the label 1, or the predicted value.
-
-    :param trained: the training function's result, with ``predict_proba`` or ``predict`` as in scikit-learn.
-    :raises ScoringError: if the model lacks that method, or does not give one number per row.
-    """
-    method = "predict_proba" if contract.predicts == "probability" else "predict"
-    predict = getattr(trained, method, None)
-    if predict is None:
-        msg = f"{contract.name}: {type(trained).__name__} has no '{method}', which 'predicts: {contract.predicts}' needs"
-        raise ScoringError(msg)
-    scores = np.asarray(predict(features), dtype=np.float64)
-    if scores.ndim == 2:  # noqa: PLR2004 (a column for each class)
-        scores = scores[:, -1]
-    if scores.shape != (len(features),) or not np.isfinite(scores).all():
-        msg = f"{contract.name}: '{method}' gave {scores.shape} for {len(features)} rows, or numbers that are not finite"
-        raise ScoringError(msg)
-    return scores
-
-
-def quality(contract: ModelContract, labels: NDArray[np.float64], scores: NDArray[np.float64]) -> dict[str, float]:
-    """The quality measures of ``scores``; a measure that needs both classes is NaN if there is only one."""
-    if not len(labels):
-        return dict.fromkeys(contract.measures, float("nan"))
-    if contract.predicts == "value":
-        error = scores - labels
-        spread = ((labels - labels.mean()) ** 2).sum()
-        of_values = {
-            "mean_absolute_error": float(np.abs(error).mean()),
-            "root_mean_squared_error": float(np.sqrt((error**2).mean())),
-            "r2": float(1 - (error**2).sum() / spread) if spread else float("nan"),
-        }
-        return {name: of_values[name] for name in contract.measures}
-    return {name: _OF_PROBABILITIES[name](labels.astype(int), scores) for name in contract.measures}
-
-
-def _both_classes(labels: NDArray[np.int64]) -> bool:
-    return bool(0 < labels.sum() < len(labels))
-
-
-def _sklearn() -> Any:
-    """The measures of scikit-learn, of the extra ``ml``: who only reads the results of comparisons does without it."""
-    from sklearn import metrics  # noqa: PLC0415
-
-    return metrics
-
-
-_OF_PROBABILITIES: dict[str, Any] = {
-    "roc_auc": lambda labels, scores: float(_sklearn().roc_auc_score(labels, scores)) if _both_classes(labels) else float("nan"),
-    "average_precision": lambda labels, scores: (
-        float(_sklearn().average_precision_score(labels, scores)) if _both_classes(labels) else float("nan")
-    ),
-    "log_loss": lambda labels, scores: float(_sklearn().log_loss(labels, scores, labels=[0, 1])),
-    "brier_score": lambda labels, scores: float(((scores - labels) ** 2).mean()),
-    "accuracy": lambda labels, scores: float(_sklearn().accuracy_score(labels, scores >= THRESHOLD)),
-    "precision": lambda labels, scores: float(_sklearn().precision_score(labels, scores >= THRESHOLD, zero_division=0)),
-    "recall": lambda labels, scores: float(_sklearn().recall_score(labels, scores >= THRESHOLD, zero_division=0)),
-    "f1": lambda labels, scores: float(_sklearn().f1_score(labels, scores >= THRESHOLD, zero_division=0)),
-}

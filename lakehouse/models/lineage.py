@@ -1,8 +1,8 @@
-"""The lineage of a model version in one place: its training data, its quality, and its history.
+"""The lineage of a model version in one place: its training data, its quality, and its history; and the releases that a change
+affects.
 
-The lineage is read from the logs; neither Spark nor MLflow is started. Presentation belongs to the command line and the pages.
-
-The releases that a change affects: released labels, training sets, and the model versions trained on them.
+The lineage is read from the logs; neither Spark nor MLflow is started. A change may affect released labels, training sets, and
+the model versions trained on them. Presentation belongs to the command line and the pages.
 """
 
 from __future__ import annotations

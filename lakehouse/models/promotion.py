@@ -1,10 +1,8 @@
 """Promotion and rollback of models: the alias ``champion`` in MLflow is moved in one step, with a record before and after.
 
 An interrupted promotion is settled by the next command: it is completed if the alias points to the new version, else undone. A
-promotion ends a canary, which compares with the previous version in use. Acceptance rules belong to ``acceptance``, the records
-to ``promotion_log``.
-
-What speaks against the promotion of a version: the acceptance rules of its contract, and its canary.
+promotion ends a canary, which compares with the previous version in use. The acceptance rules of the contract and the canary may
+forbid a promotion. Records belong to ``promotion_log``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The release notes of a promotion, as Markdown: author, version, reason, training data, and comparison.
+"""``ops/model_promotions``: the promotions and rollbacks of models, each with its start and its end.
 
-``ops/model_promotions``: the promotions and rollbacks of models, each with its start and its end.
+Here are also the release notes of a promotion, as Markdown: author, version, reason, training data, and comparison.
 """
 
 from __future__ import annotations

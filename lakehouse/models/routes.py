@@ -1,6 +1,6 @@
-"""``/promotions``: the promotions and rollbacks of data and models in one form, as JSON or as JSON lines.
+"""``/models`` and ``/promotions``: models with champion, versions and lineage; the promotions of data and models.
 
-``/models``: all models with champion and versions, and the complete lineage of a version.
+``/promotions`` has the promotions and rollbacks of data and models in one form, as JSON or as JSON lines.
 """
 
 from __future__ import annotations

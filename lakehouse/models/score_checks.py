@@ -1,8 +1,7 @@
-"""The comparison of both versions' scores on a canary day, without labels: the distances, and the largest ones.
+"""The checks of a day's scores without labels: against the champion's training set, and between both versions of a canary.
 
-Distance between two distributions (0 identical, 1 disjoint). The reference is a sample or a stored summary.
-
-The checks of a day's scores against the champion's training set. Their bounds are in the model's contract.
+The distance between two distributions is 0 if they are identical, and 1 if they are disjoint. The reference is a sample or a
+stored summary. The bounds are in the model's contract.
 """
 
 from __future__ import annotations

@@ -1,14 +1,8 @@
-"""The scores of a model version for rows, computed from the columns on which it was trained.
+"""The scores of a model version: its training function and trained model as objects, and the table of scores by event day.
 
-Selecting the rows and using the scores belongs to the callers (``score``, ``backtests.backtest``).
-
-The table of a model's scores, by event day: for each entity, a row per version that has scored it; one row is served.
-
-A trained model as an object, and its input frame.
-
-Training belongs to ``training``, computing scores to ``evaluation``.
-
-The training function of a model contract: found by name, called, with failures reported as sentences.
+Scores are computed from the columns on which the version was trained. The table has, for each entity, a row per version that has
+scored it; one row is served. A training function is found by its name in the contract, and its failures are reported as
+sentences. Training belongs to ``training``; selecting the rows and using the scores belongs to ``score`` and ``backtest``.
 """
 
 from __future__ import annotations
@@ -126,7 +120,7 @@ def features_hash(rows: pa.Table, features: Sequence[str]) -> NDArray[np.int64]:
     return signed
 
 
-#: ``served`` marks the row that counts; ``features_hash`` covers the columns that the version uses, see ``version_scores``.
+#: ``served`` marks the row that counts; ``features_hash`` covers the columns that the version uses, see :func:`scored_rows`.
 SCHEMA = pa.schema(
     [
         ("record_key", pa.string()),

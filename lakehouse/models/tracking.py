@@ -1,8 +1,7 @@
 """The lakehouse's data in MLflow: runs with parameters, metrics and data, registered versions, and the champion alias.
 
-No other module exchanges data with MLflow. The decision to train or promote belongs to ``training`` and ``promotion``.
-
-The connection to MLflow: its address, a client that answers or fails within seconds, and errors as sentences.
+No other module exchanges data with MLflow. The client answers or fails within seconds, with errors as sentences. The decision to
+train or promote belongs to ``training`` and ``promotion``.
 """
 
 from __future__ import annotations

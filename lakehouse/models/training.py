@@ -1,8 +1,8 @@
-"""Trains a version of a model: calls its function with rows of a training set and measures its quality. MLflow stores the run and
-the model, the release log the lineage.
+"""Trains a version of a model: calls its function with rows of a training set and measures its quality.
 
-Nothing is recorded before the model is trained and measured. A stopped training is completed by the same command: a version is
-first registered in MLflow, and exists once it is released. Finding and calling the function belongs to ``function``.
+MLflow stores the run and the model, the release log the lineage. Nothing is recorded before the model is trained and measured. A
+stopped training is completed by the same command: a version is first registered in MLflow, and exists once it is released.
+Finding and calling the function belongs to ``scores``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""``lakehouse model score`` and ``lakehouse model canary``: score events, and let a challenger score a share of the entities.
+"""``lakehouse model score``, ``canary`` and ``backtest``: try a version of a model before it is promoted.
 
-``lakehouse model backtest``: compare two versions of a model on the same events, and evaluate the acceptance rules.
+They score events, let a challenger score a share of the entities, and compare two versions on the same events by the acceptance
+rules.
 """
 
 from __future__ import annotations

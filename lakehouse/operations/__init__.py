@@ -1,4 +1,5 @@
-"""Operation of a deployment: alerts, notices, backfills, maintenance, and message channels.
+"""Operation of a deployment: alerts, notices, backfills, changes by people, maintenance, and delivery of messages.
 
-Dagster's side of these (sensors, jobs, runs) is in ``orchestration``.
+``maintain`` and ``readers`` are table maintenance, ``damaged_tables`` repairs data files, ``delivery`` sends the messages of
+alerts and notices. Dagster's side of these (sensors, jobs, runs) is in ``orchestration``.
 """

@@ -1,6 +1,7 @@
-"""``lakehouse admin repair``: find missing or truncated data files, and restore their rows from the layer below.
+"""``lakehouse admin repair`` and ``lakehouse admin maintain``: restore damaged data files, and keep tables small.
 
-``lakehouse admin maintain``: compact small files, and delete files and log entries that are no longer needed.
+``repair`` finds missing or truncated data files and restores their rows from the layer below. ``maintain`` compacts small files,
+and deletes files and log entries that are no longer needed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Detects tables with damaged data files, and words the remedy. The repair is in ``operations.repair``.
-
-Repairs damaged data files of all tables, each from the layer below.
+"""Detects tables with damaged data files, words the remedy, and repairs the files, each table from the layer below.
 
 Recomputing the rows of a table belongs to its layer. A fully derived table loses its log here; its owning module derives it
 again.

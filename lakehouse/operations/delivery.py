@@ -1,14 +1,11 @@
 """Sends messages to targets in order, within a time limit; each delivery is recorded before the next message is sent.
 
-Alerts and notices share this loop and provide the messages. ``channels`` delivers a message to one target.
+Alerts and notices share this loop: they decide which messages are due, and record deliveries. A target is the log, a file, a
+webhook, or any service supported by Apprise. ``LAKEHOUSE_ALERT_TARGETS`` lists the targets of a deployment; one YAML file has the
+addresses of owners, stewards, consumers and the platform team.
 
-The addresses of owners, stewards, consumers and the platform team, in one YAML file of the deployment.
-
-The targets of messages to people: the log, a file, a webhook, and every service supported by Apprise.
-
-``LAKEHOUSE_ALERT_TARGETS`` lists the addresses of a deployment. The callers (``operations.alerts``, ``operations.notices``)
-decide about due messages and record deliveries. Delivery is at least once: if a process dies between a delivery and its record,
-the message is repeated with the same ``message_id``.
+Delivery is at least once: if a process dies between a delivery and its record, the message is repeated with the same
+``message_id``.
 """
 
 from __future__ import annotations

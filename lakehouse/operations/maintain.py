@@ -1,8 +1,8 @@
 """Table maintenance: compaction of small files, checkpoints, and deletion of files and log entries that are no longer needed.
 
-``rules`` decides what may be deleted; ``readers`` determines what is still to be read. No step depends on the previous one, and
-none changes the rows of a table, except for redacted values in the audit (``silver.audit_erasure``): if a run is stopped,
-the next run does the rest. No published number is lost: older revisions are rows, and can be recomputed from Bronze (rule R10).
+``readers`` determines what is still to be read, and what may be deleted. No step depends on the previous one, and none changes
+the rows of a table, except for redacted values in the audit (``silver.audit``): if a run is stopped, the next run does the rest.
+No published number is lost: older revisions are rows, and can be recomputed from Bronze (rule R10).
 
 delta-rs lists the unused files, by their age and the table's tombstones, and this module deletes them: VACUUM of delta-rs would
 commit twice per night, even without files to delete, and would delete the checksums of remaining files.

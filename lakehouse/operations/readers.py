@@ -1,12 +1,9 @@
-"""The readers of a table's log and change feed, and the files and log entries that they still need.
+"""Rules of table maintenance: the readers of a table, the files and log entries kept for them, and partitions worth compacting.
 
-Maintenance keeps these. A metric that has never followed silver needs no files, because it is computed for all days; the same
-holds for a metric whose feed is gone (see ``gold.restatement.pending``), and for a dataset version that is not served. ``rules``
-decides how long files are kept without a reader.
-
-The rules of table maintenance: the retention of files and log entries, and the partitions worth compacting.
-
-Unused files stay for active readers and writers, and for readers that have yet to follow a table's changes.
+Unused files stay for active readers and writers, and for readers that have yet to follow a table's log or change feed. A metric
+that has never followed silver needs no files, because it is computed for all days; the same holds for a metric whose feed is gone
+(see ``gold.restatement.pending``), and for a dataset version that is not served. Deleting files and log entries belongs to
+``maintain``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""``lakehouse replay``: ingest a source's arrival days in order, each as if it were today.
+"""Commands that run in this process: ``lakehouse replay``, and the update of silver and gold after a recorded decision.
 
-Updates silver and gold in this process after a command has recorded a decision, and prints the changed days.
-
-Prints the result of an undo.
+``lakehouse replay`` ingests a source's arrival days in order, each as if it were today. After a command has recorded a decision,
+it calls this module to update the tables, and to print the changed days or the result of an undo.
 """
 
 from __future__ import annotations

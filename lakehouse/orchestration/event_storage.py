@@ -3,7 +3,7 @@
 Dagster's storage opens two or three connections for each event and commits each separately, which takes 8 to 19 ms per event:
 minutes for a first load over 700 event days. ``dagster.yaml`` names :class:`SqliteStorage`; files and tables are those of
 Dagster's storage, so either can read the other's data. Commands without DAGSTER_HOME use :class:`MemoryEvents`. The events of a
-run are determined in ``common.run_events``.
+run are determined in ``run_events``.
 
 A command that runs for two seconds also notices what Dagster does to open its storage: it loads all migrations of each database
 to see whether the database has a version, and compiles each statement again for each connection. Here, a database that has a
@@ -201,7 +201,7 @@ class SqliteEvents(_NewestOnce, SqliteEventLogStorage):
     ) -> ConcurrencyClaimStatus:
         """Claim a slot in a pool; while another run has it, the answer is delayed by a second.
 
-        Dagster repeats the claim without a pause. Slots of runs whose process is gone are freed first, see ``pool_slots``.
+        Dagster repeats the claim without a pause. Slots of runs whose process is gone are freed first, see ``launcher``.
         """
         status = super().claim_concurrency_slot(concurrency_key, run_id, step_key, priority)
         if status.is_claimed:

@@ -1,15 +1,11 @@
-"""Detects whether the process of a run is alive, and reports it to Dagster's run monitoring by a launcher.
+"""Detects runs whose process has ended: a launcher reports them to Dagster's run monitoring, waiting runs free their pool slots.
 
-Otherwise, a run whose machine lost power would stay *started* and keep the pool of its table, so that nothing could write there
-until a person intervenes. ``dagster.yaml`` names the launcher, which starts runs like Dagster's default launcher. Without a
-daemon, ``pool_slots`` uses the same detection. Both are for runs on this machine; cluster launchers (Kubernetes, Docker, ECS)
-check their runs themselves.
+A run whose machine lost power would otherwise stay *started* and keep its slot in the pool of its table, so that nothing could
+write there until a person intervenes. With a daemon, run monitoring gives such a run up. ``dagster.yaml`` names the launcher,
+which starts runs like Dagster's default launcher. Without a daemon, a run that has to wait for its pool checks the processes of
+the runs before it: it gives up runs whose process has ended, and waits for the others, which it names.
 
-Frees pool slots of runs whose process has ended.
-
-A killed run keeps its slot in the pool of a table. With a daemon, run monitoring gives the run up; without one, every later run
-would wait forever. So a run that has to wait for its pool checks the processes of the runs before it: it gives up runs whose
-process has ended, and waits for the others, which it names. Processes and their detection belong to ``launcher``.
+Both are for runs on this machine; cluster launchers (Kubernetes, Docker, ECS) check their runs themselves.
 """
 
 from __future__ import annotations

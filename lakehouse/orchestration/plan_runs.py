@@ -1,11 +1,10 @@
-"""The lock that a planned backfill holds on its source: it updates all layers itself, and sensors request no runs in the
-meantime.
+"""The runs of a planned backfill or a stage: their tags, and the lock that a backfill holds on its source.
 
-It is an operating system lock, which is released whenever the process ends. It is visible on one machine only. Sensors on another
-machine continue during the backfill; the numbers are the same, but other runs produce them.
+A planned backfill updates all layers itself, and sensors request no runs for its source in the meantime. The lock is an operating
+system lock, which is released whenever the process ends. It is visible on one machine only. Sensors on another machine continue
+during the backfill; the numbers are the same, but other runs produce them.
 
-The tags of the runs of a planned backfill or a stage: its name, its reason, and the code and contract versions of a backfill
-plan.
+The tags are the name, the reason, and the code and contract versions of a backfill plan.
 """
 
 from __future__ import annotations

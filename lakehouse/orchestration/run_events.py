@@ -1,10 +1,9 @@
 """The events that a run reports to Dagster: for each of its days a materialization, and an evaluation of each check.
 
-A run for scattered days (see ``partitions``) yields no output, because Dagster would mark the run's whole range as materialized;
-it logs the events of its days instead. A run for a partition or a contiguous range yields one output, and its checks follow as
-separate steps. Evaluations name the materialization that they evaluate, also in runs over a range.
-
-The partitions of assets, and the tags that name the partitions of a run.
+The partitions of assets, and the tags that name the partitions of a run, are defined here. A run for scattered days yields no
+output, because Dagster would mark the run's whole range as materialized; it logs the events of its days instead. A run for a
+partition or a contiguous range yields one output, and its checks follow as separate steps. Evaluations name the materialization
+that they evaluate, also in runs over a range.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""The runs that a sensor requests: new ones, and failed ones up to a number of attempts.
+"""The runs that a sensor requests: new ones, and failed ones up to a number of attempts; and the cursors of sensors.
 
 A tag on each run names its *cause*. The daemon never starts a run key twice, even if its run has failed. So the key contains the
-number of the attempt, and a repeated tick requests the same keys.
-
-The cursors of sensors, which survive from one tick to the next.
+number of the attempt, and a repeated tick requests the same keys. A cursor survives from one tick to the next.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ def state_of(lake: Lake, tables: Iterable[Table], contracts: Iterable[SourceCont
     """The fingerprint of everything that determines a sensor's result: tables, contracts, the code, and ``more`` texts.
 
     A log that is gone is written again from ``ops/journal`` when it is read, so that the journal determines the result, too. On
-    an object store the journal is read once per process, see ``ledger.journal``.
+    an object store the journal is read once per process, see ``ledger.log_table``.
     """
     tables = list(tables)
     if "://" not in lake.root and any(table.open() is None for table in tables):

@@ -1,6 +1,7 @@
-"""``lakehouse contract``: checks contract files.
+"""``lakehouse init``, ``infer``, ``run`` and ``contract``: from sample files to a project, a checked contract and numbers.
 
-``lakehouse init``, ``infer`` and ``run``: create a project, infer a contract from samples, turn files into numbers.
+``init`` creates a project, ``infer`` infers a contract from samples, ``run`` turns files into numbers, and ``contract`` checks
+contract files.
 """
 
 from __future__ import annotations

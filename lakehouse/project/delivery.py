@@ -1,10 +1,7 @@
 """Copies given files to the landing folder of a source, as files of an arrival day.
 
-Belongs here: the names of the copies. Reading and ingesting them belongs to ``bronze``.
-
-The source given as a contract file or dataset name, with the lake and contracts of its deployment.
-
-Belongs here: the deployment to which a contract file belongs. Loading contracts belongs to ``contracts.loader``.
+The source is given as a contract file or a dataset name; its deployment, with the lake and the contracts, is found from it.
+Loading contracts belongs to ``contracts``, reading and ingesting the files to ``bronze``.
 """
 
 from __future__ import annotations

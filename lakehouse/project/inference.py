@@ -1,9 +1,7 @@
 """Infers a source from sample files: its columns, doubts, and open questions. Plain Python.
 
-The type of a column is inferred in ``column_types``, the key in ``key_candidates``, the clocks in ``event_times``. Reading the
-samples belongs to ``inference``, the YAML to ``contract_text``.
-
-Reads sample files for ``inference``: their format, delimiter, header position, and first records.
+The samples are read here: their format, delimiter, header position, and first records. The type of a column is inferred in
+``column_types``, the key in ``key_candidates``, the clocks in ``event_times``. The YAML is written in ``new_project``.
 """
 
 from __future__ import annotations

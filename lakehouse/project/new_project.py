@@ -1,8 +1,7 @@
 """Makes a small project in a folder: contracts of an example, two of its files, settings, and the files for Dagster.
 
-Belongs here: the files of a new project. Afterwards they belong to the user; nothing reads them from here.
-
-Writes an inferred source, and a first metric over it, as contracts for people: YAML with doubts as comments.
+Here is also the text of contracts for people: an inferred source, and a first metric over it, as YAML with doubts as comments.
+The files of a new project belong to the user; nothing reads them from here. Inferring a source belongs to ``inference``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Infers which words and numbers mean 'no value' among a column's numbers and times. Plain Python.
+"""Infers how the numbers of a column are read: which words and numbers mean 'no value', and how a first metric aggregates them.
 
-Infers how a first metric aggregates a column's numbers: as a sum, as a mean, or not at all. Plain Python.
+A column is summed, averaged, or not aggregated at all. Words for 'no value' are inferred among times, too. Plain Python.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The data types of inference, and the words in the names of columns that say what they mean.
+"""The results of inference: inferred columns with their data types, and open questions, which a person or defaults answer.
 
-Samples, inferred columns, and open questions, which a person or defaults answer.
+Here are also the samples, and the words in the names of columns that say what they mean.
 """
 
 from __future__ import annotations

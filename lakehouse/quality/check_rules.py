@@ -1,15 +1,11 @@
-"""The rules of a contract for a candidate number: row counts, NULLs, drift, and how far a restatement moves a number.
+"""The rules of checks: row counts, NULLs, drift, how far a restatement moves a number, and the result that every check returns.
 
-This module has the candidate and one function per rule, which returns its finding in numbers and words. The rules and their
-bounds are in ``contracts.checks``, the statistics in ``quality.statistics``. What is checked under every contract, and what
-follows a failure, belongs to ``gold.publication.checks``. Bounds are compared exactly, as fractions: a value on a bound is within
-it. Two of the rules also judge sources (``source_checks``).
+A rule is a function that returns its finding in numbers and words. Those of row counts and NULLs also judge the columns and rows
+of Bronze and Silver; which rows are counted is decided in the ``checks`` module of each layer. Bounds are compared exactly, as
+fractions: a value on a bound is within it.
 
-The result of a check, as every layer's ``checks`` module returns it. The checks themselves are in those modules.
-
-The parts shared by the checks of Bronze and silver: columns as in the contract, shares of NULLs, severities.
-
-Which rows are counted is decided by each layer's own checks; bounds are compared in ``check_rules``.
+The rules and their bounds are declared in ``contracts.checks``, the statistics are in ``statistics``. What is checked under every
+contract, and what follows a failure, belongs to ``gold.publication.checks``.
 """
 
 from __future__ import annotations
@@ -40,6 +36,18 @@ if TYPE_CHECKING:
 
 #: Raises an error for a fraction without a short exact decimal form.
 _EXACT = Context(prec=40, traps=[Inexact])
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One check on one partition. ``explanation`` is the reason of a failure and the remedy; ``warns`` marks a warning."""
+
+    check: str
+    day: date
+    passed: bool
+    numbers: dict[str, Any] = field(default_factory=dict)
+    explanation: str | None = None
+    warns: bool = False
 
 
 @dataclass(frozen=True)
@@ -278,18 +286,6 @@ def format_value(value: Result) -> str:
     return repr(as_float(value))
 
 
-@dataclass(frozen=True)
-class CheckResult:
-    """One check on one partition. ``explanation`` is the reason of a failure and the remedy; ``warns`` marks a warning."""
-
-    check: str
-    day: date
-    passed: bool
-    numbers: dict[str, Any] = field(default_factory=dict)
-    explanation: str | None = None
-    warns: bool = False
-
-
 CONTRACT_SCHEMA = {"contract_schema": "The table has the columns and types of the contract."}
 
 #: The row counts per day, and the counts of rows that have a value.
@@ -335,7 +331,7 @@ def check_nulls(
     return outcomes
 
 
-def way_out(warns: bool) -> str:  # noqa: FBT001 (as rules.outcome asks)
+def way_out(warns: bool) -> str:  # noqa: FBT001 (as :func:`outcome` calls it)
     """The remedy for files with too few rows or too many NULLs."""
     numbers = "are published nevertheless" if warns else "of these days are held"
     return f"Numbers {numbers}: check the files, and have the source send what it left out"

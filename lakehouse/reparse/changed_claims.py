@@ -1,6 +1,7 @@
 """The claims of the rows of a reading, before and after it, and the event days and keys that they concern (Arrow).
 
-Extends redactions to rows whose key a reading changes, and to fields in which a reading would show a hidden value again.
+Redactions are extended here: to rows whose key a reading changes, and to fields in which a reading would show a hidden value
+again.
 """
 
 from __future__ import annotations

@@ -1,17 +1,12 @@
-"""Parses the raw records of a source again, under its present contract; writes the rows that read differently into a folder.
+"""Parses the raw records of a source again, under its present contract, and writes the rows that read differently into a folder.
 
-Nothing in the lake changes: ``apply`` puts the rows into force. Few rows are read in this process, many by tasks of Spark, by the
-same rule (``raw_records``).
+Nothing in the lake changes: the folder holds the reading until ``apply`` puts it into force, or it is discarded. Few rows are
+read in this process, many by tasks of Spark, by the same rule.
 
-A folder of the deployment that holds a reading until it is put into force or discarded.
-
-Parses the raw records of Bronze again, each by itself, and returns the rows that differ from those in force (Arrow).
-
-The records of a file are joined to one text, so that the readers of files can read them: by columns where the result is certain
-to be exact. A record that is not read as one record then is read alone. Where Bronze does not hold the record exactly, because
-its bytes were no text or its quotes were broken, its row stays as it is.
-
-The headers of CSV files whose raw records are read again: from the record of the ingestion, else from the file in landing.
+Each record is parsed by itself. The records of a file are joined to one text, so that the readers of files can read them: by
+columns where the result is certain to be exact. A record that is not read as one record then is read alone. Where Bronze does not
+hold the record exactly, because its bytes were no text or its quotes were broken, its row stays as it is. The header of a CSV
+file is read from the record of the ingestion, else from the file in landing.
 """
 
 from __future__ import annotations
@@ -286,7 +281,8 @@ def of_ingestions(lake: Lake, contract: SourceContract, entries: Collection[Inge
 _NOT_TEXT = r"^(?:not valid UTF-8|holds a NUL|longer than)"
 _BROKEN_QUOTES = r"^(?:a quote is opened|not CSV|holds a stray quote)"
 _BROKEN = r"^(?:not JSON|a quote is opened|not CSV|holds a stray quote|has [0-9]+ fields)"
-#: The beginning of the reason for a message whose bytes Bronze holds as base64, as ``streams.wire_format`` writes it.
+
+#: The beginning of the reason for a message whose bytes Bronze holds as base64, as ``streams.avro`` writes it.
 _NOT_DECODED = "^not decoded: "
 #: The form in which Bronze writes a byte that is no text.
 _ESCAPED_BYTE = r"\\x[0-9a-f]{2}"

@@ -1,8 +1,7 @@
 """The comparison of two versions of a metric as a document: for the terminal, as Markdown, HTML or JSON.
 
-Only the layout belongs here: the wording is in ``formatting``, the drawing in ``charts``, the markup in the templates.
-
-The charts of the reports: numbers before and after, and how revisions approached the final number.
+Here are the layout and the charts of the reports: numbers before and after, and how revisions approached the final number. The
+wording is in ``formatting``, the markup in the templates.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Numbers, periods and verdicts in words, the same in the terminal, in Markdown and in HTML.
 
-Texts are not escaped for a format here; only line breaks and terminal codes are.
-
-Markdown with escaped texts and with tables aligned to their cells.
+Texts are not escaped for a format here; only line breaks and terminal codes are. Markdown has escaped texts, and tables aligned
+to their cells.
 """
 
 from __future__ import annotations

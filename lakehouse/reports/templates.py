@@ -1,6 +1,6 @@
-"""The environment of the HTML templates: their folders and filters. Everything that is not markup is escaped.
+"""The environment of the HTML templates: their folders and filters, and charts as inline SVG.
 
-Charts as inline SVG: drawn by matplotlib, coloured by the page.
+Everything that is not markup is escaped. Charts are drawn by matplotlib and coloured by the page.
 """
 
 from __future__ import annotations

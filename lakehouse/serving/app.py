@@ -1,8 +1,7 @@
-"""The ASGI application: it mounts the API and the pages and adds the middleware.
+"""The ASGI application: it mounts the API, the pages and ``/health``, and adds the middleware.
 
-Routes belong in ``api`` and ``web``; this is the only module that imports both.
-
-``/health``: whether published numbers can be read.
+Routes belong in the modules ``routes`` and ``pages`` of their capability; this module is the only one that imports both.
+``/health`` answers whether published numbers can be read.
 """
 
 from __future__ import annotations

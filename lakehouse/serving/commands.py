@@ -1,10 +1,8 @@
-"""``lakehouse gold views``: write the statements that create SQL views of the tables; ``view`` prints one of the queries.
+"""The commands that serve readers: ``lakehouse serve``, ``status``, ``gold views`` and ``view``, ``admin token``.
 
-``lakehouse serve``: the metrics API and the web pages in one process.
-
-``lakehouse status``: the overview of the pages as text.
-
-``lakehouse admin token``: the tokens for reading and deciding through the API.
+``serve`` runs the metrics API and the web pages in one process. ``status`` prints the overview of the pages as text. ``gold
+views`` writes the statements that create SQL views of the tables, and ``view`` prints one of the queries. ``admin token`` manages
+the tokens for reading and deciding through the API.
 """
 
 from __future__ import annotations

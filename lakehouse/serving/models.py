@@ -1,6 +1,6 @@
 """The schema of responses about published numbers, as in the OpenAPI document.
 
-Only shapes belong here; the values are built in ``http.responses`` and in the routes. The name of every class ends in ``Model``,
+Only shapes belong here; the values are built in ``responses`` and in the routes. The name of every class ends in ``Model``,
 to distinguish it from the domain class of that name; the OpenAPI document omits the ending.
 """
 

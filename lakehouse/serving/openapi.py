@@ -1,8 +1,7 @@
 """The parts of the OpenAPI document that FastAPI omits: problem documents, examples, and responses without a body.
 
-Response models are in ``models`` and ``quality_models``, examples in ``openapi_examples``.
-
-Example responses for the OpenAPI document, by the path of GET (and of the only POST).
+Examples are listed by the path of GET (and of the only POST). Response models are in ``models``, ``quality_models`` and
+``released_models``.
 """
 
 from __future__ import annotations

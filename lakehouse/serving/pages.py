@@ -1,10 +1,8 @@
-"""The pages for people, in the same process as the API: ``serving.app`` mounts ``routes``.
+"""The pages for people, in the same process as the API: ``app`` mounts ``routes``.
 
-Server-rendered HTML, without scripts except on the page of live numbers. The pages of a capability are its module ``pages``;
-here are ``overview``, ``sign_in``, and what all pages share: ``page`` (responses) and ``sessions``. Code shared with the API
-belongs in ``http``.
-
-Signing in and out, the style sheet and the icon, and the response for paths that have no page.
+Server-rendered HTML, without scripts except on the page of live numbers. The pages of a capability are its module ``pages``; here
+are signing in and out, the style sheet and the icon, and the response for paths that have no page. All pages share ``page``
+(responses) and ``sessions``; the first page is in ``overview``.
 """
 
 from __future__ import annotations

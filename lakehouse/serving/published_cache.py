@@ -1,9 +1,8 @@
-"""The data for requests, cached in memory and refreshed: published numbers, pending changes, arrivals, tokens.
+"""The data for requests, cached in memory and refreshed: published numbers, pending changes, arrivals, tokens, states of sources.
 
-The API and the pages read only through this module; a request sees each table as of one moment. Refreshing belongs to
-``problems``, reading tables to ``snapshot`` and ``pending_changes``.
-
-The state of a source for requests: known missing data, the watermark, and the recorded deliveries.
+The API and the pages read only through this module; a request sees each table as of one moment. The state of a source is its
+known missing data, the watermark, and the recorded deliveries. How a value is refreshed for all requests is defined in
+``responses``; reading tables belongs to ``snapshot`` and ``pending_changes``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The response models about datasets, models and promotions, for the OpenAPI document.
-
-Examples of the responses about datasets, models, promotions and impact, for the OpenAPI document.
-"""
+"""The response models about datasets, models and promotions, with their examples, for the OpenAPI document."""
 
 from __future__ import annotations
 

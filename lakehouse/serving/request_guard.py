@@ -1,15 +1,11 @@
-"""ASGI middleware around the whole application: checks of host, rate, origin and size; security headers; errors without details.
+"""ASGI middleware around the whole application, and the limits on connections in uvicorn's protocol.
 
-It is outermost, so that every response passes through it. The reasons for using no library are in docs/architecture.md.
+The guard checks host, rate, origin and size, adds security headers, and removes details from errors. It is outermost, so that
+every response passes through it. The headers about the client (its address, the scheme and the requested host name) are read only
+if a trusted proxy sent them, because those of other clients could contain anything.
 
-Proxies whose headers about the client are trusted: its address, the scheme and the requested host name.
-
-The headers of other clients are ignored, because they could contain anything.
-
-Limits on connections, in uvicorn's protocol: the number of open connections, their duration, and the size of headers.
-
-uvicorn limits idle connections and concurrent requests, but not slow or numerous connections. Limits on complete requests belong
-in ``request_guard``.
+uvicorn limits idle connections and concurrent requests, but not slow or numerous connections. The protocol therefore limits the
+number of open connections, their duration, and the size of headers. The reasons for using no library are in docs/architecture.md.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Responses as JSON with an ETag, and the JSON of versions, numbers and estimates, shared by all routes.
+"""Responses as JSON with an ETag, errors as problem documents, and the JSON of versions, numbers and estimates of all routes.
 
-The response models are in ``api.models``.
-
-Errors as RFC 9457 problem documents, without details of the implementation.
-
-A value that one reader refreshes for all requests when it is too old.
+Errors are RFC 9457 problem documents, without details of the implementation. Here is also a value that a single reader refreshes
+for all requests when it is too old. The response models are in ``models``.
 """
 
 from __future__ import annotations

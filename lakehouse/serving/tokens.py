@@ -1,11 +1,9 @@
-"""``ops/tokens``: the tokens for reading and deciding through the API. A token is shown once, and only its hash is stored.
+"""``ops/tokens``: the tokens for reading and deciding through the API, and the authentication of requests by token.
 
-Adding and revoking tokens append rows, so the table records permissions over time. It cannot be rebuilt from other tables: if it
-is lost, new tokens must be issued.
+A token is shown once, and only its hash is stored. Adding and revoking tokens append rows, so the table records permissions over
+time. It cannot be rebuilt from other tables: if it is lost, new tokens must be issued.
 
-Authentication of API requests by token. Tokens are read from a header only, so a page of another site cannot use one.
-
-The token table is in ``tokens``; the sessions of the pages are in ``web.sessions``.
+Tokens are read from a header only, so a page of another site cannot use them. The sessions of the pages are in ``sessions``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Follows silver's log: the audit rows of each commit, computed from its change feed.
+"""Follows silver's log: the audit rows of each commit, computed from its change feed; and erases redacted values from them.
 
 The rows are computed in ``audit_rows``, and stored, read and masked in ``audit_log``. The reason for a commit is taken from its
 metadata.
 
-Erasure: removes redacted values from the files of the audit. It is the only change of rows in this append-only table.
-
-A redaction is a row of ``bronze/<source>_redactions``, with its author and reason; ``audit_log.read`` masks by it at once. The
-commit that removes the values names it, and ``delta.appendOnly`` is lifted for that commit. Two Delta transactions of the audit
-record the progress: the number of redactions of a source for which all rows are masked, and when values were last removed.
+The erasure is the only change of rows in this append-only table: it removes redacted values from the files. A redaction is a row
+of ``bronze/<source>_redactions``, with its author and reason; ``audit_log.read`` masks by it at once. The commit that removes the
+values names it, and ``delta.appendOnly`` is lifted for that commit. Two Delta transactions of the audit record the progress: the
+number of redactions of a source for which all rows are masked, and when values were last removed.
 """
 
 from __future__ import annotations

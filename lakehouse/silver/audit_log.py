@@ -4,13 +4,10 @@ This module determines why a commit was made, and it appends, reads and masks th
 silver's change feed. Values are JSON of the changed fields, of the whole row if it was inserted or removed, or of the counts of a
 first load, whose ``event_id`` is NULL.
 
-The table is append-only. Later facts about a row are overlays that :func:`read` applies: its redaction, from
-``bronze/<source>_redactions``, and its notification, from ``ops/audit_notifications``. ``audit_erasure`` removes redacted
-values from the files.
-
-``ops/audit_notifications``: a row per audit row of whose change all consumers were notified: the time, and the notices.
-
-Belongs here: the table. Which audit rows a delivered notice covers is decided in ``operations.notices.pending``.
+The table is append-only. Later facts about a row are overlays that :func:`read` applies. Its redaction is in
+``bronze/<source>_redactions``; ``audit`` removes redacted values from the files. Its notification is in
+``ops/audit_notifications``, which is written here: a row per audit row of whose change all consumers were notified, with the time
+and the notices. Which audit rows a delivered notice covers is decided in ``operations.notices.pending``.
 """
 
 from __future__ import annotations
@@ -170,7 +167,7 @@ def cause(lake: Lake, source: str, why: Mapping[str, Any], redacted: Iterable[Re
 def append(lake: Lake, source: str, silver_id: str, version: int, rows: pa.Table, masked_for: int = 0) -> int:
     """Append the audit of one version of silver; repeating it writes nothing.
 
-    :param masked_for: the number of redactions of the source for which the rows are masked; see ``audit_erasure``.
+    :param masked_for: the number of redactions of the source for which the rows are masked; see ``audit``.
     :returns: the number of rows written.
     """
 

@@ -1,11 +1,8 @@
 """The rows of the audit: a function from the change feed of a commit to silver to the table that ``audit_log`` stores.
 
 A change of an existing key is always audited, a new key only if it is late. Rows that came as history (``lateness.history``) are
-counted by file and event day instead. Values are JSON of the changed fields, or of the whole row if it was inserted or removed.
-
-The audit's description of the changes of a commit: action type, actor and reason, as columns.
-
-The one audit row for each file and event day of history that it brought: a load corrects nothing.
+counted instead, in one row for each file and event day: a load corrects nothing. Values are JSON of the changed fields, or of the
+whole row if it was inserted or removed. The action type, the actor and the reason of a commit are columns.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""``lakehouse source audit``: the changes of silver by late and corrected data, row by row.
+"""``lakehouse source audit`` and ``lakehouse rebuild``: the changes of silver row by row, and the rebuild of event days.
 
-``lakehouse rebuild``: rebuild a range of event days from Bronze, under the current code and contract.
+The audit lists changes by late and corrected data. A rebuild computes a range of event days from Bronze, under the current code
+and contract.
 """
 
 from __future__ import annotations

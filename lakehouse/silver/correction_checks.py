@@ -1,19 +1,16 @@
-"""Checks for corrections under new ids whose sender's intention is unknown: two that name the same original, directly or by a
-chain, and records that correct each other.
+"""Checks for corrections whose intention is unknown: competing and circular ones, and those that empty fields.
 
-A correction ends the record that it names, and lives under an id of its own. If two corrections name one original, both would
-count. The check looks for such pairs among the rows that live in silver; the sender or a person decides which one to withdraw.
+A correction under a new id ends the record that it names, and lives under an id of its own. If two corrections name one original,
+directly or by a chain, both would count. Records that correct each other end each other: one of them counts, or none. The
+exception is the return to an original: it was corrected under another id, and is sent again as the correction of that one. Then
+only one of the ids has a record that names no other. The check looks for such records among the rows that live in silver; the
+sender or a person decides which one to withdraw.
 
-Records that correct each other end each other: one of them counts, or none. The exception is the return to an original: it was
-corrected under another id, and is sent again as the correction of that one. Then only one of the ids has a record that names no
-other.
-
-Checks for corrections that empty fields which they do not name: a record with only the corrected field would erase the others.
-
-A correction replaces the whole record. Where a source says which field was corrected (``changes.corrected_field``), fields that
-are empty in the correction, that it does not name, and that had a value before, were most likely not sent. The check finds them
-from what lives in silver and the earlier records in Bronze; nothing is filled in here. Under ``changes.corrections: partial``
-they are filled (``dispositions.readings``), and nothing is checked.
+A correction replaces the whole record, so a record with only the corrected field would erase the others. Where a source says
+which field was corrected (``changes.corrected_field``), fields that are empty in the correction, that it does not name, and that
+had a value before, were most likely not sent. The check finds them from what lives in silver and the earlier records in Bronze;
+nothing is filled in here. Under ``changes.corrections: partial`` they are filled (``dispositions.readings``), and nothing is
+checked.
 """
 
 from __future__ import annotations

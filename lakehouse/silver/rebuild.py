@@ -1,14 +1,11 @@
-"""Rebuild requests: judging the rows of a range of event days again, under the present code and contract.
+"""Rebuilds of silver days: the request and its preview, and the repair of days with damaged data files.
 
-The request is recorded here and the rows are judged; silver rebuilds the days in its next run (see ``update``), even if this
-process is stopped in between.
+A rebuild request judges the rows of a range of event days again, under the present code and contract. The request is recorded and
+the rows are judged here; silver rebuilds the days in its next run (see ``update``), even if this process is stopped in between.
+The preview shows, before the request, the event days whose rows would differ, and by how much.
 
-Previews a rebuild before it is requested: the event days whose rows would differ, and by how much.
-
-Repairs days of silver with damaged data files: their rows are computed again from Bronze (rule R2).
-
-Followers of silver detect that the change feed of the commit is incomplete, and compare content: a day with equal content changes
-nothing.
+A repair computes the rows of damaged days again from Bronze (rule R2). Followers of silver detect that the change feed of the
+commit is incomplete, and compare content: a day with equal content changes nothing.
 """
 
 from __future__ import annotations

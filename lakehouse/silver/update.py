@@ -3,10 +3,10 @@
 The choice between the two, the retries and the record of applied inputs belong here. The rows are computed in ``merge``, their
 audit in ``audit``.
 
-Inputs that silver contains and that are recorded nowhere any more: a table was restored, or has lost its newest commit.
-
-Without the record of a decision, a redaction or a reading, the next rebuild would take it back; without that of a file, numbers
-would not name it among their inputs. What is lost before silver has applied it cannot be told from what never was.
+An update refuses to run where silver contains inputs that are recorded nowhere any more, because a table was restored or has lost
+its newest commit. Without the record of a decision, a redaction or a reading, the next rebuild would take it back; without that
+of a file, numbers would not name it among their inputs. A record that was lost before silver applied it cannot be distinguished
+from one that never existed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""``lakehouse source snapshot``: name a set of inputs of a source, so its rows can be read at any later time.
+"""``lakehouse source snapshot`` and ``lakehouse rows``: name a set of inputs of a source, and read rows of silver.
 
-The comparison of two snapshots as a table for people and as JSON for programs.
-
-``lakehouse rows``: the rows of silver, as of now, of a time of knowledge or of a snapshot, on the screen or in a file.
+Rows are read as of now, of a time of knowledge or of a snapshot, on the screen or into a file. Two snapshots are compared as a
+table for people and as JSON for programs.
 """
 
 from __future__ import annotations

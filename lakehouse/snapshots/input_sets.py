@@ -1,14 +1,12 @@
-"""``ops/inputs``: the ingestions, decisions and redactions that revisions were computed from (rule R10).
+"""Sets of inputs of a source: those that revisions were computed from (rule R10), those known at a time, and those with a name.
 
-A set is named by a digest of its members and stored as its additions to an older set, so that a revision only needs its name.
-Sets only grow, because Bronze, decisions and redactions are append-only.
+``ops/inputs`` has the ingestions, decisions and redactions that revisions were computed from. A set is named by a digest of its
+members and stored as its additions to an older set, so that a revision only needs its name. Sets only grow, because Bronze,
+decisions and redactions are append-only.
 
-The inputs of a source that were known at a time: files, decisions and rebuild requests.
-
-``ops/snapshots``: sets of inputs of a source that a person has named, such as ``partner_feed_v1.3_correction``.
-
-A snapshot is frozen: later files, decisions and requests never belong to it, and its name is never reused. Its rows are computed
-from Bronze (``rows``), so that it costs one log entry, whatever its size, and needs no older version of a table.
+``ops/snapshots`` has the sets that a person has named, such as ``partner_feed_v1.3_correction``. A snapshot is frozen: later
+files, decisions and requests never belong to it, and its name is never reused. Its rows are computed from Bronze (``rows``), so
+that it costs one log entry, whatever its size, and needs no older version of a table.
 """
 
 from __future__ import annotations

@@ -1,16 +1,11 @@
-"""The rows of silver on given event days as known at a time, or computed from a snapshot, by Spark.
+"""The rows of silver, or the intervals of a dimension, as known at a time or computed from a snapshot; and files with these rows.
 
-They come in pieces, so that any number of rows can be written with little memory. Writing them belongs to ``export``; few rows,
-and present rows, are read without Spark in ``local_rows``.
+Spark computes the rows of given event days in pieces, so that any number of rows can be written with little memory: to Parquet,
+CSV, or a new Delta table. A file gets its name when it is complete. Few rows, and present rows, are read without Spark in
+``local_rows``.
 
-Files of rows: Parquet, CSV, or a new Delta table, written piece by piece.
-
-A file gets its name when it is complete. Which rows are written belongs to ``rows``.
-
-The intervals of a dimension that contain a moment, as known at a time or computed from a snapshot.
-
-They are computed from the changes of that state by the rule in ``dimensions.intervals``: few in this process, any number by
-Spark. Present intervals are read in ``dimensions.interval_reads``.
+The intervals are those that contain a moment. They are computed from the changes of that state by the rule in
+``dimensions.interval_table``: few in this process, any number by Spark. Present intervals are read in ``dimensions.tables``.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 """The commits to Bronze and Silver: each is made by a function of this module and carries metadata with its cause.
 
-Spark commits many rows; delta-rs commits few rows, in a tenth of the time and without a JVM. Gold is committed through delta-rs,
-in ``gold.publication.revisions``. The table properties keep every engine able to read: no deletion vectors, no column mapping,
-classic checkpoints.
+Spark commits many rows; delta-rs commits few rows, in a tenth of the time and without a JVM. Only one process at a time commits
+to these tables in S3. The table properties keep every engine able to read: no deletion vectors, no column mapping, classic
+checkpoints. Gold is committed through delta-rs, in ``gold.publication.revisions``.
 
-Lets one process at a time commit to Bronze and silver in S3.
-
-The progress of Spark jobs: the completed tasks of the running stages, reported to the listeners of ``lakehouse.pieces``.
-
-A Connect client does not see the server's stages and reports nothing.
+The completed tasks of the running stages are reported to the listeners of ``lakehouse.pieces``. A Connect client does not see the
+server's stages and reports nothing.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Spark Connect: whether a server answers, with errors that name the remedy, and the start and stop of a server on this machine.
+"""Spark Connect: whether a server answers, and the start and stop of a server on this machine. Errors name the remedy.
 
-A Spark Connect server that outlives the processes that use it. It answers at once, whereas a new Spark takes ten seconds.
+A Spark Connect server outlives the processes that use it. It answers at once, whereas a new Spark takes ten seconds.
 
-Spark options that no other user of the machine may read: they are in a private file, not among Java's arguments.
-
-Process arguments are visible to all users of the machine. Spark reads the file when it starts; the file is removed at the end of
-this process.
+Here are also the Spark options that no other user of the machine may read. They are in a private file, not among Java's
+arguments, because process arguments are visible to all users of the machine. Spark reads the file when it starts; the file is
+removed at the end of this process.
 """
 
 from __future__ import annotations

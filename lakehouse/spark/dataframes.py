@@ -1,13 +1,11 @@
-"""Rows of a Delta table as a DataFrame, read in the cheaper of two ways.
+"""Rows of a Delta table as a DataFrame, read in the cheaper of two ways, and the start of a day in a zone.
 
 Delta's scan runs jobs for the snapshot and the list of files, which cost more than reading about 100,000 rows. Up to that number,
 delta-rs lists the files: few rows, or rows of many files, are passed to Spark as local data; other rows are read by Spark's
 tasks, as Parquet.
 
-The start of a day in a zone, as a Spark expression, and a check that Spark's Java and Python have the same zone rules.
-
 Python and Java each have a time zone database. Days are counted with Python's, windows and joins in Spark with Java's: where the
-two differ, the same row would have two different days.
+two differ, the same row would have two different days. So the rules of a zone are compared before Spark uses them.
 """
 
 from __future__ import annotations

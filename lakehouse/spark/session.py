@@ -1,14 +1,12 @@
-"""The options of every Spark session: JARs, Delta, UTC, and options that make small commits cheap.
+"""The options of every Spark session: JARs, Delta, UTC, small commits that are cheap, and starts that are short and quiet.
 
 Spark's options are set in no other module.
 
-An archive of the Java classes that Spark loads: a later start maps it into memory instead of reading hundreds of JARs.
-
-Java writes the archive at the end of one process and uses it in later processes (class-data sharing, JEP 350). An archive is
-bound to the Java and the JARs that it was written with: each combination has a separate archive, and Java ignores an archive that
-does not fit. The archive is optional; if its folder is not writable, starts are only slower.
-
-The JVM's error stream while a session starts, without the lines that are irrelevant to users.
+A start maps an archive of the Java classes that Spark loads into memory, instead of reading hundreds of JARs. Java writes the
+archive at the end of one process and uses it in later processes (class-data sharing, JEP 350). An archive is bound to the Java
+and the JARs that it was written with: each combination has a separate archive, and Java ignores an archive that does not fit. The
+archive is optional; if its folder is not writable, starts are only slower. While a session starts, lines of the JVM's error
+stream that are irrelevant to users are removed.
 """
 
 from __future__ import annotations

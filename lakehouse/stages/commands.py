@@ -1,6 +1,6 @@
 """``lakehouse stage``: compute a changed input separately from the tables, preview its effect, then promote, undo or drop it.
 
-A stage as text for the terminal and as JSON for programs: its effects, and the obstacles to its promotion.
+A stage is printed as text for the terminal and as JSON for programs: its effects, and the obstacles to its promotion.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
-"""The silver rows computed from a stage, on exactly the event days that it changes, kept apart from those that readers see.
+"""The silver rows computed from a stage and the numbers computed from them, kept apart from those that readers see.
 
-Belongs here: which days a stage reaches, its own silver table, and its differences from the live table. The rows themselves are
-computed by ``silver.merge.state``. The numbers computed from them belong to ``side_numbers``.
-
-The silver rows of a stage under ``merge``, if few rows are concerned: the live rows, with the staged ones merged into them.
-
-The numbers computed from the silver rows of a stage, kept apart from those that readers see.
-
-Belongs here: the stage's own tables of numbers, and which published numbers they would change. The query of a metric belongs to
+Belongs here: the event days that a stage reaches, the stage's own tables of rows and numbers on exactly these days, and their
+differences from the tables that readers see. Under ``merge``, if few rows are concerned, the rows are the live rows with the
+staged ones merged into them; otherwise ``silver.merge.state`` computes them. The query of a metric belongs to
 ``gold.restatement.metric_query``; the effect of a publication belongs to ``gold``.
 """
 
@@ -67,75 +62,6 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.lifecycle import PublishedState
     from lakehouse.lake import Lake
     from lakehouse.snapshots.comparison import RowsComparison
-
-
-def can_be_merged(lake: Lake, stage: Lake, contract: SourceContract, days: Collection[date]) -> bool:
-    """Whether staged files are merged, and few enough rows are concerned."""
-    staged = ingestions.ingested(ingestions.all_of(stage, contract.dataset))
-    rows = sum(entry.rows for entry in staged.values())
-    return bool(staged) and policy_of(contract).merges_pending and local_merge.is_possible(lake, contract, days, rows)
-
-
-def merge_side_rows(
-    lake: Lake, stage: Lake, contract: SourceContract, days: Collection[date]
-) -> tuple[set[date], pa.Table, pa.Table]:
-    """Write the stage's silver table: on the days that change, the live rows with the staged ones merged into them.
-
-    :param stage: the stage's lake; its silver table does not exist yet.
-    :returns: the days that change, and the rows of these days, live and staged.
-    """
-    source, columns = contract.dataset, [name for name, _ in silver_columns(contract)]
-    where = {"event_date": days}
-    live = locations.silver_of(lake, contract).read(columns, where)
-    schema = arrow_schema(silver_columns(contract))
-    live = schema.empty_table() if live is None else live.cast(schema)
-    stored = locations.silver_of(stage, contract)
-    properties = partition_writer.CHANGE_FEED
-    table = spark_commits.table_of(stored, silver_columns(contract), "event_date", properties)
-    if len(live):
-        spark_commits.append_rows_alone([live], stored, f"silver:{source}", table.version(), {"method": "live rows"})
-    table = spark_commits.table_of(stored, silver_columns(contract), "event_date", properties)
-    before = table.version()
-    rows = _rows_to_merge(lake, stage, contract, days)
-    if len(rows):
-        clauses = silver_merge.clauses(table, contract, days)
-        spark_commits.merge_rows(table, stored, rows, clauses, {"method": "merge"})
-    table = spark_commits.table_of(stored, silver_columns(contract), "event_date", properties)
-    feed = change_feed.feed_of(table, before + 1, table.version(), columns=["event_date"])
-    changed = {day for day in pc.unique(feed["event_date"]).to_pylist() if day is not None}
-    others = set(days) - changed
-    if others:
-        table.delete(day_conditions.condition_among("event_date", others))
-    on_changed = pc.is_in(live["event_date"], value_set=pa.array(sorted(changed), pa.date32()))
-    return changed, live.filter(on_changed), table_io.read_version(table, columns)
-
-
-def _rows_to_merge(lake: Lake, stage: Lake, contract: SourceContract, days: Collection[date]) -> pa.Table:
-    source = contract.dataset
-    new = ingestions.only_in(stage, lake, source)
-    table, columns = locations.key_log(stage, source), ["record_key", "arrival_date"]
-    staged = table.read(columns, {"ingestion_id": new})
-    keys = pa.array([], pa.string()) if staged is None else pc.unique(staged["record_key"])
-    logs = [
-        local_merge.claims_about(lake, source, keys, ingestions.completed(lake, source)),
-        local_merge.claims_about(stage, source, keys, new),
-    ]
-    claimed = pa.concat_tables(log.select(logs[1].column_names) for log in logs)
-    retired = pc.is_in(
-        claimed["record_key"], value_set=pc.unique(claimed.filter(pc.equal(claimed["kind"], "retire"))["record_key"])
-    )
-    # A retirement can revive an older row of its key, which Bronze has.
-    older = {day for day in pc.unique(claimed.filter(retired)["arrival_date"]).to_pylist() if day is not None}
-    arrivals = set() if staged is None else set(pc.unique(staged["arrival_date"]).to_pylist())
-    claimed = deliveries.ordered(claimed, deliveries.of(lake, contract, staged=stage))
-    counting = claims.with_decisions(claimed, decisions.in_force(lake, source))
-
-    def rows_of(won: pa.Table) -> pa.Table:
-        found = [living_rows.read_claimed_rows(stage, contract, arrivals, won)]
-        found += [living_rows.read_claimed_rows(lake, contract, older, won)] if older else []
-        return pa.concat_tables(found)
-
-    return local_merge.rows_to_merge(contract, days, counting, rows_of)
 
 
 #: The number of sampled keys.
@@ -215,6 +141,75 @@ def _merged(lake: Lake, stage: Lake, contract: SourceContract, days: Collection[
         for rows in (live, staged)
     )
     return SideRows(sorted(changed), compared, _samples(keys, *sides))
+
+
+def can_be_merged(lake: Lake, stage: Lake, contract: SourceContract, days: Collection[date]) -> bool:
+    """Whether staged files are merged, and few enough rows are concerned."""
+    staged = ingestions.ingested(ingestions.all_of(stage, contract.dataset))
+    rows = sum(entry.rows for entry in staged.values())
+    return bool(staged) and policy_of(contract).merges_pending and local_merge.is_possible(lake, contract, days, rows)
+
+
+def merge_side_rows(
+    lake: Lake, stage: Lake, contract: SourceContract, days: Collection[date]
+) -> tuple[set[date], pa.Table, pa.Table]:
+    """Write the stage's silver table: on the days that change, the live rows with the staged ones merged into them.
+
+    :param stage: the stage's lake; its silver table does not exist yet.
+    :returns: the days that change, and the rows of these days, live and staged.
+    """
+    source, columns = contract.dataset, [name for name, _ in silver_columns(contract)]
+    where = {"event_date": days}
+    live = locations.silver_of(lake, contract).read(columns, where)
+    schema = arrow_schema(silver_columns(contract))
+    live = schema.empty_table() if live is None else live.cast(schema)
+    stored = locations.silver_of(stage, contract)
+    properties = partition_writer.CHANGE_FEED
+    table = spark_commits.table_of(stored, silver_columns(contract), "event_date", properties)
+    if len(live):
+        spark_commits.append_rows_alone([live], stored, f"silver:{source}", table.version(), {"method": "live rows"})
+    table = spark_commits.table_of(stored, silver_columns(contract), "event_date", properties)
+    before = table.version()
+    rows = _rows_to_merge(lake, stage, contract, days)
+    if len(rows):
+        clauses = silver_merge.clauses(table, contract, days)
+        spark_commits.merge_rows(table, stored, rows, clauses, {"method": "merge"})
+    table = spark_commits.table_of(stored, silver_columns(contract), "event_date", properties)
+    feed = change_feed.feed_of(table, before + 1, table.version(), columns=["event_date"])
+    changed = {day for day in pc.unique(feed["event_date"]).to_pylist() if day is not None}
+    others = set(days) - changed
+    if others:
+        table.delete(day_conditions.condition_among("event_date", others))
+    on_changed = pc.is_in(live["event_date"], value_set=pa.array(sorted(changed), pa.date32()))
+    return changed, live.filter(on_changed), table_io.read_version(table, columns)
+
+
+def _rows_to_merge(lake: Lake, stage: Lake, contract: SourceContract, days: Collection[date]) -> pa.Table:
+    source = contract.dataset
+    new = ingestions.only_in(stage, lake, source)
+    table, columns = locations.key_log(stage, source), ["record_key", "arrival_date"]
+    staged = table.read(columns, {"ingestion_id": new})
+    keys = pa.array([], pa.string()) if staged is None else pc.unique(staged["record_key"])
+    logs = [
+        local_merge.claims_about(lake, source, keys, ingestions.completed(lake, source)),
+        local_merge.claims_about(stage, source, keys, new),
+    ]
+    claimed = pa.concat_tables(log.select(logs[1].column_names) for log in logs)
+    retired = pc.is_in(
+        claimed["record_key"], value_set=pc.unique(claimed.filter(pc.equal(claimed["kind"], "retire"))["record_key"])
+    )
+    # A retirement can revive an older row of its key, which Bronze has.
+    older = {day for day in pc.unique(claimed.filter(retired)["arrival_date"]).to_pylist() if day is not None}
+    arrivals = set() if staged is None else set(pc.unique(staged["arrival_date"]).to_pylist())
+    claimed = deliveries.ordered(claimed, deliveries.of(lake, contract, staged=stage))
+    counting = claims.with_decisions(claimed, decisions.in_force(lake, source))
+
+    def rows_of(won: pa.Table) -> pa.Table:
+        found = [living_rows.read_claimed_rows(stage, contract, arrivals, won)]
+        found += [living_rows.read_claimed_rows(lake, contract, older, won)] if older else []
+        return pa.concat_tables(found)
+
+    return local_merge.rows_to_merge(contract, days, counting, rows_of)
 
 
 def read(spark: SparkSession, stage: Lake, contract: SourceContract, days: Collection[date]) -> DataFrame:

@@ -1,10 +1,7 @@
 """``ops/stages``: what was staged, by whom and why, the newest validation, and the outcome.
 
-Belongs here: the log, and the state of a stage. The content of a stage is computed in ``side_rows`` and ``side_numbers``.
-
-The changes that a stage would make, to rows, numbers and longer periods, and the thresholds that they exceed.
-
-Belongs here: the report, as plain data, and the rules about it. It is computed in ``validation``.
+Belongs here: the log, the state of a stage, and the report of a validation as plain data. The report has the changes that a stage
+would make to rows, numbers and longer periods, and the thresholds that they exceed. It is computed in ``validation``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Creating, validating and dropping a stage: its input, its side version of silver and gold, and the report on both.
+"""Creating, validating and dropping a stage: the steps, their order, and the conditions that forbid a promotion.
 
-Belongs here: the steps and their order. A stage exists once its creation is recorded; files that a stopped creation has left in
-the folder of the stage are removed by the next creation. The conditions of a promotion belong to ``promotion_rules``.
-
-The conditions that forbid the promotion of a stage, and how a promoted stage is undone.
-
-Belongs here: the rules. The runs of a promotion, and their order, belong to ``orchestration.execution.stage_promotion``.
+A stage has its input, its side version of silver and gold, and the report on both. It exists once its creation is recorded; files
+that a stopped creation has left in the folder of the stage are removed by the next creation. How a promoted stage is undone is
+also decided here. The runs of a promotion, and their order, belong to ``orchestration.execution.stage_promotion``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Computes the changes that a stage would make: its side version of silver and gold, compared with what readers see.
 
-Belongs here: the order of these steps for each kind of input. Rows are computed in ``side_rows``, numbers in ``side_numbers``;
-the rules about the result are in ``stage_report``.
-
-The files of a stage: copied to a landing folder of its own, and ingested into its own Bronze.
-
-Belongs here: the names of the copied files, and the conditions that forbid staging them. Ingestion itself belongs to
-``bronze.ingest``, which reads the same files again when the stage is promoted.
+Belongs here: the order of these steps for each kind of input, and the files of a stage. They are copied to a landing folder of
+its own, and ingested into its own Bronze by ``bronze.ingest``, which reads the same files again when the stage is promoted. Rows
+and numbers are computed in ``side_tables``; the rules about the result are in ``stage_log``.
 """
 
 from __future__ import annotations

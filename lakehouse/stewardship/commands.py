@@ -1,6 +1,6 @@
-"""``lakehouse source redact``: mask fields of a key in silver and everything derived from it (right to erasure).
+"""``lakehouse quarantine`` and ``lakehouse source redact``: decide about rows that wait for a steward, and mask fields of a key.
 
-``lakehouse quarantine``: list the rows that wait for a steward, and record decisions on them.
+A redaction masks the fields in silver and everything derived from it (right to erasure).
 """
 
 from __future__ import annotations

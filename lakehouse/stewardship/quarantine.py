@@ -1,8 +1,6 @@
-"""The quarantined rows, filtered for commands, API and pages.
+"""The quarantined rows, filtered for commands, API and pages, and a steward's decisions about rows of Bronze.
 
-The table itself is written by ``dispositions.account_tables``.
-
-A steward's decisions about rows of Bronze: accept, reject, or mark as a duplicate.
+A decision accepts a row, rejects it, or marks it as a duplicate. The table itself is written by ``dispositions.account_tables``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Redaction (right to erasure): hides fields of one key in silver and everything computed from it.
 
-Bronze keeps the files as delivered; a redaction is one append to its own log. Decisions about rows belong
-to ``quarantine``.
-
-Masking of redacted values in published numbers: grain columns that show a redacted value become NULL in every revision.
+Bronze keeps the files as delivered; a redaction is one append to its own log. In published numbers, grain columns that show a
+redacted value become NULL in every revision. Decisions about rows belong to ``quarantine``.
 """
 
 from __future__ import annotations

@@ -3,10 +3,9 @@
 A message is read by the schema with which it was written. A message that cannot be decoded keeps its bytes, as base64, and gets a
 reason; a registry that does not answer is no such reason.
 
-Requests the schema with an id from a schema registry, and the schemas to which it refers.
-
-Only the two requests belong here: ``GET /schemas/ids/{id}`` and ``GET /subjects/{subject}/versions/{version}``. Only an answer
-that will not change later counts as "the schema does not exist".
+The schema, and the schemas to which it refers, are requested from a schema registry. Only two requests are made:
+``GET /schemas/ids/{id}`` and ``GET /subjects/{subject}/versions/{version}``. Only an answer that will not change later counts as
+"the schema does not exist".
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from lakehouse.streams.client import MessageColumns
 
 
-#: The beginning of the reason for a message that cannot be decoded; ``reparse.raw_records`` leaves such rows as they are.
+#: The beginning of the reason for a message that cannot be decoded; ``reparse.read_again`` leaves such rows as they are.
 NOT_DECODED = "not decoded: "
 _MAGIC, _HEAD_BYTES = 0, 5
 #: A schema that was registered a moment ago may be unknown to another server of the registry: the number of requests, and the

@@ -1,7 +1,7 @@
 """Brings the messages of a topic into Bronze: each micro-batch is one commit, and each message is in exactly one.
 
 The commit records, per partition, the offset after its messages as the version of a Delta transaction: the beginning of the next
-micro-batch is read from Bronze alone. The commits that follow it are those of files (``bronze.bookkeeping``), in the same order;
+micro-batch is read from Bronze alone. The commits that follow it are those of files (``bronze.ingest``), in the same order;
 the next run completes from Bronze what a stopped run left out (R11). Of two concurrent runs one conflicts, and tries again.
 """
 

@@ -4,11 +4,10 @@ A value is read like a line of a JSON file, by columns where the result is certa
 are kept in columns of their own (``OF_A_MESSAGE``). The arrival time of a message is Kafka's timestamp, unless the contract names
 a column, and its arrival day is the day of that timestamp.
 
-Restores messages that the ledger records as ingested but that have no row in Bronze: they are read again from their topic.
-
+Messages that the ledger records as ingested but that have no row in Bronze are restored: they are read again from their topic.
 The cause is a Bronze that was restored from a copy, or whose log has lost commits. A lost delivery is read from its own offsets
 and becomes the same rows under the same id, so that nothing downstream of Bronze is affected. Messages that the brokers no longer
-have are reported. The same for files is in ``bronze.ingest``; detecting lost rows belongs to ``ledger.lost_rows``.
+have are reported. The same for files is in ``bronze.ingest``; detecting lost rows belongs to ``ledger.ingestions``.
 """
 
 from __future__ import annotations

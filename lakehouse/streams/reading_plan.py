@@ -1,12 +1,9 @@
 """Decides the offset from which each partition of a topic is read next, and which messages are lost.
 
+A *log* is a partition of a topic from its creation until it is created again or loses offsets that were read. A delivery is a
+range of offsets of a log, with the messages of one arrival day; the name of the range identifies it in Bronze and the ledger.
 Lost offsets are a *gap*: their partition is not read further until a person has accepted the gap. Nothing here reads a topic or a
 table.
-
-Names of ranges of messages, which identify deliveries from a topic in Bronze and the ledger.
-
-A *log* is a partition of a topic from its creation until it is created again or loses offsets that were read. A delivery is a
-range of offsets of a log, with the messages of one arrival day. Nothing here reads a topic or a table.
 """
 
 from __future__ import annotations

@@ -1,15 +1,10 @@
-"""The progress of Bronze in a topic: per partition the next offset, the end, and the newest delivery. No JVM is started.
+"""The progress of Bronze in a topic: the positions and the lag per partition, and the record of lost messages.
 
-The lag of Bronze behind a topic: the number of waiting messages, and since when they wait. No JVM is started; waits
-are short.
+A position is the next offset of a log: the version of a Delta transaction of Bronze. Where Bronze's log no longer has it, the
+offset is computed from the deliveries themselves, and a remark is made. Deliveries that only Bronze has are found by comparison
+with the ledger. The lag is the number of waiting messages, and since when they wait. No JVM is started; waits are short.
 
-The positions of Bronze and the ledger in a topic: the next offset of each log, and the deliveries that only Bronze has.
-
-The offset is the version of a Delta transaction of Bronze. Where Bronze's log no longer has it, the offset is computed from the
-deliveries themselves, and a remark is made.
-
-``ops/stream_gaps``: messages of the sources' topics that were lost before they were read, and who has accepted the loss.
-
+``ops/stream_gaps`` has the messages of the sources' topics that were lost before they were read, and who has accepted the loss.
 While a gap is open, its partition is not read further, and the source lacks an input (``lateness.missing_inputs``): alerts report
 it, and numbers do not become final. The definition of a gap is in ``reading_plan``.
 """

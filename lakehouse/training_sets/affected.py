@@ -1,10 +1,8 @@
 """The released labels and training sets that contain given keys or days of a source. Reads start no Spark.
 
 A row of a set is affected if a record is about its event, labels it, or is about a dimension key with which the row was joined.
-The number of rows that would differ now is computed in ``changes``; the models trained on a set are determined in
-``models.lineage``.
-
-Finds the rows of a training set from the records of its sources, without Spark.
+The rows are found from the records of the sources. The number of rows that would differ now is computed in ``changes``; the
+models trained on a set are determined in ``models.lineage``.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""Builds a version of a training set: its rows as a Delta table, and its manifest in the log of releases.
+"""Builds a version of a training set, its rows as a Delta table and its manifest in the log of releases, and reproduces it (R10).
 
 The table is written first, in one commit; the version exists once its manifest is recorded. A build that was stopped in between
-is repeated by the same command. Reproducing a version belongs to ``reproduce``.
+is repeated by the same command. The manifest has a hash of the content, and the distribution of each column.
 
-Statistics of a training set's rows: a hash of the content, and the distribution of each column.
-
-Reproduces a training set version from the inputs in its manifest, and compares the content (rule R10).
-
-No older version of a table is needed: the rows follow from Bronze, published revisions and the recorded sets of inputs. The
-comparison uses the content hash, which does not depend on files. Redactions always apply, including later ones.
+A reproduction computes the rows from the inputs in the manifest, and compares the content. No older version of a table is needed:
+the rows follow from Bronze, published revisions and the recorded sets of inputs. The comparison uses the content hash, which does
+not depend on files. Redactions always apply, including later ones.
 """
 
 from __future__ import annotations
@@ -155,7 +152,7 @@ def rows_of(
     mature_by: datetime,
     keys: Any = None,
 ) -> DataFrame:
-    """The rows of a set in the order of its columns; see ``set_table.read``."""
+    """The rows of a set in the order of its columns; see ``tables.read_set``."""
     until = contract.until or (mature_by.date() + events.DAY)
     span = Span(contract.first_day, until)
     rows_of = events.events(spark, lake, catalog, contract, known, span, contract.reading, keys)

@@ -1,13 +1,8 @@
-"""The as-of join in Spark: adds to each event the last row of a history that had begun by the event.
+"""The rows of a training set: events with their features, as of the event, and optionally their labels. With Spark.
 
-A DataFrame in, a DataFrame out.
-
-The rows of a training set: events with their features and, optionally, their labels. With Spark.
-
-Histories of feature values: the moments from which a dimension key or a metric cell has a value.
-
-Under ``as_known``, a value begins when it is both valid and known, or published; under ``as_corrected``, when it is valid.
-Joining events with a history belongs to ``as_of``.
+A history has the moments from which a dimension key or a metric cell has a value. The as-of join adds to each event the last row
+of a history that had begun by the event. Under ``as_known``, a value begins when it is both valid and known, or published; under
+``as_corrected``, when it is valid. A DataFrame in, a DataFrame out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``/page/datasets/{name}/{version}``: the manifest of released labels or of a training set, with a summary of each column.
 
-Small drawings of a column's distribution, as SVG without a style; the page also gives the numbers in words.
+The distribution of a column is a small drawing, as SVG without a style; the page also gives the numbers in words.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""The inputs of a training set: a set of inputs for each source, and the time up to which published numbers count.
+"""The records from which a training set is computed: its inputs, the record of each key, and the values known at a given time.
 
-Naming the sets of inputs belongs to ``snapshots.input_sets``.
-
-Point-in-time rule: derives, from a key's records, the values known at a given time.
-
-The records of a source with the start of their knowledge, and the record of each key in a set. With Spark.
+The inputs are a set of inputs for each source, and the time up to which published numbers count; naming the sets belongs to
+``snapshots.input_sets``. The point-in-time rule derives, from a key's records and the start of their knowledge, the values known
+at a given time: for one key in Python, for the records of a source with Spark.
 """
 
 from __future__ import annotations

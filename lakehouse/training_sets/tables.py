@@ -1,6 +1,6 @@
-"""The addresses of the tables of training sets and models; all other addresses are in ``lakehouse.locations``.
+"""The addresses of the tables of training sets and models, and the table of a training set version for readers, without Spark.
 
-The table of a training set version for readers: without Spark. Writing it belongs to ``build``.
+All other addresses are in ``lakehouse.locations``. Writing the table of a version belongs to ``build``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What becomes of rows, one Python object a row: the model that the rules on sets of rows are compared with.
 
-``judged`` is the model of ``dispositions.judged_rows``, ``outcomes`` that of ``dispositions.contests``, ``shares`` that of
+``judged`` is the model of ``dispositions.judged_rows``, ``outcomes`` that of ``dispositions.winners``, ``shares`` that of
 ``dispositions.claims``, ``account`` that of ``dispositions.account``.
 """
 

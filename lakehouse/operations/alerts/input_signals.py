@@ -1,14 +1,9 @@
-"""Reads the facts about a source's inputs for alerts; ``input_rules`` evaluates them.
+"""Reads the facts about the inputs of sources and about streams for alerts.
 
-The facts are read from records of the ledger and the sensors, never from the landing folder. Facts about rows and numbers are
-read in ``signals``.
-
-Reads the facts about streams for alerts; ``rules`` evaluates them.
-
-The facts come from the streams' own records, and for a topic with a bound from its brokers. Nothing here starts a JVM.
-
-The rules of alerting about streams. Each rule takes facts and returns an alert or None. The rules are described in
-docs/alerts.md.
+The facts about files are read from records of the ledger and the sensors, never from the landing folder. Those about streams come
+from the streams' own records, and for a topic with a bound from its brokers. Nothing here starts a JVM. The facts about files are
+evaluated in ``input_rules``; the rules about streams are here, and return an alert or None. All rules are described in
+docs/alerts.md. Facts about rows and numbers are read in ``signals``.
 """
 
 from __future__ import annotations

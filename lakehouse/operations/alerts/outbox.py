@@ -1,13 +1,8 @@
-"""The due messages about alerts and their targets: one per alert, or a digest if a kind has many alerts.
+"""One run of alerting: opens, escalates and resolves alerts by the present facts, and sends the outstanding messages.
 
-A digest is recorded before it is sent, so that it is the same message if it is repeated after a failure. ``log`` has the record,
-``delivery`` sends.
-
-The recipients of an alert, and the times: its owners first, the platform team if nobody takes care of it.
-
-The messages about alerts: about a single alert, or many of one kind (a digest). ``outbox`` selects them.
-
-One run of alerting: opens, escalates and resolves alerts by the present facts, and sends the outstanding messages.
+A message is about a single alert, or about many of one kind (a digest). A digest is recorded before it is sent, so that it is the
+same message if it is repeated after a failure. The recipients of an alert are its owners first, and the platform team if nobody
+takes care of it. ``log`` has the record, ``operations.delivery`` sends.
 """
 
 from __future__ import annotations

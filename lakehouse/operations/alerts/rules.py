@@ -1,10 +1,8 @@
 """The rules of alerting: each rule takes facts and returns an alert or None. The rules are described in docs/alerts.md.
 
 Lateness and durations are measured by the data's own clocks (rule R5): "for an hour" is an hour of arrivals. The time of a number
-is that of its publication. No rule reads the clock: a rule that needs the time has it as a parameter. ``signals`` reads the
-facts.
-
-The rhythm of a recurring event: its usual longest pause within a day.
+is that of its publication. No rule reads the clock: a rule that needs the time has it as a parameter. Here is also the rhythm of
+a recurring event: its usual longest pause within a day. ``signals`` reads the facts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads the facts for alerts from tables; ``rules`` evaluates them.
 
-Only the columns that a rule needs are read, and only from files that the statistics in the log do not exclude. ``dispatch``
-records and sends the alerts.
+Only the columns that a rule needs are read, and only from files that the statistics in the log do not exclude. ``outbox`` records
+and sends the alerts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""``lakehouse backfill``: plan a backfill, show its state, run it, and resume it after a stop.
+"""``lakehouse backfill``: plan a backfill, show its state and results, run it, and resume it after a stop.
 
-Prints plans of backfills, their state and their results. The plans are defined in ``operations.backfills.plan``.
+The plans are defined in ``operations.backfills.plan``.
 """
 
 from __future__ import annotations

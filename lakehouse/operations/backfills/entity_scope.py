@@ -1,11 +1,8 @@
 """The scope of a backfill by entity: a condition on fields of the contract, the keys that it selects, and their event days.
 
-Belongs here: the form of a condition, and the keys and days that it selects. Reassessing the rows of keys belongs to
-``silver.rebuild``, publishing their days to the run of the plan.
-
-The rows of files that the contract's cutoff holds: quarantined or dropped rows without a decision.
-
-This module only reads. A backfill that admits history requests their reassessment.
+Here are also the rows of files that the contract's cutoff holds: quarantined or dropped rows without a decision. This module only
+reads. A backfill that admits history requests the reassessment of the rows, which belongs to ``silver.rebuild``; publishing their
+days belongs to the run of the plan.
 """
 
 from __future__ import annotations

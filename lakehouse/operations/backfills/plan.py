@@ -1,9 +1,7 @@
 """The plan of a backfill: the partitions to compute and their order, the files, the code, and the expected outcome.
 
-This module contains the data and its rules. ``planner`` creates plans from tables, ``log`` stores them, and
-``orchestration.execution.backfill_runner`` runs them.
-
-Waves: the division of a backfill's partitions into runs.
+This module contains the data and its rules, such as the waves: the division of a backfill's partitions into runs. ``planner``
+creates plans from tables, ``log`` stores them, and ``orchestration.execution.backfill_runner`` runs them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Plans a backfill: its files and partitions, their present rows, and the numbers that it would restate.
 
-This module only reads. The plan itself is defined in ``plan``; ``impact.affected_periods``
-determines the numbers that a changed day affects.
-
-The files of a backfill's plan: the files in landing for a range of arrival days or event days, with a preview of each new
-file.
-
-The numbers of a backfill's plan: the days of a metric, and the waves of days and roll-ups with their outcomes.
+The files are those in landing for a range of arrival days or event days, with a preview of each new file. The numbers are the
+days of a metric, and the waves of days and roll-ups with their outcomes; ``impact.affected_periods`` determines the numbers that
+a changed day affects. This module only reads. The plan itself is defined in ``plan``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""The verification of a backfill, read from the tables that it wrote: counts, checks of each partition, and publications.
+"""The verification of a backfill, read from the tables that it wrote, and its undo.
 
-Nothing depends on the memory of a run, so a backfill that was stopped and resumed is reported as a whole.
-
-Undoes a backfill: restores the numbers from before it, and records this in the log of backfills.
-
-The affected numbers, and the conditions for restoring them, belong to ``gold.restatement.undo``.
+The verification has counts, checks of each partition, and publications. Nothing depends on the memory of a run, so a backfill
+that was stopped and resumed is reported as a whole. An undo restores the numbers from before the backfill, and is recorded in the
+log of backfills. The affected numbers, and the conditions for restoring them, belong to ``gold.restatement.revert``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""The record that enters a correction: a line in the format of the source's contract.
+"""``ops/corrections``: each manual correction, from its proposal to the file that entered it, and the record that enters it.
 
-The record is parsed by ``bronze.row_parser`` before anything is recorded, so no correction is malformed. Belongs here: the values
-of the record. The required approvals belong to ``correction_flow``.
-
-``ops/corrections``: each manual correction, from its proposal to the file that entered it.
+The record is a line in the format of the source's contract. It is parsed by ``bronze.row_parser`` before anything is recorded, so
+no correction is malformed. The required approvals belong to ``correction_flow``.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
 """One run of notifying consumers: creates notices, sends waiting ones, and records the audit rows of silver that they cover.
 
 ``pending`` selects publications and audit rows, ``rejections`` selects stewards' decisions; ``log`` has the record of notices.
-``late_outputs`` sends the side output of metrics with a topic. The sensor ``notices`` and ``lakehouse alerts notices --send``
-start a run.
+The sensor ``notices`` and ``lakehouse alerts notices --send`` start a run.
 
-``ops/late_outputs``: the deliveries whose side output was sent to the topic of a metric (``late_events.topic``).
-
-The rows are committed to ``silver/<source>_late`` first; then they are sent, and then the delivery is recorded here. If the
-process dies in between, the rows of the delivery are sent again with the same ids (at-least-once delivery). A delivery that is
-classified again, by another watermark, contract or decision, is sent again, too.
+A run also sends the side output of metrics with a topic (``late_events.topic`` of the contract); ``ops/late_outputs`` has the
+deliveries whose side output was sent. The rows are committed to ``silver/<source>_late`` first; then they are sent, and then the
+delivery is recorded. If the process dies in between, the rows of the delivery are sent again with the same ids (at-least-once
+delivery). A delivery that is classified again, by another watermark, contract or decision, is sent again, too.
 """
 
 from __future__ import annotations

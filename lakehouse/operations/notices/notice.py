@@ -1,12 +1,7 @@
-"""The notice of a restatement: a few lines for people, data for programs.
+"""The notices of a restatement and of a steward's rejection: a few lines for people, data for programs.
 
-It contains no value of the grain, because a sent message cannot be redacted. ``pending`` selects the publications that make a
-notice; ``restated_numbers`` reads the numbers.
-
-The notice of a steward's rejection: a few lines for people, data for programs.
-
-Like the notice of a restatement, it contains no key and no value of the grain, because a sent message cannot be redacted.
-``rejections`` selects the rejections to report.
+A notice contains no key and no value of the grain, because a sent message cannot be redacted. ``pending`` selects the
+publications that make a notice, ``restated_numbers`` reads their numbers, and ``rejections`` selects the rejections to report.
 """
 
 from __future__ import annotations

@@ -2,14 +2,12 @@
 
 Consumers are notified of everything published after the first run, in the tables that readers see; the recipients are those in
 the metric's contract at that time. Publications older than :data:`NOTIFY_WITHIN` make no notice (for example after the replay of
-a history), and older notices are no longer sent. ``restated_numbers`` reads the restatements of a publication; ``log`` stores the
-notices, and ``dispatch`` sends them.
+a history), and older notices are no longer sent.
 
-Materiality: a consumer is notified of restatements beyond the bounds in the metric's contract.
-
-A number is compared with the version of which the consumer was last notified, so small changes that add up beyond the bounds are
-reported. Other changes are recorded in the log of notices with that version. ``notice`` has the rule, ``restated_numbers`` reads
-the numbers, and ``pending`` writes the log.
+A contract may bound a consumer's notices by materiality: only restatements beyond the bounds are reported. A number is compared
+with the version of which the consumer was last notified, so small changes that add up beyond the bounds are reported. Other
+changes are recorded in the log of notices with that version. The rule is in ``notice``, the numbers are read in
+``restated_numbers``; ``log`` stores the notices, and ``dispatch`` sends them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Asset checks for Dagster to show and re-run. Asset runs evaluate the same functions (see ``run_events``).
+"""Asset checks for Dagster to show and re-run: of sources, of metrics, and of the scores of models.
 
-The checks of a model's scores: their names, and the rows that they evaluate. The checks are in ``models.score_checks``.
+Asset runs evaluate the same functions (see ``run_events``). The rules of the checks are in the ``checks`` modules of the layers,
+and for scores in ``models.score_checks``.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping

@@ -1,9 +1,7 @@
 """The assets of a source: Bronze by arrival day, the event days that arrivals touched, and Silver by event day.
 
-Runs of Bronze for a source of Kafka: each run ingests all available messages, whatever their arrival days.
-
-Bronze's partitions are arrival days, as for files. A run for a partition materializes that day, and logs a materialization of
-every other arrival day of its messages.
+A run of Bronze for a source of Kafka ingests all available messages, whatever their arrival days: it materializes the day of its
+partition, and logs a materialization of every other arrival day of its messages.
 """
 
 from collections import Counter

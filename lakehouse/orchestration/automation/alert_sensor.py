@@ -1,11 +1,11 @@
-"""The sensor ``alerts``: runs ``operations.alerts.outbox`` whenever the inputs of alerts have changed.
+"""The sensors ``alerts`` and ``notices``, which send what people should know.
 
-Alerts depend on the state of the tables, on runs that ended, and on the clock: within the hour, or when an action is due, such as
-an escalation. The sensor's cursor stores the state that was read; without it, everything is read again.
+``alerts`` runs ``operations.alerts.outbox`` whenever the inputs of alerts have changed. Alerts depend on the state of the tables,
+on runs that ended, and on the clock: within the hour, or when an action is due, such as an escalation. The sensor's cursor stores
+the state that was read; without it, everything is read again. A failure according to Dagster is a run whose work no later run has
+done, or a check whose newest evaluation failed.
 
-Failures according to Dagster: runs whose work no later run has done, and checks whose newest evaluation failed.
-
-The sensor ``notices``: runs ``operations.notices.dispatch`` at every tick.
+``notices`` runs ``operations.notices.dispatch`` at every tick.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The sensors that start Silver and gold: Silver after decisions, gold after changes of Silver, roll-ups after published days.
 
-The sensors that start Bronze are in ``landing_sensor``, the schedules of due numbers in ``close_schedules``. All sensors read
-with delta-rs; their cursors are described in ``common.run_requests``. After a file Silver needs no sensor: its automation
+The sensors that start Bronze are in ``landing_sensor``, the schedules of due numbers in ``schedules``. All sensors read with
+delta-rs; their cursors are described in ``orchestration.run_requests``. After a file Silver needs no sensor: its automation
 condition follows the asset ``arrivals`` (see ``assets.source_assets``).
 """
 

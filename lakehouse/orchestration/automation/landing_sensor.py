@@ -1,9 +1,7 @@
-"""The sensors that start Bronze: for files that are stable in landing, and for arrivals that Silver has not applied.
+"""The sensors that start Bronze: for stable files in landing, for waiting messages, and for arrivals that Silver has not applied.
 
-They read with delta-rs; their cursors are described in ``common.run_requests``. The files that may be ingested are determined in
-``bronze.pending_files``.
-
-The sensor that starts Bronze for waiting messages of a source's topic. It starts no JVM.
+They read with delta-rs and start no JVM; their cursors are described in ``orchestration.run_requests``. Which files may be
+ingested is determined in ``bronze.pending_files``.
 """
 
 from __future__ import annotations

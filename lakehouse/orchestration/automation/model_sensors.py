@@ -1,9 +1,10 @@
-"""The sensor ``retrain_<model>`` and its job: a correction of a model's training data makes a new version, once per cause.
+"""The sensors of models: ``retrain_<model>`` with its job, and ``released_versions``.
 
-The sensor reads logs and keys, and starts neither Spark nor MLflow. The run decides whether the policy's bounds are reached, and
-continues the retraining of a stopped run. The steps belong to ``models.retraining``.
+A correction of a model's training data makes a new version, once per cause. The sensor reads logs and keys, and starts neither
+Spark nor MLflow. The run decides whether the policy's bounds are reached, and continues the retraining of a stopped run. The
+steps belong to ``models.retraining``.
 
-The sensor ``released_versions``: versions of training sets and models made outside Dagster become partitions.
+``released_versions`` makes versions of training sets and models that were made outside Dagster partitions.
 """
 
 from __future__ import annotations

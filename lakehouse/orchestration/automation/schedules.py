@@ -1,16 +1,12 @@
-"""The schedules of a source: the checks of freshness and overdue reviews, the rolling rebuild of its newest days, and tuning.
+"""The schedules: checks of freshness and overdue reviews, tuning, rolling rebuilds, the daily close, and nightly maintenance.
 
-The rolling rebuild and tuning exist only if the contract requests them. The ticks read with delta-rs. The schedules of metrics
-are in ``close_schedules``.
+The rolling rebuild of a source's newest days and tuning exist only if the contract requests them. The close recomputes numbers
+whose next state is due, and publishes them in that state. Due numbers are read from the tables, with delta-rs, so that a tick
+makes up for missed ones.
 
-The daily close: numbers whose next state is due are recomputed and published in that state.
-
-Due numbers are read from the tables, so that a tick makes up for missed ones.
-
-The job ``maintenance`` and its schedule: one run per night maintains all tables and reports its work in its output.
-
-The job may run next to runs of assets. It changes no row of a table, and conflicts only with a writer of the same partition,
-which then retries its commit. The maintenance itself belongs to ``operations.maintenance``.
+One run of the job ``maintenance`` per night maintains all tables and reports its work in its output. It may run next to runs of
+assets: it changes no row of a table, and conflicts only with a writer of the same partition, which then retries its commit. The
+maintenance itself belongs to ``operations.maintain``.
 """
 
 from __future__ import annotations

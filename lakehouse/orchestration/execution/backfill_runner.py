@@ -1,10 +1,8 @@
 """Runs a planned backfill through Dagster, layer by layer and wave by wave, and resumes it after a stop.
 
-The remaining work is read from the tables: a wave that was completed before the process ended is skipped, and then recorded. The
-attempts of a wave belong to ``backfill_waves``, printing progress to ``lakehouse backfill``, the definition of a plan to
-``operations.backfills.plan``.
-
-Runs the waves of a backfill, one or several at a time, with retries after failures, and records their events.
+The remaining work is read from the tables: a wave that was completed before the process ended is skipped, and then recorded. One
+or several waves run at a time, with retries after failures, and their events are recorded. Printing progress belongs to
+``lakehouse backfill``, the definition of a plan to ``operations.backfills.plan``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Updates silver and gold in this process after a decision, a redaction, a rebuild or an arrival day.
 
-The daemon's sensors do the same one run at a time (see ``automation.follow_sensors`` and ``automation.close_schedules``); here
+The daemon's sensors do the same one run at a time (see ``automation.follow_sensors`` and ``automation.schedules``); here
 the layers follow immediately, for a command that a person waits for. The days to update are read from the tables: a repeated
 update does nothing twice, and unfinished work of an earlier command is completed as well.
 """

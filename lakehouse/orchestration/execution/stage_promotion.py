@@ -2,7 +2,7 @@
 
 Sensors request no runs of the source in the meantime. Every step is computed from the current Bronze, so the result includes
 arrivals since the stage was computed. A stopped promotion is continued by the same command. The conditions for a promotion belong
-to ``stages.promotion_rules``.
+to ``stages.staging``.
 """
 
 from __future__ import annotations

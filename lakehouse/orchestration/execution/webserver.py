@@ -1,6 +1,6 @@
 """A client for the GraphQL API of a running Dagster webserver: starts backfills, waits for them, and cancels them.
 
-The estimated duration of a plan, from earlier runs in Dagster's storage, by table and number of partitions.
+It also estimates the duration of a plan, from earlier runs in Dagster's storage, by table and number of partitions.
 """
 
 from __future__ import annotations
