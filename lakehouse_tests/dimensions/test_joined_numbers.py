@@ -159,7 +159,7 @@ def test_a_stage_and_the_checks_of_numbers_join_as_a_publication_does(lake, spar
     [metric] = sample.metrics
     silver = spark.read.format("delta").load(locations.silver(lake, "events").address).where(f"event_date = DATE'{TWO}'")
     stage, thresholds = lake.stage("s"), side_tables.Thresholds()
-    changed = side_tables.changes(spark, lake, stage, Series(metric), "events", silver, [TWO], thresholds)
+    changed = side_tables.changes(spark, lake, stage, Series(metric), side_tables.StagedRows("events", silver, [TWO]), thresholds)
     assert changed.days_changed == 0, "the same rows give the same numbers"
     days = [ONE, TWO, THREE]
     results = reconciliation.check_gold(lake, Series(metric), sample.session, days)

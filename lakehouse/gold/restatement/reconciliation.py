@@ -158,7 +158,13 @@ def _check_candidates(lake: Lake, series: Series, computed: Isolated[date], silv
         standing = before.published_states.get(start)
         revision = (standing.revision if standing else 0) + 1
         shown = before.latest.get(start, rows.slice(0, 0))
-        outcomes += write_audit_publish.judge(before, start, revision, rows, shown, trailing, silver_rows.get(start))
+        candidate = replace(
+            write_audit_publish.candidate_of(before, start, revision, rows),
+            read_back=shown,
+            trailing=trailing,
+            silver_rows=silver_rows.get(start),
+        )
+        outcomes += publication_checks.audit(series.checks, candidate)
     return outcomes
 
 
