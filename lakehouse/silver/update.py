@@ -218,7 +218,7 @@ def _merge(
         local_merge.merge(lake, contract, days, contents, arrivals, why)
         return
     with sized_for(session(), lake, many=True):
-        silver_merge.merge(session(), lake, contract, days, contents, arrivals, why, row_count=row_count)
+        silver_merge.merge(session(), lake, contract, days, contents, arrivals, why)
 
 
 @spark_commits.recomputed_on_conflict

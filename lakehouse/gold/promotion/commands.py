@@ -94,7 +94,8 @@ def promote(
             written(plan.comparison)
             raise typer.Exit(_explained(plan, accepted=terms.accept_differences))
         run = _run(who, "lakehouse promote")
-        done = promotion.promote(lake, catalog, contract, number, run, reason, limits, notes, accepted=terms.accept_differences)
+        options = promotion.PromotionOptions(limits, notes, terms.accept_differences)
+        done = promotion.promote(lake, catalog, contract, number, run, reason, options)
     except (promotion.PromotionRefusedError, served_version.UnservedVersionError) as problem:
         _stop(f"gold/{metric} still shows v{promotion_plan.shown_version(lake, contract)}; nothing has changed:", problem)
     written(done.plan.comparison if done.plan else None)

@@ -84,7 +84,6 @@ def check_gold(lake: Lake, series: Series, session: Callable[[], SparkSession], 
 def check_rollup(
     lake: Lake,
     contract: SourceContract,
-    daily: Series,
     rollup: Series,
     session: Callable[[], SparkSession],
     starts: Collection[date],
@@ -99,8 +98,8 @@ def check_rollup(
     periods = [rollup.period(start) for start in sorted(starts)]
 
     def compute(metric: MetricContract | None, part: Sequence[Period]) -> dict[Period, pa.Table]:
-        of_days, of_periods = (replace(one, metric=metric or one.metric) for one in (daily, rollup))
-        return rollups.period_numbers(lake, contract, of_days, of_periods, session, part)
+        of_periods = replace(rollup, metric=metric or rollup.metric)
+        return rollups.period_numbers(lake, contract, of_periods, session, part)
 
     computed = isolation.numbers_of(lake, rollup, periods, compute, lambda period: period.start)
     return _check_candidates(lake, rollup, computed.by(lambda period: period.start), {})
