@@ -124,7 +124,7 @@ class Shop:
         times.append(time.perf_counter())
         for rollup in self._daily.rollups:
             waiting = find_pending(self._lake, rollup)
-            rollups.restate(self._lake, self._source, self._daily, rollup, self._session, waiting.starts, run, waiting)
+            rollups.restate(self._lake, self._source, rollup, self._session, waiting.starts, run, waiting)
             times.append(time.perf_counter())
         return [later - earlier for earlier, later in pairwise(times)]
 

@@ -225,9 +225,7 @@ class Built:
             own = entries[begin : begin + max(1, files // 80)]
             days = {day for entry in own for day in entry.touched_days}
             ids = [entry.ingestion_id for entry in own]
-            applied_inputs.record(
-                self.lake, "sales", run_id="run", days=days, ingestion_ids=ids, method="merge", silver=None, now=LONG_AGO
-            )
+            applied_inputs.record(self.lake, "sales", run_id="run", days=days, ingestion_ids=ids, method="merge")
 
     def new_files(self) -> None:
         for day in self.days:

@@ -248,7 +248,7 @@ def main() -> None:
                 by_hand(spark, lake, f"{folder}/by_hand_{number}")
             times["by hand"].append(time.monotonic() - begun)
             begun = time.monotonic()
-            made = build.build(spark, lake, catalog, SET, f"v1.{number}", by="benchmark", notes="all")
+            made = build.build(spark, lake, catalog, SET, build.SetRequest(f"v1.{number}", by="benchmark", notes="all"))
             times["by contract"].append(time.monotonic() - begun)
         for name, seconds in times.items():
             print(f"{name}: {', '.join(f'{second:.1f}' for second in seconds)} s")

@@ -36,7 +36,7 @@ from lakehouse.models import (
     scores,
     training,
 )
-from lakehouse.models.backtest import backtest
+from lakehouse.models.backtest import BacktestRequest, backtest
 from lakehouse.models.lineage import AffectedReleases
 from lakehouse.models.promotion_log import PromotionKind
 from lakehouse.models.trial_commands import print_parts, print_rules
@@ -373,14 +373,21 @@ def build_set(demo: DemoLake, version: str, labels_version: str, notes: str) -> 
         return known[version]
     contract = demo.catalog.training_sets[deliveries.TRAINING_SET]
     return build.build(
-        *(demo.session(), demo.lake, demo.catalog, contract, version), by=BY, notes=notes, labels_version=labels_version
+        demo.session(),
+        demo.lake,
+        demo.catalog,
+        contract,
+        build.SetRequest(version, by=BY, notes=notes, labels_version=labels_version),
     )
 
 
 def train(demo: DemoLake, version: str, set_version: str, notes: str, parameters: Mapping[str, Any] | None = None) -> Release:
     """Train a version of the model."""
     return training.train(
-        *(demo.lake, demo.catalog, demo.contract, version, set_version), by=BY, notes=notes, parameters=parameters
+        demo.lake,
+        demo.catalog,
+        demo.contract,
+        training.TrainingRequest(version, set_version, by=BY, notes=notes, parameters=parameters),
     )
 
 
@@ -390,7 +397,8 @@ def compare(demo: DemoLake, version: str, against: str) -> Backtest:
     if known is not None:
         return known
     months = (BACKTEST_FROM, BACKTEST_TO)
-    return backtest(demo.session(), demo.lake, demo.catalog, demo.contract, version, against, *months, by=BY)
+    request = BacktestRequest(version, against, *months)
+    return backtest(demo.session(), demo.lake, demo.catalog, demo.contract, request, by=BY)
 
 
 def promote(demo: DemoLake, version: str, notes: str) -> ModelPromotion:

@@ -67,15 +67,13 @@ def record(
     days: Iterable[date],
     ingestion_ids: Iterable[str],
     method: str,
-    silver: DeltaTable | None,
-    now: datetime,
     derived: Iterable[Table] = (),
 ) -> None:
-    """Record that silver's ``days`` contain these inputs.
+    """Record that silver's ``days`` contain these inputs, in its present version.
 
-    :param silver: the table, at a version that contains them.
     :param derived: further tables that contain them.
     """
+    silver, now = locations.silver(lake, source).open(), lake.now()
     version = -1 if silver is None else silver.version()
     commit, lineage = commit_log.commit_id(silver), commit_log.lineage(silver)
     tables = {table.name: table.open() for table in derived}

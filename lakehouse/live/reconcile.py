@@ -50,6 +50,16 @@ class DayReconciliation(NamedTuple):
     is_new: bool
 
 
+class _ComparedMeasure(NamedTuple):
+    """A measure of a group: in the stream, whose watermark may have passed it, over each set of rows, and as published."""
+
+    name: str
+    live: Any
+    is_closed: bool
+    of_sets: list[Any]
+    books: Any
+
+
 class _LiveState(NamedTuple):
     """The live numbers of a day, and the batches whose rows they count."""
 
@@ -76,10 +86,11 @@ def reconcile(
     groups = {*live.numbers, *expired, *books, *(group for numbers in sets for group in numbers)}
     for group in sorted(groups, key=in_order):
         stream = live.numbers.get(group, expired.get(group, {}))
+        is_closed = bool(stream.get("is_closed"))
         for measure in _compared(metric):
             values = [numbers.get(group, {}).get(measure) for numbers in sets]
-            published = books.get(group, {}).get(measure)
-            entries.append(_entry(lake, metric, day, group, measure, stream, values, published, live, revision))
+            compared = _ComparedMeasure(measure, stream.get(measure), is_closed, values, books.get(group, {}).get(measure))
+            entries.append(_entry(lake, metric, day, group, compared, live, revision))
     return DayReconciliation(entries, reconciliation_log.record(lake, before, entries))
 
 
@@ -88,14 +99,11 @@ def _entry(
     metric: MetricContract,
     day: date,
     group: tuple[Any, ...],
-    measure: str,
-    stream: Mapping[str, Any],
-    values: list[Any],
-    published: Any,
+    compared: _ComparedMeasure,
     live: _LiveState,
     revision: int,
 ) -> Reconciled:
-    gap = causes.difference(stream.get(measure), published)
+    gap = causes.difference(compared.live, compared.books)
     grain = dict(zip(metric.grain, group))
     return Reconciled(
         metric=metric.name,
@@ -103,13 +111,13 @@ def _entry(
         number=0,
         window_start=grain.pop(WINDOW_START, None),
         grain=grain,
-        measure=measure,
-        live=_text(stream.get(measure)),
-        books=_text(published),
+        measure=compared.name,
+        live=_text(compared.live),
+        books=_text(compared.books),
         difference=f"{gap:f}",
-        causes={name: f"{value:f}" for name, value in causes.by_cause(stream.get(measure), values, published).items()},
-        is_closed=bool(stream.get("is_closed")),
-        exceeds=metric.reconcile is not None and causes.exceeds(gap, published, metric.reconcile),
+        causes={name: f"{value:f}" for name, value in causes.by_cause(compared.live, compared.of_sets, compared.books).items()},
+        is_closed=compared.is_closed,
+        exceeds=metric.reconcile is not None and causes.exceeds(gap, compared.books, metric.reconcile),
         query=live.query,
         batch=live.batch,
         revision=revision,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from datetime import date
 from math import isnan
 from typing import TYPE_CHECKING, Any
@@ -52,15 +53,22 @@ class BacktestError(LakehouseError):
     """A backtest that is not possible. The message names the remedy."""
 
 
+@dataclass(frozen=True)
+class BacktestRequest:
+    """The versions to compare, and the months of the events; months are such as ``2024-10``, and the last one is included."""
+
+    version: str
+    against: str
+    first_month: str
+    last_month: str
+
+
 def backtest(
     spark: SparkSession,
     lake: Lake,
     catalog: Catalog,
     contract: ModelContract,
-    version: str,
-    against: str,
-    first_month: str,
-    last_month: str,
+    request: BacktestRequest,
     *,
     by: str,
     known_at: datetime | None = None,
@@ -69,38 +77,35 @@ def backtest(
 
     A repeated call returns the recorded backtest, unless the rows have changed.
 
-    :param first_month: such as ``2024-10``; ``last_month`` is included.
     :param known_at: the time whose knowledge the rows contain; default: now.
     :raises BacktestError: if a text is not a month, both versions are the same, or the months have no labelled event.
     :raises ReleaseError: for a version that does not exist.
     """
-    from lakehouse.training_sets import events  # noqa: PLC0415 (Spark loads in a second)
+    from lakehouse.training_sets import events, records  # noqa: PLC0415 (Spark loads in a second)
 
-    months = checked_request(lake, contract, version, against, first_month, last_month)
-    versions = [scores.load(lake, catalog, contract, name) for name in (against, version)]
+    months = checked_request(lake, contract, request)
+    versions = [scores.load(lake, catalog, contract, name) for name in (request.against, request.version)]
     of_set = catalog.training_sets[contract.training_set]
-    first, until = _first_day(first_month), _day_after(last_month)
+    days = records.Span(_first_day(request.first_month), _day_after(request.last_month))
     rows = {
-        reading: events.labelled(spark, lake, catalog, of_set, first, until, reading, known_at)
+        reading: events.labelled(spark, lake, catalog, of_set, days, reading, known_at)
         for reading in ("as_known", "as_corrected")
     }
     result = compared(catalog, contract, rows, versions[0], versions[1], months)
     return recorded(lake, result, months, by=by, known_at=known_at or lake.now())
 
 
-def checked_request(
-    lake: Lake, contract: ModelContract, version: str, against: str, first_month: str, last_month: str
-) -> list[str]:
+def checked_request(lake: Lake, contract: ModelContract, request: BacktestRequest) -> list[str]:
     """Validate a request for a backtest and return its months, without Spark and MLflow.
 
     :raises BacktestError: if a text is not a month, or both versions are the same.
     :raises ReleaseError: for a version that does not exist.
     """
-    months = months_between(first_month, last_month)
-    if version == against:
-        msg = f"{version} cannot be compared with itself; name another version with --against"
+    months = months_between(request.first_month, request.last_month)
+    if request.version == request.against:
+        msg = f"{request.version} cannot be compared with itself; name another version with --against"
         raise BacktestError(msg)
-    for name in (version, against):
+    for name in (request.version, request.against):
         releases.find(lake, ReleaseKind.MODEL, contract.name, name)
     return months
 
@@ -114,7 +119,6 @@ def compared(
     months: list[str],
     *,
     resamples: int = RESAMPLES,
-    seed: int = SEED,
 ) -> BacktestResult:
     """Compare two versions on the rows of each reading.
 
@@ -135,7 +139,7 @@ def compared(
     readings = {}
     for name in READINGS:
         pair = scored_pair(rows[name], champion.scores(rows[name]), challenger.scores(rows[name]), zone, features)
-        readings[name] = reading_result(contract, contract.acceptance, pair, months, resamples=resamples, seed=seed)
+        readings[name] = reading_result(contract, contract.acceptance, pair, months, resamples=resamples, seed=SEED)
     seen = {version.version: version.rows_learned(rows[of_set.reading]) for version in (champion, challenger)}
     return BacktestResult(
         model=contract.name,
@@ -144,7 +148,7 @@ def compared(
         judged=of_set.reading,
         readings=readings,
         resamples=resamples,
-        seed=seed,
+        seed=SEED,
         rules=contract.rules,
         seen={version: count for version, count in seen.items() if count},
     )

@@ -7,7 +7,6 @@ meets its criteria is a person's decision.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -156,7 +155,7 @@ def judge(
     :param session: returns a Spark session, which is needed only if there are scores.
     :raises CanaryError: if the model has never had a canary.
     """
-    from lakehouse.training_sets import events  # noqa: PLC0415 (Spark loads in a second)
+    from lakehouse.training_sets import events, records  # noqa: PLC0415 (Spark loads in a second)
 
     canaries = canary_log.of(lake, contract.name)
     if not canaries:
@@ -169,9 +168,8 @@ def judge(
     if len(scores):
         of_set = catalog.training_sets[contract.training_set]
         days = pc.min_max(scores["event_date"]).as_py()
-        labelled = events.labelled(
-            session(), lake, catalog, of_set, days["min"], days["max"] + timedelta(days=1), "as_known", known_at
-        )
+        span = records.Span(days["min"], days["max"] + events.DAY)
+        labelled = events.labelled(session(), lake, catalog, of_set, span, "as_known", known_at)
     status = judged(catalog, contract, newest.started, scores, labelled)
     record(lake, status, by=by)
     return status

@@ -166,7 +166,10 @@ def train(
     given = dict(_parameter(text) for text in parameters or [])
     with errors.status(f"training {model} {version} from {contract.training_set} {set_version}"):
         made = training.train(
-            *(lake, catalog, contract, version, set_version), by=by or getpass.getuser(), notes=notes, parameters=given
+            lake,
+            catalog,
+            contract,
+            training.TrainingRequest(version, set_version, by=by or getpass.getuser(), notes=notes, parameters=given),
         )
     print_release(made)
     out.print(f"It is not in use: 'lakehouse model promote {model} {version}' promotes it.", soft_wrap=True)

@@ -8,7 +8,7 @@ forbid a promotion. Records belong to ``promotion_log``.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -16,13 +16,11 @@ from lakehouse.delta import leases
 from lakehouse.errors import LakehouseError
 from lakehouse.models import backtest_log, canary_log, promotion_log, tracking
 from lakehouse.models.canary_log import CanaryOutcome
-from lakehouse.models.promotion_log import ModelPromotion, PromotionKind, PromotionStep
+from lakehouse.models.promotion_log import ModelPromotion, PromotionKind, PromotionRequest, PromotionStep
 from lakehouse.text import format_moment
 from lakehouse.training_sets import releases
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lakehouse.contracts import Catalog, ModelContract
     from lakehouse.lake import Lake
     from lakehouse.models.backtest_log import Backtest
@@ -90,21 +88,6 @@ class ModelPromotionError(LakehouseError):
     """A promotion or rollback that is refused. The message states the reason, the version in use, and the remedy."""
 
 
-@dataclass(frozen=True)
-class _Request:
-    """The data to record for a promotion. ``number`` was free before the state on which the promotion relies was read."""
-
-    number: int
-    kind: PromotionKind
-    release: Release
-    by: str
-    notes: str
-    accepted: Sequence[str] = ()
-    sign_off: str | None = None
-    backtest: str | None = None
-    release_notes: str = field(default="", repr=False)
-
-
 def promote(
     lake: Lake,
     catalog: Catalog,
@@ -139,14 +122,13 @@ def promote(
         )
         raise ModelPromotionError(msg)
     backtest = backtest_log.newest_backtest(lake, contract.name, version, before) if before else None
-    written = promotion_log.as_markdown(lake, catalog, release, before, by, notes, backtest, lacking, sign_off)
-    request = _Request(
+    request = PromotionRequest(
         *(number, PromotionKind.PROMOTE, release, by, notes, lacking),
         sign_off=sign_off if lacking else None,
         backtest=backtest.title if backtest else None,
-        release_notes=written,
     )
-    return _move(lake, contract, before, request)
+    written = promotion_log.as_markdown(lake, catalog, request, before, backtest)
+    return _move(lake, contract, before, replace(request, release_notes=written))
 
 
 def rollback(lake: Lake, contract: ModelContract, *, by: str, notes: str, to: str | None = None) -> ModelPromotion:
@@ -176,7 +158,7 @@ def rollback(lake: Lake, contract: ModelContract, *, by: str, notes: str, to: st
         msg = f"{contract.name} {target} was never in use ({used} were); promote it instead"
         raise ModelPromotionError(msg)
     before = newest.to_version if alias == target else alias
-    request = _Request(number, PromotionKind.ROLLBACK, _usable(lake, contract, target), by, notes)
+    request = PromotionRequest(number, PromotionKind.ROLLBACK, _usable(lake, contract, target), by, notes)
     return _move(lake, contract, before, request)
 
 
@@ -219,7 +201,7 @@ def _usable(lake: Lake, contract: ModelContract, version: str) -> Release:
     return release
 
 
-def _move(lake: Lake, contract: ModelContract, before: str | None, request: _Request) -> ModelPromotion:
+def _move(lake: Lake, contract: ModelContract, before: str | None, request: PromotionRequest) -> ModelPromotion:
     """Record the start of a promotion, move the alias, and record the end."""
     entry = ModelPromotion(
         model=contract.name,

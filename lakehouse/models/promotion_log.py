@@ -77,6 +77,21 @@ class ModelPromotion:
         return f"{self.kind.value} {self.model} {self.from_version or 'none'} -> {self.to_version}"
 
 
+@dataclass(frozen=True)
+class PromotionRequest:
+    """The data to record for a promotion. ``number`` was free before the state on which the promotion relies was read."""
+
+    number: int
+    kind: PromotionKind
+    release: Release
+    by: str
+    notes: str
+    accepted: Sequence[str] = ()
+    sign_off: str | None = None
+    backtest: str | None = None
+    release_notes: str = field(default="", repr=False)
+
+
 def log(lake: Lake) -> LogTable[ModelPromotion]:
     """The table of promotions."""
     return LogTable(ModelPromotion, lake, tables.model_promotions(lake), partition_by="model", journaled=True)
@@ -140,22 +155,16 @@ def _steps(lake: Lake, model: str | None) -> list[ModelPromotion]:
     return sorted(entries, key=lambda entry: (entry.model, entry.number, order.index(entry.step)))
 
 
-def as_markdown(
-    lake: Lake,
-    catalog: Catalog,
-    release: Release,
-    before: str | None,
-    by: str,
-    notes: str,
-    backtest: Backtest | None,
-    accepted: Sequence[str],
-    sign_off: str | None,
-) -> str:
-    """The release notes for the promotion of a version that replaces ``before``."""
+def as_markdown(lake: Lake, catalog: Catalog, request: PromotionRequest, before: str | None, backtest: Backtest | None) -> str:
+    """The release notes for the promotion of a version that replaces ``before``.
+
+    :param backtest: the newest comparison of both versions.
+    """
+    release, by = request.release, request.by
     replaced = _release_of(lake, release.name, before)
     about = release.about
     title = f"# {release.name} {release.version}" + (f" replaces {before}" if before else "")
-    lines = [title, "", f"By {by} on {format_moment(lake.now())}: {notes}", ""]
+    lines = [title, "", f"By {by} on {format_moment(lake.now())}: {request.notes}", ""]
     lines += [f"Released by {release.by}: {release.notes}", ""]
     description = catalog.models[release.name].description if release.name in catalog.models else ""
     lines += [description, ""] if description else []
@@ -168,8 +177,8 @@ def as_markdown(
     lines += _quality(release, replaced)
     if backtest is not None:
         lines += [f"Backtest of {backtest.title}: {'passed' if backtest.passed else 'not passed'} ({backtest.report}).", ""]
-    lines += [*(f"- Not met: {rule}" for rule in accepted), *([""] if accepted else [])]
-    lines += [f"Signed off by {by}: {sign_off}", ""] if accepted else []
+    lines += [*(f"- Not met: {rule}" for rule in request.accepted), *([""] if request.accepted else [])]
+    lines += [f"Signed off by {by}: {request.sign_off}", ""] if request.accepted else []
     back = f"lakehouse model rollback {release.name} --by YOU --notes WHY"
     lines += ["To go back:", "", f"    {back}"] if before else []
     return "\n".join(lines).rstrip() + "\n"

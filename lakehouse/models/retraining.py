@@ -275,20 +275,21 @@ def carry_out(
 
     def build_set() -> str:
         made = build.build(
-            *(session(), lake, catalog, of_set, entry.new_set),
-            by=entry.by,
-            notes=entry.notes,
-            labels_version=entry.new_labels,
+            session(),
+            lake,
+            catalog,
+            of_set,
+            build.SetRequest(entry.new_set, by=entry.by, notes=entry.notes, labels_version=entry.new_labels),
         )
         return made.full_name
 
     def train() -> str:
         parameters = releases.find(lake, ReleaseKind.MODEL, contract.name, entry.champion).about["parameters"]
         made = training.train(
-            *(lake, catalog, contract, entry.new_version, entry.new_set),
-            by=entry.by,
-            notes=entry.notes,
-            parameters=parameters,
+            lake,
+            catalog,
+            contract,
+            training.TrainingRequest(entry.new_version, entry.new_set, by=entry.by, notes=entry.notes, parameters=parameters),
         )
         return made.full_name
 
@@ -368,7 +369,8 @@ def _backtest(
     recorded = backtest_log.newest_backtest(lake, contract.name, entry.new_version, entry.champion)
     if recorded is not None and (recorded.first_month, recorded.last_month) == (first, last):
         return recorded  # from a run that was stopped afterwards; a model with random scores would not give the same result again
-    return backtest.backtest(*(session(), lake, catalog, contract, entry.new_version, entry.champion, first, last), by=entry.by)
+    request = backtest.BacktestRequest(entry.new_version, entry.champion, first, last)
+    return backtest.backtest(session(), lake, catalog, contract, request, by=entry.by)
 
 
 def _in_zone(text: str, zone: str) -> datetime:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog, ModelContract
     from lakehouse.lake import Lake
 
-__all__ = ["TrainingError", "train"]
+__all__ = ["TrainingError", "TrainingRequest", "train"]
 
 #: The parts of the set's manifest that a model's lineage repeats.
 _ESSENTIALS = ("labels", "time", "rows", "content_hash", "published_until", "contract_version", "code_version")
@@ -62,35 +62,39 @@ class _Task:
         return hashlib.sha256(json.dumps(decisive, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def train(
-    lake: Lake,
-    catalog: Catalog,
-    contract: ModelContract,
-    version: str,
-    training_set_version: str,
-    *,
-    by: str,
-    notes: str,
-    parameters: Mapping[str, Any] | None = None,
-) -> Release:
+@dataclass(frozen=True)
+class TrainingRequest:
+    """A version of a model to train.
+
+    :param set_version: a version of the contract's training set, such as v5.0.
+    :param parameters: override parameters of the contract with the same name.
+    """
+
+    version: str
+    set_version: str
+    by: str
+    notes: str
+    parameters: Mapping[str, Any] | None = None
+
+
+def train(lake: Lake, catalog: Catalog, contract: ModelContract, request: TrainingRequest) -> Release:
     """Train a version of a model, register it in MLflow and release it; a repeated call returns the same release.
 
     The function receives a frame of the part ``fit_on`` and the parameters. The frame has the features of the set in their order
     and the column ``label``, see :func:`trained.frame_of`.
 
-    :param training_set_version: a version of the contract's training set, such as v5.0.
-    :param parameters: override parameters of the contract with the same name.
     :raises TrainingError: if the version exists with other inputs, the set or a feature is deprecated, or the function cannot be
         imported, fails or returns no model.
     :raises ReleaseError: if the version of the set does not exist.
     :raises TrackingError: if MLflow refuses a request or cannot be reached.
     """
+    version, by, notes = request.version, request.by, request.notes
     if not releases.VERSION.fullmatch(version):
         msg = f"{version!r} is no version: write v and two numbers, such as v3.0"
         raise TrainingError(msg)
-    of_set = _usable_set(lake, catalog, contract, training_set_version)
+    of_set = _usable_set(lake, catalog, contract, request.set_version)
     function = model_function.find_function(lake, contract)
-    task = _Task(contract, version, of_set, function, {**contract.parameters, **(parameters or {})})
+    task = _Task(contract, version, of_set, function, {**contract.parameters, **(request.parameters or {})})
     recorded = {entry.version: entry for entry in releases.all_of(lake, ReleaseKind.MODEL, contract.name)}.get(version)
     if recorded is not None:
         return _same(recorded, task)

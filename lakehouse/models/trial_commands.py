@@ -57,10 +57,11 @@ def backtest(
 
     lake, catalog, contract = model_named(model)
     # A mistake is reported before Spark starts.
-    backtests.checked_request(lake, contract, version, against, months.first_month, months.last_month)
+    request = backtests.BacktestRequest(version, against, months.first_month, months.last_month)
+    backtests.checked_request(lake, contract, request)
     with errors.status(f"comparing {model} {version} with {against}"):
         done = backtests.backtest(
-            *(LakeSpark().spark_session, lake, catalog, contract, version, against, months.first_month, months.last_month),
+            *(LakeSpark().spark_session, lake, catalog, contract, request),
             by=by or getpass.getuser(),
             known_at=known_at,
         )

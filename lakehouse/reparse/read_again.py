@@ -281,7 +281,6 @@ def of_ingestions(lake: Lake, contract: SourceContract, entries: Collection[Inge
 _NOT_TEXT = r"^(?:not valid UTF-8|holds a NUL|longer than)"
 _BROKEN_QUOTES = r"^(?:a quote is opened|not CSV|holds a stray quote)"
 _BROKEN = r"^(?:not JSON|a quote is opened|not CSV|holds a stray quote|has [0-9]+ fields)"
-
 #: The beginning of the reason for a message whose bytes Bronze holds as base64, as ``streams.avro`` writes it.
 _NOT_DECODED = "^not decoded: "
 #: The form in which Bronze writes a byte that is no text.

@@ -132,14 +132,21 @@ def as_json(comparison: Comparison) -> str:
     return json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
 
 
+@dataclass(frozen=True)
+class MovedLatest:
+    """Who has moved ``latest`` of a metric from which version to which, when and why."""
+
+    by: str
+    reason: str
+    from_version: str
+    to_version: str
+    at: datetime
+
+
 def release_notes(
     comparison: Comparison,
+    move: MovedLatest,
     *,
-    by: str,
-    reason: str,
-    moved_from: str,
-    moved_to: str,
-    moved_at: datetime,
     deprecated_on: date | None,
     description_changes: Sequence[str],
     back: str | None = None,
@@ -148,9 +155,9 @@ def release_notes(
 
     :param back: the command that undoes it; default: the rollback of a promotion.
     """
-    metric, old, new = escape(comparison.metric), escape(moved_from), escape(moved_to)
-    moved = f"On {formatting.moment(moved_at)} {escape(by)} moved `latest` of {metric} from {old} to {new}."
-    lines = [f"# {metric}: {old} → {new}", "", moved, "", f"Reason: {escape(reason)}", "", "## What changed", ""]
+    metric, old, new = escape(comparison.metric), escape(move.from_version), escape(move.to_version)
+    moved = f"On {formatting.moment(move.at)} {escape(move.by)} moved `latest` of {metric} from {old} to {new}."
+    lines = [f"# {metric}: {old} → {new}", "", moved, "", f"Reason: {escape(move.reason)}", "", "## What changed", ""]
     lines += [*(f"- {escape(change)}" for change in description_changes), *([""] if description_changes else [])]
     lines += [escape(formatting.summary(comparison, arrow="→")), "", *_sums(comparison)]
     changed = sorted({change.period for change in comparison.changed()})

@@ -30,7 +30,7 @@ from lakehouse.spark import dataframes
 from lakehouse.spark.commits import MergeClauses
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import date
 
     from deltalake import DeltaTable
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.dispositions.reprocess_policy import Choice
     from lakehouse.lake import Lake
+    from lakehouse.ledger.ingestions import Ingestion
 
 _SORTED_ROWS = 500_000  # the approximate number of rows that a task sorts by day before it writes them
 _CLAIM_ROW = ["record_key", "event_date", "arrival_date", "ingestion_id", "line_number"]
@@ -112,32 +113,31 @@ def merge(
     lake: Lake,
     contract: SourceContract,
     days: Collection[date],
-    ingestion_ids: Collection[str],
+    contents: Mapping[str, Ingestion],
     arrival_days: Collection[date],
     why: dict[str, Any],
-    *,
-    row_count: int,
 ) -> None:
     """Merge pending ingestions into ``days``, in one commit that also moves rows between these days.
 
     Rows are appended if silver has no row on these days.
 
+    :param contents: the ingestions, by their ids.
     :param arrival_days: the partitions of Bronze with the rows of the ingestions.
-    :param row_count: the number of rows of the ingestions.
     """
     target = locations.silver_of(lake, contract)
+    row_count = sum(entry.rows for entry in contents.values())
     while True:
         table = spark_commits.table_of(target, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
         before = table.version()
         if not table_io.rows_at_most(table, {"event_date": days}):
-            rows = _first_rows(spark, lake, contract, days, ingestion_ids, arrival_days)
+            rows = _first_rows(spark, lake, contract, days, contents, arrival_days)
             rows = _a_file_for_each_day(rows, row_count)
             spark_commits.append_alone(rows, target, f"silver:{contract.silver_table}", before, why)
         else:
             if row_count > lake.settings.local_rows:
-                claims_of_keys = admitted_claims.about_keys_of(spark, lake, contract.dataset, ingestion_ids)
+                claims_of_keys = admitted_claims.about_keys_of(spark, lake, contract.dataset, contents)
             else:
-                keys, _ = key_log.keys_and_days(lake, contract.dataset, ingestion_ids, arrival_days)
+                keys, _ = key_log.keys_and_days(lake, contract.dataset, contents, arrival_days)
                 claims_of_keys = admitted_claims.about(spark, lake, contract.dataset, keys)
             source = _merge_source(spark, lake, contract, days, claims_of_keys, arrival_days)
             spark_commits.merge(spark, source, target, clauses(table, contract, days), why)

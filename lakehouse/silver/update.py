@@ -11,7 +11,7 @@ from one that never existed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -63,6 +63,19 @@ class SilverUpdate:
     keys: pa.Array | None
 
 
+@dataclass(frozen=True)
+class UpdatePlan:
+    """What the plan of a run, if it has one, says of the update.
+
+    :param because: the ``backfill`` plan of the run, its ``reason``, and its author ``by``; recorded in the commits and in the
+        audit.
+    :param in_one_commit: if any of the days has to be rebuilt, rebuild all, so that readers see the days change together.
+    """
+
+    because: Mapping[str, str] = field(default_factory=dict)
+    in_one_commit: bool = False
+
+
 def update(
     lake: Lake,
     contract: SourceContract,
@@ -70,9 +83,7 @@ def update(
     days: Collection[date],
     run_id: str,
     metrics: Collection[MetricContract] = (),
-    because: Mapping[str, str] | None = None,
-    *,
-    in_one_commit: bool = False,
+    plan: UpdatePlan = UpdatePlan(),
 ) -> SilverUpdate:
     """Update ``days`` and audit the changes; merging and rebuilding give the same rows (R3), merging is cheaper.
 
@@ -80,9 +91,6 @@ def update(
     both tables contain them. If it has yet to be built, it is built from Bronze, and all days that wait are updated.
 
     :param metrics: the metrics that read the source; the audit records which of their numbers a change may affect.
-    :param because: the ``backfill`` plan of the run, its ``reason``, and its author ``by``; recorded in the commits and in the
-        audit.
-    :param in_one_commit: if any of the days has to be rebuilt, rebuild all, so that readers see the days change together.
     :raises IncompleteKeyLogError: when the operational tables were lost and Bronze has to be run again first.
     :raises LostRowsError: when Bronze lacks rows of files that were ingested.
     :raises LostRecordsError: when inputs that silver contains are recorded nowhere any more.
@@ -102,13 +110,13 @@ def update(
     days = {*days, *pending} if builds else set(days)
     waiting = {day: ids for day, ids in pending.items() if day in days}
     merged = _mergeable(contract, waiting)
-    if in_one_commit and merged != frozenset(days):
+    if plan.in_one_commit and merged != frozenset(days):
         merged = frozenset()
     rebuilt = frozenset(days) - merged
     before = target.version()
     if before > 0 and not applied_inputs.has_any(lake, source):
         _check_key_log(lake, source)  # the record of silver's inputs is lost: merging some of them would undo the others
-    run = {"run_id": run_id, **(because or {})}
+    run = {"run_id": run_id, **plan.because}
     for newest in newest_tables:
         _update_newest(lake, newest, session, days, waiting, run, builds=builds)
     if merged:
@@ -218,7 +226,7 @@ def _merge(
         local_merge.merge(lake, contract, days, contents, arrivals, why)
         return
     with sized_for(session(), lake, many=True):
-        silver_merge.merge(session(), lake, contract, days, contents, arrivals, why, row_count=row_count)
+        silver_merge.merge(session(), lake, contract, days, contents, arrivals, why)
 
 
 @spark_commits.recomputed_on_conflict
@@ -268,8 +276,6 @@ def _follow(
         days=days,
         ingestion_ids=ids,
         method=method,
-        silver=locations.silver(lake, contract.dataset).open(),
-        now=lake.now(),
         derived=[
             *account_tables.both(lake, contract.dataset),
             locations.late_rows(lake, contract.dataset),

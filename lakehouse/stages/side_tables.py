@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -268,30 +268,31 @@ class Thresholds:
     whole_set: Decimal = stage_log.SET_THRESHOLD
 
 
+@dataclass(frozen=True)
+class StagedRows:
+    """The rows of a stage on the days that it changes, in the silver table ``silver``."""
+
+    silver: str
+    rows: DataFrame
+    days: Collection[date]
+
+
 def changes(
-    spark: SparkSession,
-    lake: Lake,
-    stage: Lake,
-    daily: Series,
-    silver: str,
-    staged_rows: DataFrame,
-    changed_days: Collection[date],
-    thresholds: Thresholds,
+    spark: SparkSession, lake: Lake, stage: Lake, daily: Series, staged: StagedRows, thresholds: Thresholds
 ) -> ChangedSeries:
     """Compute the numbers of a metric on the days that a stage changes, write them to the stage, and compare.
 
     :param daily: the days of the metric as readers see them.
-    :param silver: the name of the silver table that the stage changes; live rows are used for other sources of the metric.
-    :param staged_rows: its rows in the stage on ``changed_days``.
+    :param staged: the rows that the stage changes; live rows are used for other sources of the metric.
     """
     today = lifecycle.today(lake.now(), daily.metric.publication)
-    reached = sorted(days_reached(daily.metric, changed_days))
+    reached = sorted(days_reached(daily.metric, staged.days))
     days = [day for day in reached if lifecycle.may_be_published(day, today, daily.metric.publication)]
     before = write_audit_publish.read(lake, daily, days, to_publish=False)
 
     def compute(metric: MetricContract | None, part: Sequence[date]) -> dict[date, pa.Table]:
         metric = metric or daily.metric
-        numbers = _computed(spark, lake, metric, silver, staged_rows, changed_days, part)
+        numbers = _computed(spark, lake, metric, staged, part)
         emptied = before.published_states.keys() & set(part) - numbers.keys()
         return numbers | (dict.fromkeys(emptied, metric_query.nothing(lambda: spark, lake, metric)) if emptied else {})
 
@@ -310,23 +311,17 @@ def changes(
 
 
 def _computed(
-    spark: SparkSession,
-    lake: Lake,
-    metric: MetricContract,
-    silver: str,
-    staged_rows: DataFrame,
-    changed_days: Collection[date],
-    days: Collection[date],
+    spark: SparkSession, lake: Lake, metric: MetricContract, staged: StagedRows, days: Collection[date]
 ) -> dict[date, pa.Table]:
     """The numbers of ``days`` from staged rows, and from live rows on the days that the stage does not change."""
     if not days:
         return {}
-    entry = next(entry for entry in metric.read if entry.silver == silver)
-    rows = staged_rows.select(*rows_read.columns_of(metric, entry, staged_rows.columns))
-    if set(source_days(metric, days)) - set(changed_days):
+    entry = next(entry for entry in metric.read if entry.silver == staged.silver)
+    rows = staged.rows.select(*rows_read.columns_of(metric, entry, staged.rows.columns))
+    if set(source_days(metric, days)) - set(staged.days):
         live = rows_read.rows_held(spark, lake, metric, entry, days)
-        rows = rows.unionByName(live.where(~live.event_date.isin(sorted(changed_days))), allowMissingColumns=True)
-    rows = rows_read.silver_rows(spark, lake, metric, days, {silver: rows})
+        rows = rows.unionByName(live.where(~live.event_date.isin(sorted(staged.days))), allowMissingColumns=True)
+    rows = rows_read.silver_rows(spark, lake, metric, days, {staged.silver: rows})
     return metric_query.of_days(rows, metric, days)
 
 
@@ -382,7 +377,8 @@ def _held(
     for day, rows in changing.items():
         published = before.published_states.get(day)
         revision = (published.revision if published else 0) + 1
-        failed = publication_checks.blocking(write_audit_publish.judge(before, day, revision, rows, rows, trailing, None))
+        candidate = replace(write_audit_publish.candidate_of(before, day, revision, rows), trailing=trailing)
+        failed = publication_checks.blocking(publication_checks.audit(daily.checks, candidate))
         if failed:
             held[day] = {one.check: one.explanation or "failed" for one in failed}
     return held

@@ -136,7 +136,8 @@ def _changed_series(
         live = locations.silver_of(lake, read)
         rows = session().read.format("delta").load(live.address)
         days = sorted(published_table.known_days(lake, daily))
-    return side_tables.changes(session(), lake, staged.lake, daily, read.silver_table, rows, days, thresholds)
+    staged_rows = side_tables.StagedRows(read.silver_table, rows, days)
+    return side_tables.changes(session(), lake, staged.lake, daily, staged_rows, thresholds)
 
 
 def _staged_counts(lake: Lake, contract: SourceContract) -> dict[str, int]:

@@ -27,7 +27,6 @@ from lakehouse.lake import table_io
 from lakehouse.spark.session import sized_for
 from lakehouse.training_sets import events, labels, releases, tables
 from lakehouse.training_sets import records as set_records
-from lakehouse.training_sets.events import Span
 from lakehouse.training_sets.releases import Release, ReleaseError, ReleaseEvent, ReleaseKind
 
 if TYPE_CHECKING:
@@ -86,33 +85,38 @@ def _of_others(values: pa.ChunkedArray) -> dict[str, Any]:
     return {"distinct": len(counts), "frequent": {row["value"]: row["count"] for row in first}}
 
 
-def build(
-    spark: SparkSession,
-    lake: Lake,
-    catalog: Catalog,
-    contract: TrainingSetContract,
-    version: str,
-    *,
-    by: str,
-    notes: str,
-    labels_version: str | None = None,
-    known_at: datetime | None = None,
-) -> Release:
-    """Build a version from released labels and from the knowledge of now, or of ``known_at``.
+@dataclass(frozen=True)
+class SetRequest:
+    """A version of a training set to build.
 
     :param labels_version: default: the newest release.
+    :param known_at: the time whose knowledge the rows contain; default: now.
+    """
+
+    version: str
+    by: str
+    notes: str
+    labels_version: str | None = None
+    known_at: datetime | None = None
+
+
+def build(spark: SparkSession, lake: Lake, catalog: Catalog, contract: TrainingSetContract, request: SetRequest) -> Release:
+    """Build a version from released labels and from the knowledge of now, or of an earlier time.
+
     :raises ReleaseError: if the version exists with other content, there are no released labels, the labels are deprecated, or a
         feature is.
     """
     refuse_deprecated(lake, catalog, contract)
-    of_labels = _labels(lake, contract, labels_version)
+    version, of_labels = request.version, _labels(lake, contract, request.labels_version)
     recorded = {entry.version: entry for entry in releases.all_of(lake, ReleaseKind.TRAINING_SET, contract.name)}
     if version in recorded:
         return _same(recorded[version], contract, of_labels)
     if not releases.VERSION.fullmatch(version):
         msg = f"{version!r} is no version: write v and two numbers, such as v5.0"
         raise ReleaseError(msg)
-    known = set_records.now(lake, contract.sources, known_at).with_source(of_labels.name, labels.inputs_of(lake, of_labels))
+    known = set_records.now(lake, contract.sources, request.known_at).with_source(
+        of_labels.name, labels.inputs_of(lake, of_labels)
+    )
     mature_by = of_labels.known_at or known.published_until
     stored = tables.training_set(lake, contract.name, version)
     with sized_for(spark, lake, many=events.is_large(lake, contract)):
@@ -134,8 +138,8 @@ def build(
         ReleaseKind.TRAINING_SET,
         version,
         ReleaseEvent.RELEASED,
-        notes,
-        by,
+        request.notes,
+        request.by,
         lake.now(),
         known.published_until,
         about,
@@ -154,8 +158,8 @@ def rows_of(
 ) -> DataFrame:
     """The rows of a set in the order of its columns; see ``tables.read_set``."""
     until = contract.until or (mature_by.date() + events.DAY)
-    span = Span(contract.first_day, until)
-    rows_of = events.events(spark, lake, catalog, contract, known, span, contract.reading, keys)
+    span = set_records.Span(contract.first_day, until, keys)
+    rows_of = events.events(spark, lake, catalog, contract, known, span, contract.reading)
     rows = events.with_labels(spark, lake, catalog, contract, rows_of, known, mature_by)
     split = F.lit(None).cast("string")
     for name, first in contract.split.items():

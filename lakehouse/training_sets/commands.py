@@ -70,11 +70,7 @@ def build(
             lake,
             catalog,
             contract,
-            version,
-            by=by or getpass.getuser(),
-            notes=notes,
-            labels_version=labels,
-            known_at=known_at,
+            set_build.SetRequest(version, by=by or getpass.getuser(), notes=notes, labels_version=labels, known_at=known_at),
         )
     _print_set(made)
 

@@ -7,7 +7,6 @@ of a history that had begun by the event. Under ``as_known``, a value begins whe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -79,31 +78,20 @@ def with_last(events: DataFrame, history: DataFrame, on: Mapping[str, str], at: 
 DAY = timedelta(days=1)
 
 
-@dataclass(frozen=True)
-class Span:
-    """A range of event days: from ``first`` until before ``until``."""
-
-    first: date
-    until: date
-
-
 def events(
     spark: SparkSession,
     lake: Lake,
     catalog: Catalog,
     contract: TrainingSetContract,
     known: Knowledge,
-    span: Span,
+    span: records.Span,
     reading: Reading,
-    keys: pa.Array | None = None,
 ) -> DataFrame:
     """The events of ``span`` with their features: record_key, event_ts, event_date, the features, and the join columns.
 
     An event without a time of day counts as the first moment of its day in UTC.
-
-    :param keys: include only the events of these keys.
     """
-    rows = _by_themselves(spark, lake, catalog, contract, known, span, reading, keys)
+    rows = _by_themselves(spark, lake, catalog, contract, known, span, reading)
     for join in contract.features.joins:
         dimension = catalog.sources[join.dimension]
         history = history_of_dimension(spark, lake, dimension, join, known, reading)
@@ -134,14 +122,13 @@ def _by_themselves(
     catalog: Catalog,
     contract: TrainingSetContract,
     known: Knowledge,
-    span: Span,
+    span: records.Span,
     reading: Reading,
-    keys: pa.Array | None = None,
 ) -> DataFrame:
     """The events with the features from their own columns, and the columns for joins."""
     source = catalog.sources[contract.entity.source]
     inputs = known.sources[source.dataset]
-    rows = records.events(spark, lake, source, inputs, span.first, span.until, reading, keys)
+    rows = records.events(spark, lake, source, inputs, span, reading)
     if contract.entity.where:
         rows = rows.where(F.expr(contract.entity.where))
     at = F.coalesce(F.col("event_ts"), dataframes.start_of_day(F.col("event_date"), ZoneInfo(source.clocks.timezone)))
@@ -183,18 +170,17 @@ def labelled(
     lake: Lake,
     catalog: Catalog,
     contract: TrainingSetContract,
-    first: date,
-    until: date,
+    span: records.Span,
     reading: Reading,
     known_at: datetime | None = None,
 ) -> pa.Table:
-    """The labelled rows of the event days from ``first`` until before ``until``, for the evaluation of a model.
+    """The labelled rows of the events of ``span``, for the evaluation of a model.
 
     The rows are sorted by event time and key. They have the knowledge of now, or of ``known_at``.
     """
     known = records.now(lake, contract.sources, known_at)
     with sized_for(spark, lake, many=is_large(lake, contract)):
-        rows = events(spark, lake, catalog, contract, known, Span(first, until), reading)
+        rows = events(spark, lake, catalog, contract, known, span, reading)
         mature = with_labels(spark, lake, catalog, contract, rows, known, known.published_until)
         return mature.orderBy("event_ts", "record_key").toArrow()
 
@@ -210,7 +196,7 @@ def keys_with_label(
     """The keys (record_key) of events from ``first`` until before ``until`` whose label is mature now; computes no feature."""
     known = records.now(lake, contract.sources)
     with sized_for(spark, lake, many=is_large(lake, contract)):
-        rows = _by_themselves(spark, lake, catalog, contract, known, Span(first, until), contract.reading)
+        rows = _by_themselves(spark, lake, catalog, contract, known, records.Span(first, until), contract.reading)
         return with_labels(spark, lake, catalog, contract, rows, known, known.published_until).select("record_key").toArrow()
 
 
@@ -224,7 +210,7 @@ def unlabelled(
 ) -> pa.Table:
     """The events of ``days`` with their features as known then, for scoring; sorted by event time and key."""
     known = records.now(lake, contract.sources, known_at)
-    span = Span(min(days), max(days) + DAY)
+    span = records.Span(min(days), max(days) + DAY)
     with sized_for(spark, lake, many=is_large(lake, contract)):
         rows = events(spark, lake, catalog, contract, known, span, "as_known")
         return rows.where(F.col("event_date").isin(sorted(days))).orderBy("event_ts", "record_key").toArrow()

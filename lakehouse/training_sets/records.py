@@ -155,24 +155,20 @@ def events(
     lake: Lake,
     contract: SourceContract,
     inputs: SourceInputs,
-    first: date,
-    until: date,
+    span: Span,
     reading: Reading,
-    keys: pa.Array | None = None,
 ) -> DataFrame:
     """One row for each existing key: its first record under ``as_known``, the newest under ``as_corrected``; silver's columns.
 
     The first record is the content of a scoring request at the event: later corrections of its columns were not known.
-
-    :param first: the first event day; ``until`` is the first day after the last one.
     """
     record = F.struct("known_from", *ORDER, "ingestion_id", "event_date", "arrival_date")
     aggregates = [*admitted_claims.greatest_claims(), F.min(F.when(_has_row(), record)).alias("_first")]
-    every = claims(spark, lake, contract, inputs, keys)
+    every = claims(spark, lake, contract, inputs, span.keys)
     per_key = every.groupBy("record_key").agg(*aggregates)
     won = per_key.withColumn("_won", admitted_claims.winner(by_sequence=contract.by_sequence))
     living = won.where(_has_row("_won.kind"))
-    chosen = living.select("record_key", "_first.*" if reading == "as_known" else "_won.*").where(_within(first, until))
+    chosen = living.select("record_key", "_first.*" if reading == "as_known" else "_won.*").where(_within(span))
     chosen = chosen.select("record_key", "arrival_date", *_ROW_ID).localCheckpoint()
     of_keys, fills = chosen, contract.has_partial_corrections and reading == "as_corrected"
     if fills:
@@ -198,8 +194,17 @@ def _has_row(kind: str = "kind") -> Column:
     return F.col(kind).isin(*LIVING_KINDS)
 
 
-def _within(first: date, until: date) -> Column:
-    return (F.col("event_date") >= F.lit(first)) & (F.col("event_date") < F.lit(until))
+def _within(span: Span) -> Column:
+    return (F.col("event_date") >= F.lit(span.first)) & (F.col("event_date") < F.lit(span.until))
+
+
+@dataclass(frozen=True)
+class Span:
+    """The events of a range of days: from ``first`` until before ``until``; with ``keys``, only the events of these keys."""
+
+    first: date
+    until: date
+    keys: pa.Array | None = None
 
 
 @dataclass(frozen=True)

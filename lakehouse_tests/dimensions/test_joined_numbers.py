@@ -46,10 +46,10 @@ def history(lake: Any, spark: Any, **changes: Any) -> JoinedHistory:
 
 
 def roll_up(sample: JoinedHistory, metric: MetricContract) -> None:
-    daily, weekly = Series(metric), Series(metric, Kind.WEEK)
+    weekly = Series(metric, Kind.WEEK)
     pending = find_pending(sample.lake, weekly)
     source = sample.sources["events"]
-    rollups.restate(sample.lake, source, daily, weekly, sample.session, pending.starts, Run("roll"), pending)
+    rollups.restate(sample.lake, source, weekly, sample.session, pending.starts, Run("roll"), pending)
 
 
 def weekly(sample: JoinedHistory, metric: MetricContract) -> dict[str | None, tuple[int, int]]:
@@ -81,9 +81,7 @@ def test_a_roll_up_of_a_measure_that_is_not_additive_joins_the_days_as_they_were
 
 def rollup_numbers(sample: JoinedHistory, metric: MetricContract) -> dict[str | None, tuple[int, int]]:
     week = Series(metric, Kind.WEEK)
-    numbers = rollups.period_numbers(
-        sample.lake, sample.sources["events"], Series(metric), week, sample.session, [week.period(ONE)]
-    )
+    numbers = rollups.period_numbers(sample.lake, sample.sources["events"], week, sample.session, [week.period(ONE)])
     [rows] = numbers.values()
     return {row["tier"]: (row["total"], row["mails"]) for row in rows.to_pylist()}
 
@@ -159,7 +157,7 @@ def test_a_stage_and_the_checks_of_numbers_join_as_a_publication_does(lake, spar
     [metric] = sample.metrics
     silver = spark.read.format("delta").load(locations.silver(lake, "events").address).where(f"event_date = DATE'{TWO}'")
     stage, thresholds = lake.stage("s"), side_tables.Thresholds()
-    changed = side_tables.changes(spark, lake, stage, Series(metric), "events", silver, [TWO], thresholds)
+    changed = side_tables.changes(spark, lake, stage, Series(metric), side_tables.StagedRows("events", silver, [TWO]), thresholds)
     assert changed.days_changed == 0, "the same rows give the same numbers"
     days = [ONE, TWO, THREE]
     results = reconciliation.check_gold(lake, Series(metric), sample.session, days)

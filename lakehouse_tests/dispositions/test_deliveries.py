@@ -308,8 +308,5 @@ def applied(lake: Lake) -> None:
     """Record that silver contains everything."""
     waiting = applied_inputs.pending(lake, "events")
     ids = set().union(*waiting.values())
-    now = lake.now()
     if ids:
-        applied_inputs.record(
-            lake, "events", run_id="run", days=waiting, ingestion_ids=ids, method="rebuild", silver=None, now=now
-        )
+        applied_inputs.record(lake, "events", run_id="run", days=waiting, ingestion_ids=ids, method="rebuild")

@@ -75,7 +75,7 @@ class ImpactDeployment:
             for rollup in series.rollups:
                 waits = find_pending(lake, rollup)
                 starts = {*waits.starts, *find_due(lake, self.sample.contract, rollup)}
-                rollups.restate(lake, self.sample.contract, series, rollup, self.session, starts, run, waits)
+                rollups.restate(lake, self.sample.contract, rollup, self.session, starts, run, waits)
 
     def session(self) -> Any:
         return self.sample.spark

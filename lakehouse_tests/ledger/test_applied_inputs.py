@@ -27,7 +27,7 @@ def ingest(lake: Lake, ingestion_id: str, *days: date, status: str = "ingested")
 
 
 def apply(lake: Lake, days: Iterable[date], *ids: str) -> None:
-    applied_inputs.record(lake, "events", run_id="run", days=days, ingestion_ids=ids, method="merge", silver=None, now=NOW)
+    applied_inputs.record(lake, "events", run_id="run", days=days, ingestion_ids=ids, method="merge")
 
 
 def request_rebuild(lake: Lake, *days: date) -> str:

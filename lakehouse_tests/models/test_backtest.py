@@ -181,6 +181,6 @@ def test_months_end_with_their_last_day() -> None:
 
 
 def test_a_version_is_not_compared_with_itself(lake) -> None:
-    contract = model_contract()
+    contract, request = model_contract(), backtests.BacktestRequest("v2.4", "v2.4", *MONTHS)
     with pytest.raises(BacktestError, match=r"v2\.4 cannot be compared with itself; name another version with --against"):
-        backtests.backtest(None, lake, catalog(contract), contract, "v2.4", "v2.4", *MONTHS, by="ann")  # type: ignore[arg-type]
+        backtests.backtest(None, lake, catalog(contract), contract, request, by="ann")  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from lakehouse.models import backtest as backtests
 from lakehouse.models import canary, score, score_checks, scores, tracking, training
 from lakehouse.models.canary_log import CanaryOutcome
 from lakehouse.models.score import NoChampionError
-from lakehouse.training_sets import build, events, labels, releases
+from lakehouse.training_sets import build, events, labels, records, releases
 from lakehouse.training_sets.releases import ReleaseError, ReleaseKind
 from lakehouse_tests.support import trained_lake
 from lakehouse_tests.support.training_lake import Said, TrainingLake, moment, training_set
@@ -64,10 +64,12 @@ def sample(tmp_path: Path, spark: SparkSession) -> Iterator[TrainingLake]:
     lake.settings.now = moment(20)
     with trained_lake.own_modules():
         labels.release(lake, made.sources["labels"], "v3.0", by="anna", notes="first labels")
-        build.build(spark, lake, made.catalog, SET, "v5.0", by="anna", notes="first set")
+        build.build(spark, lake, made.catalog, SET, build.SetRequest("v5.0", by="anna", notes="first set"))
         for version, strength in (("v1.0", 1e-9), ("v1.1", 1.0)):
             given = {"strength": strength}
-            training.train(lake, made.catalog, MODEL, version, "v5.0", by="anna", notes="", parameters=given)
+            training.train(
+                lake, made.catalog, MODEL, training.TrainingRequest(version, "v5.0", by="anna", notes="", parameters=given)
+            )
         yield made
 
 
@@ -95,11 +97,12 @@ def test_from_a_champion_to_a_judged_canary(sample: TrainingLake) -> None:
     status = canary.judge(lambda: spark, lake, catalog, MODEL, by="anna")
     assert (status.outcome, status.labels) == (CanaryOutcome.MET, sum(day.in_canary for day in scored))
 
-    done = backtests.backtest(spark, lake, catalog, MODEL, "v1.1", "v1.0", "2024-02", "2024-02", by="anna")
+    request = backtests.BacktestRequest("v1.1", "v1.0", "2024-02", "2024-02")
+    done = backtests.backtest(spark, lake, catalog, MODEL, request, by="anna")
     assert done.passed
     assert done.results["readings"]["as_known"]["total"]["rows"] == 420
     assert done.results["seen"] == {"v1.0": 212, "v1.1": 212}  # the part that both were trained on
-    again = backtests.backtest(spark, lake, catalog, MODEL, "v1.1", "v1.0", "2024-02", "2024-02", by="bob")
+    again = backtests.backtest(spark, lake, catalog, MODEL, request, by="bob")
     assert again == done
 
     of_day = scores.read(lake, "fraud", {"event_date": DAYS[:1]})
@@ -115,6 +118,6 @@ def test_from_a_champion_to_a_judged_canary(sample: TrainingLake) -> None:
     assert drifted.passed
     reference = score_checks.reference_scores(lake, MODEL, champion)
     assert len(reference) == 420 - 212
-    labelled = events.labelled(spark, lake, catalog, SET, DAYS[0], DAYS[1], "as_known")
+    labelled = events.labelled(spark, lake, catalog, SET, records.Span(DAYS[0], DAYS[1]), "as_known")
     assert score_checks.label_maturity(SET, DAYS[0], of_day, labelled, lake.now()).numbers["mature"] == 30
     assert pc.sum(of_day["served"]).as_py() == 30

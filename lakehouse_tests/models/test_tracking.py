@@ -41,7 +41,9 @@ def test_a_model_loads_as_the_object_that_it_was_and_one_version_is_the_champion
     of_own_class = MODEL.model_copy(update={"train": "threshold:train"})
     by_version = {
         "v1.0": trained_lake.train(filled, "v1.0"),
-        "v1.1": training.train(filled, CATALOG, of_own_class, "v1.1", "v5.0", by="ana", notes="by a rule"),
+        "v1.1": training.train(
+            filled, CATALOG, of_own_class, training.TrainingRequest("v1.1", "v5.0", by="ana", notes="by a rule")
+        ),
     }
     rows = tables.read_set(filled, releases.find(filled, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
     frame = scores.features_frame(SET, rows)
@@ -65,7 +67,7 @@ def test_a_model_loads_as_the_object_that_it_was_and_one_version_is_the_champion
 def test_a_model_whose_code_is_gone_is_reported(filled: Lake) -> None:
     (filled.settings.contracts / "threshold.py").write_text(THRESHOLD, encoding="utf-8")
     of_own_class = MODEL.model_copy(update={"train": "threshold:train"})
-    training.train(filled, CATALOG, of_own_class, "v1.1", "v5.0", by="ana", notes="by a rule")
+    training.train(filled, CATALOG, of_own_class, training.TrainingRequest("v1.1", "v5.0", by="ana", notes="by a rule"))
     (filled.settings.contracts / "threshold.py").unlink()
     del sys.modules["threshold"]
     with pytest.raises(tracking.TrackingError, match=r"fraud v1.1 could not be loaded: .*the code of 'threshold:train'"):

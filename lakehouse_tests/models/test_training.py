@@ -160,7 +160,7 @@ def test_a_function_that_gives_no_model_is_reported_and_nothing_is_recorded(fill
             (filled.settings.contracts / f"{module}.py").write_text(text, encoding="utf-8")
         contract = MODEL.model_copy(update={"train": f"{module}:train"})
         with pytest.raises((TrainingError, ScoringError), match=message):
-            training.train(filled, CATALOG, contract, "v1.0", "v5.0", by="ana", notes="bad")
+            training.train(filled, CATALOG, contract, training.TrainingRequest("v1.0", "v5.0", by="ana", notes="bad"))
     assert runs_of(filled) == []
     assert versions_of(filled) == []
     assert releases.all_of(filled, ReleaseKind.MODEL) == []
@@ -177,9 +177,14 @@ def test_versions_and_sets_that_cannot_be_used_are_refused(filled: Lake) -> None
     features = SET.features.model_copy(update={"deprecated": {"country": "use region"}})
     catalog = replace(CATALOG, training_sets={"training_data": SET.model_copy(update={"features": features})})
     with pytest.raises(TrainingError, match=r"the feature country of training_data_v5.1 is deprecated: use region"):
-        training.train(filled, catalog, MODEL, "v2.4", "v5.1", by="ana", notes="")
+        training.train(filled, catalog, MODEL, training.TrainingRequest("v2.4", "v5.1", by="ana", notes=""))
     with pytest.raises(TrainingError, match=r"'fit_on: dev' has no rows in training_data_v5.1, whose parts are train, test"):
-        training.train(filled, CATALOG, MODEL.model_copy(update={"fit_on": "dev"}), "v2.4", "v5.1", by="ana", notes="")
+        training.train(
+            filled,
+            CATALOG,
+            MODEL.model_copy(update={"fit_on": "dev"}),
+            training.TrainingRequest("v2.4", "v5.1", by="ana", notes=""),
+        )
     assert runs_of(filled) == []
 
 
@@ -190,5 +195,5 @@ def test_a_function_is_found_in_the_current_folder_too(filled: Lake, tmp_path: P
     (package / "fraud.py").write_text(TRAIN, encoding="utf-8")
     monkeypatch.chdir(tmp_path / "here")
     contract = MODEL.model_copy(update={"train": "shop_models.fraud:train"})
-    release = training.train(filled, CATALOG, contract, "v2.4", "v5.0", by="ana", notes="")
+    release = training.train(filled, CATALOG, contract, training.TrainingRequest("v2.4", "v5.0", by="ana", notes=""))
     assert release.about["function"] == "shop_models.fraud:train"

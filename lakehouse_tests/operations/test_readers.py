@@ -138,8 +138,7 @@ def test_silver_that_a_stopped_run_left_half_recorded_is_not_compacted(no_retent
     assert done.partitions_compacted == 0
     assert lineage.of_silver(no_retention, contract()) == before
     applied: dict[str, Any] = {"days": entry.touched_days, "ingestion_ids": ["x"], "method": "merge"}
-    applied["silver"] = DeltaTable(locations.silver(no_retention, "events").address)
-    applied_inputs.record(no_retention, "events", run_id="again", now=no_retention.now(), **applied)
+    applied_inputs.record(no_retention, "events", run_id="again", **applied)
     assert maintain_table(no_retention, "silver/events").partitions_compacted == 1
     assert lineage.of_silver(no_retention, contract()) == replace(before, silver_version=13)
 

@@ -105,9 +105,7 @@ class Deployment:
     def applied(self) -> None:
         waiting = applied_inputs.pending(self.lake, "sales")
         ids = set().union(*waiting.values())
-        applied_inputs.record(
-            self.lake, "sales", run_id="run", days=waiting, ingestion_ids=ids, method="merge", silver=None, now=AT
-        )
+        applied_inputs.record(self.lake, "sales", run_id="run", days=waiting, ingestion_ids=ids, method="merge")
 
     def decided(self) -> None:
         day = self.day()

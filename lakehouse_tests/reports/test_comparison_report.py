@@ -20,7 +20,7 @@ from lakehouse.examples.simulation_commands import simulation_html, simulation_m
 from lakehouse.examples.simulation_results import SimulatedDay, SimulatedPromotion, Simulation
 from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Threshold
 from lakehouse.reports import formatting
-from lakehouse.reports.comparison_report import MOST, as_html, as_json, as_markdown, as_terminal, release_notes
+from lakehouse.reports.comparison_report import MOST, MovedLatest, as_html, as_json, as_markdown, as_terminal, release_notes
 from lakehouse_tests.support.parsed_page import HOSTILE_TEXT, ParsedPage
 
 NOW = datetime(2024, 2, 10, 9, 30, tzinfo=timezone.utc)
@@ -239,8 +239,8 @@ def test_markdown_shows_hostile_names_as_they_are():
 
 
 def notes(**other: Any) -> str:
-    told: dict[str, Any] = {"by": "ana", "reason": "net of refunds", "moved_from": "v1", "moved_to": "v2", "moved_at": NOW}
-    return release_notes(MONTH, **{**told, "deprecated_on": None, "description_changes": ["refunds are deducted"], **other})
+    move = MovedLatest("ana", "net of refunds", "v1", "v2", NOW)
+    return release_notes(MONTH, move, **{"deprecated_on": None, "description_changes": ["refunds are deducted"], **other})
 
 
 def test_release_notes_name_what_changed_why_and_how_to_roll_back():
@@ -261,8 +261,8 @@ def test_release_notes_name_what_changed_why_and_how_to_roll_back():
 
 
 def test_the_way_back_is_a_command_that_can_be_pasted():
-    told = {"by": "x", "reason": "y", "moved_from": "v1", "moved_to": "v2", "moved_at": NOW}
-    text = release_notes(replace(MONTH, metric="a; rm -rf /\n"), **told, deprecated_on=None, description_changes=())
+    move = MovedLatest("x", "y", "v1", "v2", NOW)
+    text = release_notes(replace(MONTH, metric="a; rm -rf /\n"), move, deprecated_on=None, description_changes=())
     assert "    lakehouse gold rollback 'a; rm -rf /\\n' --by YOU" in text
 
 

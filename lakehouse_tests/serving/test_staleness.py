@@ -141,7 +141,7 @@ def test_a_week_that_was_made_by_hand_is_not_behind(tmp_path: Path) -> None:
     week = Series(numbers.metric, Kind.WEEK)
     with api_client(numbers.lake, catalog(numbers.metric)) as client:
         assert is_behind(client, week_of(numbers))
-        rollups.restate(numbers.lake, contract(), numbers.series, week, numbers.session, [day(THEN)], Run("by hand"))
+        rollups.restate(numbers.lake, contract(), week, numbers.session, [day(THEN)], Run("by hand"))
         assert not is_behind(client, week_of(numbers))
 
 

@@ -264,7 +264,9 @@ def test_rows_that_come_by_a_backfill_name_its_plan(lake, spark) -> None:
     sample.deliver(SECOND, csv_file(lines))
     sample.ingest(SECOND)
     because = {"backfill": "plan-1", "reason": "the missing week", "by": "anna"}
-    silver_update.update(lake, sample.contract, lambda: spark, frozenset(sample.pending()), "run", METRICS, because)
+    silver_update.update(
+        lake, sample.contract, lambda: spark, frozenset(sample.pending()), "run", METRICS, silver_update.UpdatePlan(because)
+    )
     suffix = "backfill plan-1 by anna: the missing week"
     audited = audit_columns(sample, "event_id", "event_date", "action_type", "reason")
     assert [line for line in audited if line[0] is None] == [
@@ -275,7 +277,9 @@ def test_rows_that_come_by_a_backfill_name_its_plan(lake, spark) -> None:
         ("late", date(2024, 1, 28), "backfill", f"arrived 5 d 4 h after the event ({suffix})"),
     ]
     assert len(log.read(lake, "events", day=SECOND, action="backfill")) == 1
-    silver_update.update(lake, sample.contract, lambda: spark, frozenset([FIRST]), "run", METRICS, because)
+    silver_update.update(
+        lake, sample.contract, lambda: spark, frozenset([FIRST]), "run", METRICS, silver_update.UpdatePlan(because)
+    )
     assert len(audit_columns(sample, "event_id")) == len(audited), "a day that does not change has no row"
     arrive(sample, THIRD, row("known", 8, "02-01T10:00", "02-03T12:00", "correct"))
     assert audit_columns(sample, "action_type", "reason")[-1] == ("correction", "corrected 2 d 2 h after the event")

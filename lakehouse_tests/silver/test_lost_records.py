@@ -25,7 +25,7 @@ DAY = date(2024, 2, 1)
 
 
 def applied(lake: Lake, *ids: str) -> None:
-    applied_inputs.record(lake, "events", run_id="r", days=[DAY], ingestion_ids=ids, method="rebuild", silver=None, now=NOW)
+    applied_inputs.record(lake, "events", run_id="r", days=[DAY], ingestion_ids=ids, method="rebuild")
 
 
 @pytest.fixture(name="lake")

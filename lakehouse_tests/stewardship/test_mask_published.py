@@ -68,7 +68,7 @@ def test_a_grain_that_names_a_redacted_value_is_masked_in_every_revision(lake, s
         pending = find_pending(lake, daily)
         restatement_days.restate(lake, sample.contract, daily, lambda: spark, sorted(pending.starts), Run("run"), pending)
         longer = find_pending(lake, month)
-        rollups.restate(lake, sample.contract, daily, month, lambda: spark, longer.starts, Run("run"), longer)
+        rollups.restate(lake, sample.contract, month, lambda: spark, longer.starts, Run("run"), longer)
 
     arrive(1, line("a", 1, "ann", 1), line("b", 2, "bob", 1), line("c", 3, "ann", 1), line("d", 4, "dan", 1))
     arrive(2, line("b", 5, "bob", 2))

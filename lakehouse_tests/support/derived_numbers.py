@@ -15,7 +15,7 @@ from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.publication import write_audit_publish
-from lakehouse.gold.publication.candidates import NumberLineage, draft_period
+from lakehouse.gold.publication.candidates import DraftTerms, NumberLineage, draft_period
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run
 from lakehouse.gold.restatement import derived
 from lakehouse.gold.restatement.pending import find_due, find_pending
@@ -103,10 +103,7 @@ class DerivedNumbers:
         before = write_audit_publish.read(self.lake, series, sorted(numbers))
         drafts = []
         for start, rows in sorted(numbers.items()):
-            published = before.published_states.get(start)
-            draft = draft_period(
-                series, published, start, self._table(series, rows), today, requested=run.reason, at_most=at_most
-            )
+            draft = draft_period(before, start, self._table(series, rows), DraftTerms(today, at_most), requested=run.reason)
             if draft is not None:
                 drafts.append(draft)
         drafts = [replace(draft, lineage=NumberLineage(**lineage)) for draft in drafts]

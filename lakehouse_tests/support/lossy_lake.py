@@ -52,7 +52,7 @@ def publish(sample: ReproducibleLake) -> None:
     pending = find_pending(lake, weekly)
     starts = {*pending.starts, *find_due(lake, source, weekly)}
     if starts:
-        rollups.restate(lake, source, daily, weekly, lambda: sample.sample.spark, starts, Run("roll"), pending)
+        rollups.restate(lake, source, weekly, lambda: sample.sample.spark, starts, Run("roll"), pending)
 
 
 def state(sample: ReproducibleLake) -> dict[str, Any]:

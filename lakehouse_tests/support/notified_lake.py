@@ -137,7 +137,7 @@ class NotifiedLake:
                 news = find_pending(self.lake, longer)
                 starts = {*news.starts, *find_due(self.lake, contract(), longer)}
                 if starts:
-                    done.append(rollups.restate(self.lake, contract(), daily, longer, no_session, starts, run, news))
+                    done.append(rollups.restate(self.lake, contract(), longer, no_session, starts, run, news))
         return done
 
     def dispatch(self, *boxes: Any) -> NoticeDispatch:

@@ -174,7 +174,7 @@ class ScriptedNumbers:
         starts = {*pending.starts, *find_due(self.lake, self.source, rollup)}
         if not starts:
             return PublishResult()
-        return rollups.restate(self.lake, self.source, self.series, rollup, self.session, starts, Run("roll"), pending)
+        return rollups.restate(self.lake, self.source, rollup, self.session, starts, Run("roll"), pending)
 
     def sign_off(self, number: int, revision: int, reason: str = "looked at") -> Revision | None:
         run = Run("signed", by="anna")

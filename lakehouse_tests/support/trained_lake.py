@@ -160,7 +160,7 @@ def write_set(lake: Lake, version: str, content: pa.Table, contract: TrainingSet
 def train(lake: Lake, version: str, set_version: str = "v5.0", **options: Any) -> Release:
     """Train a version of the model."""
     terms = {"by": "ana", "notes": "a first try", **options}
-    return training.train(lake, CATALOG, MODEL, version, set_version, **terms)
+    return training.train(lake, CATALOG, MODEL, training.TrainingRequest(version, set_version, **terms))
 
 
 @contextmanager

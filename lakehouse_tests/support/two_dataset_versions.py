@@ -15,7 +15,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.gold.promotion import promotion
 from lakehouse.gold.promotion.promotion import PromotionRefusedError
 from lakehouse.gold.publication import write_audit_publish
-from lakehouse.gold.publication.candidates import NumberLineage, draft_period
+from lakehouse.gold.publication.candidates import DraftTerms, NumberLineage, draft_period
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse_tests.support.lake import contract
 
@@ -77,7 +77,7 @@ def publish_totals(
         values = {measure.name: total for measure in series.metric.measures} | {"row_count": rows}
         types = {measure.name: _TYPES[measure.type] for measure in series.metric.measures} | {"row_count": pa.int64()}
         content = pa.table({name: pa.array([value], types[name]) for name, value in values.items()})
-        draft = draft_period(series, before.published_states.get(start), start, content, today)
+        draft = draft_period(before, start, content, DraftTerms(today))
         if draft is not None:
             drafts.append(replace(draft, lineage=NumberLineage(**lineage)))
     return write_audit_publish.publish(lake, before, drafts, Run("run"), {})
@@ -85,7 +85,7 @@ def publish_totals(
 
 def promote(lake: Lake, known: Catalog, number: int = 2, **options: Any) -> PromotionResult:
     """Promote a version of the metric."""
-    return promotion.promote(lake, known, metric(), number, ANA, "net of refunds", **options)
+    return promotion.promote(lake, known, metric(), number, ANA, "net of refunds", promotion.PromotionOptions(**options))
 
 
 def refusal(do: Callable[[], object]) -> str:

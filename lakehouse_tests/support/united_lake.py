@@ -180,7 +180,7 @@ class UnitedLake:
             for rollup in daily.rollups:
                 follows = find_pending(self.lake, rollup)
                 starts = follows.starts
-                rollups.restate(self.lake, contract, daily, rollup, self.session, starts, Run("run"), follows)
+                rollups.restate(self.lake, contract, rollup, self.session, starts, Run("run"), follows)
         return restated
 
     def published(self, series: Series) -> Numbers:

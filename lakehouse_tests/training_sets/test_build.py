@@ -32,7 +32,7 @@ def built(sample: TrainingLake, version: str = "v5.0", of_labels: str = "v3.0") 
     """The set of what is known now."""
     labels.release(sample.lake, sample.sources["labels"], of_labels, by="anna", notes="first labels")
     terms = {"by": "anna", "notes": "first set", "labels_version": of_labels}
-    return build.build(sample.spark, sample.lake, sample.catalog, sample.contract, version, **terms)
+    return build.build(sample.spark, sample.lake, sample.catalog, sample.contract, build.SetRequest(version, **terms))
 
 
 def as_the_model(sample: TrainingLake, release: Release) -> None:
@@ -72,7 +72,13 @@ def test_a_set_from_files_to_its_manifest(sample: TrainingLake) -> None:
     assert about["features"]["country_total"]["metric"] == "spend"
     assert built(sample) == release, "the same command again changes nothing"
     with pytest.raises(ReleaseError, match="under another contract"):
-        build.build(sample.spark, sample.lake, sample.catalog, training_set(reading="as_corrected"), "v5.0", by="a", notes="")
+        build.build(
+            sample.spark,
+            sample.lake,
+            sample.catalog,
+            training_set(reading="as_corrected"),
+            build.SetRequest("v5.0", by="a", notes=""),
+        )
 
 
 def test_a_mutant_that_leaks_by_an_hour_is_caught(sample: TrainingLake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,11 +123,11 @@ def test_a_release_and_a_build_that_are_stopped_behind_any_commit_are_completed_
 
 def test_without_released_labels_nothing_is_built(sample: TrainingLake, lake: Lake) -> None:
     with pytest.raises(ReleaseError, match="lakehouse dataset release labels"):
-        build.build(sample.spark, lake, sample.catalog, sample.contract, "v1.0", by="anna", notes="")
+        build.build(sample.spark, lake, sample.catalog, sample.contract, build.SetRequest("v1.0", by="anna", notes=""))
     labels.release(sample.lake, sample.sources["labels"], "v9.0", by="anna", notes="newer labels")
     releases.deprecate(sample.lake, ReleaseKind.LABELS, "labels", "v9.0", by="ben", notes="wrong months")
     with pytest.raises(ReleaseError, match=r"labels_v9\.0 are deprecated: wrong months"):
-        build.build(sample.spark, sample.lake, sample.catalog, sample.contract, "v5.1", by="anna", notes="")
+        build.build(sample.spark, sample.lake, sample.catalog, sample.contract, build.SetRequest("v5.1", by="anna", notes=""))
 
 
 _TIMES = st.integers(0, 24).map(lambda number: number / 4)

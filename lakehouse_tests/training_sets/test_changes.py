@@ -34,7 +34,9 @@ class Released:
         sample.deliver(Said("labels", "p1", 5, 6, (1,)))
         sample.lake.settings.now = moment(10)
         labels.release(sample.lake, sample.sources["labels"], "v3.0", by="anna", notes="")
-        self.release = build.build(sample.spark, sample.lake, sample.catalog, sample.contract, "v5.0", by="anna", notes="")
+        self.release = build.build(
+            sample.spark, sample.lake, sample.catalog, sample.contract, build.SetRequest("v5.0", by="anna", notes="")
+        )
         self.rows = rows_of(tables.read_set(sample.lake, self.release), sample.contract)
 
     def changes(self) -> changes.SetChanges:
@@ -107,7 +109,11 @@ def test_a_set_of_an_earlier_time_differs_by_what_came_after_it(lake: Lake, spar
     sample.lake.settings.now = moment(12)
     labels.release(sample.lake, sample.sources["labels"], "v1.0", by="anna", notes="", known_at=moment(8))
     early = build.build(
-        sample.spark, sample.lake, sample.catalog, sample.contract, "v1.0", by="anna", notes="", known_at=moment(8)
+        sample.spark,
+        sample.lake,
+        sample.catalog,
+        sample.contract,
+        build.SetRequest("v1.0", by="anna", notes="", known_at=moment(8)),
     )
     assert rows_of(tables.read_set(sample.lake, early), sample.contract)["p0"][-1] == 0
     since = changes.since(sample.session, sample.lake, sample.catalog, early)

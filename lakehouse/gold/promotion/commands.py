@@ -92,7 +92,8 @@ def promote(
             written(plan.comparison)
             raise typer.Exit(_explained(plan, accepted=terms.accept_differences))
         run = _run(who, "lakehouse promote")
-        done = promotion.promote(lake, catalog, contract, number, run, reason, limits, notes, accepted=terms.accept_differences)
+        options = promotion.PromotionOptions(limits, notes, terms.accept_differences)
+        done = promotion.promote(lake, catalog, contract, number, run, reason, options)
     except (promotion.PromotionRefusedError, served_version.UnservedVersionError) as problem:
         _stop(f"gold/{metric} still shows v{promotion_plan.shown_version(lake, contract)}; nothing has changed:", problem)
     written(done.plan.comparison if done.plan else None)
@@ -176,11 +177,7 @@ def _revert_all(lake: Lake, catalog: Catalog, metric: MetricContract, when: date
         labels = f"the numbers of {format_moment(lake.now())}", f"those of {format_moment(when)}"
         notes = comparison_report.release_notes(
             numbers_history.comparison(daily, before, after, labels, lake.now()),
-            by=f"{run.by}",
-            reason=reason,
-            moved_from=labels[0],
-            moved_to=labels[1],
-            moved_at=lake.now(),
+            comparison_report.MovedLatest(f"{run.by}", reason, *labels, lake.now()),
             deprecated_on=None,
             description_changes=[],
             back=f"lakehouse gold release {daily.metric.name} PERIOD --by YOU --reason WHY",
@@ -261,11 +258,7 @@ def _release_notes(lake: Lake, catalog: Catalog, plan: PromotionPlan, who: str, 
         old = served_version.version(catalog, new, plan.shown).metric
     return comparison_report.release_notes(
         plan.comparison,
-        by=who,
-        reason=reason,
-        moved_from=f"v{plan.shown}",
-        moved_to=f"v{new.dataset_version}",
-        moved_at=lake.now(),
+        comparison_report.MovedLatest(who, reason, f"v{plan.shown}", f"v{new.dataset_version}", lake.now()),
         deprecated_on=old.deprecated_on if old else None,
         description_changes=compatibility.changed_logic(old, new) if old else [],
         back=back,

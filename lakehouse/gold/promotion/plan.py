@@ -20,8 +20,7 @@ from lakehouse.gold.numbers import history, lifecycle, published_table, served_v
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.promotion import compatibility
 from lakehouse.gold.promotion.promotion_log import PromotionKind
-from lakehouse.gold.publication import late_at_close, write_audit_publish
-from lakehouse.gold.publication.candidates import NumberLineage, draft_period
+from lakehouse.gold.publication import candidates, late_at_close, write_audit_publish
 from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.lake import table_io
@@ -289,9 +288,10 @@ def _drafts(
     for start, number in sorted(numbers.items()):
         published, limit = before.published_states.get(start), limits[start].at_most if start in limits else State.FINAL
         at_most = late_at_close.at_most(series, published, State(number.row["state"]), limit)
-        draft = draft_period(series, published, start, number.rows, today, requested=reason, terms=terms, at_most=at_most)
+        of_draft = candidates.DraftTerms(today, at_most, terms)
+        draft = candidates.draft_period(before, start, number.rows, of_draft, requested=reason)
         if draft is not None and draft.action is not PublishAction.STATE_CHANGE:
-            drafts.append(replace(draft, lineage=NumberLineage.of_row(number.row)))
+            drafts.append(replace(draft, lineage=candidates.NumberLineage.of_row(number.row)))
     return drafts
 
 

@@ -40,6 +40,20 @@ class PromotionResult:
     plan: PromotionPlan | None = None
 
 
+@dataclass(frozen=True)
+class PromotionOptions:
+    """Which differences a promotion accepts, and what it says of them.
+
+    :param thresholds: the greatest differences of measures.
+    :param notes: writes the release notes for readers.
+    :param accepted: whether differences beyond the thresholds and the contract's bounds, and removed measures, are accepted.
+    """
+
+    thresholds: Sequence[Threshold] = ()
+    notes: Callable[[PromotionPlan], str] = lambda _: ""
+    accepted: bool = False
+
+
 def promote(
     lake: Lake,
     catalog: Catalog,
@@ -47,20 +61,15 @@ def promote(
     to_version: int,
     run: Run,
     reason: str,
-    thresholds: Sequence[Threshold] = (),
-    notes: Callable[[PromotionPlan], str] = lambda _: "",
-    *,
-    accepted: bool = False,
+    options: PromotionOptions = PromotionOptions(),
 ) -> PromotionResult:
     """Show readers another dataset version; ``run.by`` names the person who requests it.
 
-    :param notes: writes the release notes for readers.
-    :param accepted: whether differences beyond the thresholds and the contract's bounds, and removed measures, are accepted.
     :raises PromotionRefusedError: if something forbids it.
     """
     if shown_version(lake, metric) == to_version:
         return _already(lake, metric, to_version)
-    made = _promote(lake, catalog, metric, to_version, run, reason, thresholds, notes, accepted)
+    made = _promote(lake, catalog, metric, to_version, run, reason, options)
     return PromotionResult(settle(lake, made.to), made)
 
 
@@ -128,15 +137,13 @@ def _promote(
     to_version: int,
     run: Run,
     reason: str,
-    thresholds: Sequence[Threshold],
-    notes: Callable[[PromotionPlan], str],
-    accepted: bool,  # noqa: FBT001 (the public function names it)
+    options: PromotionOptions,
 ) -> PromotionPlan:
-    made = promotion_plan.plan_promotion(lake, catalog, metric, to_version, thresholds)
-    problems = [*made.problems, *([] if accepted else made.objections)]
+    made = promotion_plan.plan_promotion(lake, catalog, metric, to_version, options.thresholds)
+    problems = [*made.problems, *([] if options.accepted else made.objections)]
     if problems:
         raise PromotionRefusedError("\n".join(problems))
-    _commit(lake, made, run, reason, f"promoted to v{to_version} by {run.by}: {reason}", notes(made))
+    _commit(lake, made, run, reason, f"promoted to v{to_version} by {run.by}: {reason}", options.notes(made))
     return made
 
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.publication import PublicationRules
     from lakehouse.contracts.series import Series
-    from lakehouse.gold.numbers.lifecycle import PublishedState
     from lakehouse.gold.numbers.window_reasons import WindowReason
+    from lakehouse.gold.publication.write_audit_publish import SeriesSnapshot
     from lakehouse.lake import Lake
     from lakehouse.quality.check_rules import CheckResult
 
@@ -90,32 +90,40 @@ class Draft:
         return digest(self.rows)
 
 
+@dataclass(frozen=True)
+class DraftTerms:
+    """What decides the state of a draft.
+
+    :param today: the day in the metric's calendar.
+    :param at_most: the latest state that the known input of the period permits.
+    :param rules: when a number is final and what may change it afterwards; default: the rules of the series' contract.
+    """
+
+    today: date
+    at_most: State = State.FINAL
+    rules: PublicationRules | None = None
+
+
 def draft_period(
-    series: Series,
-    published: PublishedState | None,
+    before: SeriesSnapshot,
     start: date,
     rows: pa.Table,
-    today: date,
+    terms: DraftTerms,
     *,
     requested: RevisionReason | None = None,
     causes: Mapping[str, int] | None = None,
     content: str | None = None,
-    terms: PublicationRules | None = None,
-    at_most: State = State.FINAL,
 ) -> Draft | None:
     """Draft the publication of a period's number; None if there is nothing to publish.
 
-    :param published: the published state of the period.
-    :param today: the day in the metric's calendar.
     :param requested: the reason that the run gives; None if it follows the data.
     :param causes: the changes of the number's Silver rows: counts of inserted, corrected, moved and deleted keys.
     :param content: the digest to compare with the published content; default: that of ``rows``.
-    :param terms: when a number is final and what may change it afterwards; default: the rules of the series' contract.
-    :param at_most: the latest state that the known input of the period permits.
     """
-    terms = terms or series.metric.publication
-    state = lifecycle.state_of(published, series.period(start).last, today, terms, at_most)
-    action = lifecycle.publish_action(published, content or content_of(rows, lifecycle.contents_of(published)), state, terms)
+    published, today, last = before.published_states.get(start), terms.today, before.series.period(start).last
+    rules = terms.rules or before.series.metric.publication
+    state = lifecycle.state_of(published, last, today, rules, terms.at_most)
+    action = lifecycle.publish_action(published, content or content_of(rows, lifecycle.contents_of(published)), state, rules)
     if action is PublishAction.NOTHING:
         return None
     return Draft(
@@ -123,9 +131,7 @@ def draft_period(
         rows=rows,
         state=state,
         action=action,
-        reason=lifecycle.reason_for(
-            action, published, requested, causes or {}, is_running=lifecycle.is_running(series.period(start).last, today)
-        ),
+        reason=lifecycle.reason_for(action, published, requested, causes or {}, is_running=lifecycle.is_running(last, today)),
         booked_on=today if action is PublishAction.ADJUSTMENT else None,
     )
 

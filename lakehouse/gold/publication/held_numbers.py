@@ -26,7 +26,6 @@ from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import lifecycle
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
 from lakehouse.gold.publication import candidates, late_at_close, restatement_reports, revisions, write_audit_publish
-from lakehouse.gold.publication.candidates import draft_period
 from lakehouse.gold.publication.write_audit_publish import Run, again_on_conflict
 from lakehouse.ledger import failures
 from lakehouse.ledger.log_table import LogTable
@@ -67,7 +66,7 @@ def sign_off(
         lifecycle.today(lake.now(), series.metric.publication),
     )
     at_most = late_at_close.at_most(series, published_state, held.draft.state, at_most)
-    current = draft_period(series, published_state, period.start, held.draft.rows, today, at_most=at_most)
+    current = candidates.draft_period(before, period.start, held.draft.rows, candidates.DraftTerms(today, at_most))
     published: list[Revision] = []
     if current is not None:
         draft = replace(held.draft, state=current.state, action=current.action, booked_on=current.booked_on)

@@ -184,9 +184,14 @@ def _publish(
     outcomes: list[CheckResult] = []
     failed: dict[date, list[CheckResult]] = {}
     for checked, (draft, revision) in enumerate(proposed, 1):
-        rows = (draft.rows, read_back[draft.start])
-        counted, of_inputs = (expected or {}).get(draft.start), failed_inputs.get(draft.start)
-        findings = judge(before, draft.start, revision, *rows, before_these, counted, of_inputs)
+        candidate = replace(
+            candidate_of(before, draft.start, revision, draft.rows),
+            read_back=read_back[draft.start],
+            trailing=before_these,
+            silver_rows=(expected or {}).get(draft.start),
+            failed_inputs=failed_inputs.get(draft.start),
+        )
+        findings = publication_checks.audit(series.checks, candidate)
         outcomes += findings
         blocking = publication_checks.blocking(findings)
         if blocking and not run.sign_off:
@@ -221,37 +226,17 @@ def _unbookable(before: SeriesSnapshot, drafts: Sequence[Draft]) -> dict[date, t
     return failed
 
 
-def judge(
-    before: SeriesSnapshot,
-    start: date,
-    revision: int,
-    rows: pa.Table,
-    read_back: pa.Table,
-    before_these: pa.Table | None,
-    silver_rows: int | None,
-    failed_inputs: str | None = None,
-) -> list[CheckResult]:
-    """Run the checks on a number that would be ``revision`` of a period.
-
-    :param read_back: the number as delta-rs reads it from the candidates table.
-    :param before_these: the numbers of the days before, see :func:`trailing`.
-    :param silver_rows: the number of Silver rows that it should cover, counted independently.
-    :param failed_inputs: the failing checks of its silver rows and arrivals.
-    """
-    series = before.series
-    candidate = publication_checks.Candidate(
-        metric=series.name,
+def candidate_of(before: SeriesSnapshot, start: date, revision: int, rows: pa.Table) -> publication_checks.Candidate:
+    """The number that would be ``revision`` of a period, for its checks; it counts as read back as it was computed."""
+    return publication_checks.Candidate(
+        metric=before.series.name,
         period=start,
         revision=revision,
-        grain=series.grain,
+        grain=before.series.grain,
         rows=rows,
-        read_back=read_back,
+        read_back=rows,
         published=before.latest.get(start),
-        trailing=before_these,
-        silver_rows=silver_rows,
-        failed_inputs=failed_inputs,
     )
-    return publication_checks.audit(series.checks, candidate)
 
 
 def _failed_inputs(lake: Lake, series: Series) -> dict[date, str]:

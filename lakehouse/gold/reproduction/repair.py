@@ -118,7 +118,7 @@ def _restored(lake: Lake, catalog: Catalog, series: Series, session: Callable[[]
     recorded, periods = _recorded(lake, series, set(starts)), []
     for start in starts:
         kept = table_io.split(rows_by_period[start], "version_name") if start in rows_by_period else {}
-        rows = _remade(lake, catalog, series, start, {**dict.fromkeys(kept), **recorded[start]}, {}, session, kept)
+        rows = _remade(lake, catalog, series, start, {**kept, **recorded[start], **kept}, {}, session)
         if missing := [name for name, made in rows.items() if made is None]:
             raise _cannot_be_made(series, missing)
         periods.append(_in_order(pa.concat_tables(rows.values(), promote_options="default")))
@@ -157,22 +157,21 @@ def _remade(
     catalog: Catalog,
     series: Series,
     start: date,
-    versions: Mapping[str, Mapping[str, Any] | None],
+    versions: Mapping[str, Mapping[str, Any] | pa.Table | None],
     copies: Mapping[str, pa.Table],
     session: Callable[[], SparkSession],
-    kept: Mapping[str, pa.Table] | None = None,
 ) -> dict[str, pa.Table | None]:
     """The rows of each version of a period; None for a version that cannot be computed again.
 
+    :param versions: what is recorded of each version, or its rows if the table still has them.
     :param copies: rows of versions in older versions of the table, for those that cannot be computed again.
-    :param kept: the rows of the versions that the table still has.
     """
     made: dict[str, pa.Table | None] = {}
     for name in sorted(versions, key=_order):
-        if kept and name in kept:
-            made[name] = kept[name]
-            continue
         values = versions[name]
+        if isinstance(values, pa.Table):
+            made[name] = values
+            continue
         before = [rows for rows in made.values() if rows is not None]
         rows = _recomputed(lake, catalog, series, start, values, before, session) if values else None
         made[name] = copies.get(name) if rows is None else rows

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from deltalake.exceptions import CommitFailedError
@@ -24,7 +24,7 @@ from lakehouse.gold.numbers import lifecycle, published_table, window_reasons
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.window_reasons import WindowReason
 from lakehouse.gold.publication import candidates, held_numbers, late_at_close, restatement_reports, write_audit_publish
-from lakehouse.gold.publication.candidates import NumberLineage, draft_period
+from lakehouse.gold.publication.candidates import NumberLineage
 from lakehouse.gold.publication.held_numbers import find_refused
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, SeriesSnapshot, again_on_conflict
 from lakehouse.gold.restatement import closing, metric_query, patched_days, silver_tables
@@ -76,6 +76,19 @@ def restate(
     return done
 
 
+@dataclass(frozen=True)
+class _DaysToDraft:
+    """What the drafts of days follow from, besides their numbers: the published ones, the inputs, and the changes since."""
+
+    before: SeriesSnapshot
+    made_from: SilverInputs
+    run: Run
+    follows: PendingRestatement | None
+    trigger: Trigger | None
+    limits: Mapping[date, Limit]
+    late: LateCauses
+
+
 @again_on_conflict
 def _publish_days(
     lake: Lake,
@@ -99,7 +112,8 @@ def _publish_days(
     limits = closing.limits(lake, contract, series, [series.period(day) for day in days], days)
     late = restatement_lineage.late_causes_of_days(lake, before, made_from, days, _closing(before, days, today, limits))
     computed = _numbers(lake, session, days, before, made_from, follows, late.with_every_row)
-    drafts, refused_days = _drafts(lake, before, computed.numbers, made_from, run, follows, trigger, limits, late)
+    basis = _DaysToDraft(before, made_from, run, follows, trigger, limits, late)
+    drafts, refused_days = _drafts(lake, basis, computed.numbers)
     # The numbers of refused days are those of before.
     from_silver = [draft.start for draft in drafts if draft.start not in refused_days]
     expected = restatement_lineage.count_silver_rows(lake, series.metric, from_silver, late.with_every_row)
@@ -214,18 +228,9 @@ def _numbers(
     return isolation.numbers_of(lake, before.series, days, compute, lambda day: day) if days else Isolated({})
 
 
-def _drafts(
-    lake: Lake,
-    before: SeriesSnapshot,
-    numbers: Mapping[date, pa.Table],
-    made_from: SilverInputs,
-    run: Run,
-    follows: PendingRestatement | None,
-    trigger: Trigger | None,
-    limits: Mapping[date, Limit],
-    late: LateCauses,
-) -> tuple[list[Draft], set[date]]:
+def _drafts(lake: Lake, basis: _DaysToDraft, numbers: Mapping[date, pa.Table]) -> tuple[list[Draft], set[date]]:
     """Draft the numbers that have new content or a new state; returns also the days whose new number was refused before."""
+    before, run, follows, trigger, late = basis.before, basis.run, basis.follows, basis.trigger, basis.late
     metric = before.series.metric
     today = lifecycle.today(lake.now(), metric.publication)
     refused = find_refused(lake, before.series, before.existing, list(numbers)) if numbers else {}
@@ -253,17 +258,9 @@ def _drafts(
         waiting = None if causes or attributes else held.get(day)
         requested = next((reason for reason in REASONS_BY_PRECEDENCE if reason in remade), run.reason)
         requested = waiting.reason if waiting and requested is None else requested
-        draft = draft_period(
-            before.series,
-            published,
-            day,
-            rows,
-            today,
-            requested=requested,
-            causes=None if remade else causes,
-            content=content,
-            at_most=limits[day].at_most if day in limits else State.FINAL,
-        )
+        terms = candidates.DraftTerms(today, basis.limits[day].at_most if day in basis.limits else State.FINAL)
+        of_rows = None if remade else causes
+        draft = candidates.draft_period(before, day, rows, terms, requested=requested, causes=of_rows, content=content)
         if draft is not None and late_at_close.waits_for_updates(lake, before.series, before.existing, draft):
             _log.warning(late_at_close.WAITING, before.series.name, day)
         elif draft is not None:
@@ -284,7 +281,7 @@ def _drafts(
             drafts.append(replace(draft, explanation=explanation, changed_rows=changed_rows, windows=windows))
     if not drafts:
         return [], refused_days
-    by_day = lineages(lake, before, made_from, [draft.start for draft in drafts], refused_days, late.with_every_row)
+    by_day = lineages(lake, before, basis.made_from, [draft.start for draft in drafts], refused_days, late.with_every_row)
     return [replace(draft, lineage=by_day[draft.start]) for draft in drafts], refused_days
 
 

@@ -22,8 +22,7 @@ from lakehouse.gold import isolation
 from lakehouse.gold.numbers import lifecycle, published_table
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
 from lakehouse.gold.numbers.published_table import RollupInputs
-from lakehouse.gold.publication import held_numbers, restatement_reports, write_audit_publish
-from lakehouse.gold.publication.candidates import NumberLineage, draft_period
+from lakehouse.gold.publication import candidates, held_numbers, restatement_reports, write_audit_publish
 from lakehouse.gold.publication.held_numbers import find_refused
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, again_on_conflict
 from lakehouse.gold.restatement import derived_inputs
@@ -120,16 +119,9 @@ def _drafts(
             rows, content, lineage = before.latest[start], published.content, _of_latest(before, start)  # noqa: PLW2901
         changed = [number for number in of_period if number.named != earlier.of_metrics.get(number.input.metric)]
         limit = derived_inputs.limit(series, start, {number.input.metric: number.state for number in of_period})
-        draft = draft_period(
-            series,
-            published,
-            start,
-            rows,
-            today,
-            requested=_reason(changed, earlier, published, run),
-            content=content,
-            at_most=limit[0] if limit else State.FINAL,
-        )
+        terms = candidates.DraftTerms(today, limit[0] if limit else State.FINAL)
+        requested = _reason(changed, earlier, published, run)
+        draft = candidates.draft_period(before, start, rows, terms, requested=requested, content=content)
         if draft is not None:
             since = released.get(start)
             why = f"released by {since.by}: {since.reason}" if since else _explain(of_period, earlier)
@@ -142,19 +134,19 @@ def _earlier(before: SeriesSnapshot, start: date) -> RollupInputs:
     return RollupInputs.parse(_of_latest(before, start).made_from if start in before.published_states else None)
 
 
-def _of_latest(before: SeriesSnapshot, start: date) -> NumberLineage:
+def _of_latest(before: SeriesSnapshot, start: date) -> candidates.NumberLineage:
     assert before.existing is not None  # noqa: S101 (the period is published)
     is_of_start = pc.and_(before.existing["is_latest"], pc.equal(before.existing[before.series.by], start))
-    return NumberLineage.of_row(before.existing.filter(is_of_start).slice(0, 1).to_pylist()[0])
+    return candidates.NumberLineage.of_row(before.existing.filter(is_of_start).slice(0, 1).to_pylist()[0])
 
 
-def _lineage(of_period: Sequence[PeriodOfInput]) -> NumberLineage:
+def _lineage(of_period: Sequence[PeriodOfInput]) -> candidates.NumberLineage:
     """The lineage of a number; it contains the arrival days that all inputs contain."""
     first_rows: list[dict[str, Any]] = [
         number.rows.select(["undecided_rows", "known_through"]).slice(0, 1).to_pylist()[0] for number in of_period
     ]
     known = [row["known_through"] for row in first_rows if row["known_through"]]
-    return NumberLineage(
+    return candidates.NumberLineage(
         undecided_rows=sum(row["undecided_rows"] or 0 for row in first_rows),
         known_through=min(known, default=None),
         made_from=f"{derived_inputs.made_from(of_period)}",

@@ -82,7 +82,6 @@ def check_gold(lake: Lake, series: Series, session: Callable[[], SparkSession], 
 def check_rollup(
     lake: Lake,
     contract: SourceContract,
-    daily: Series,
     rollup: Series,
     session: Callable[[], SparkSession],
     starts: Collection[date],
@@ -97,8 +96,8 @@ def check_rollup(
     periods = [rollup.period(start) for start in sorted(starts)]
 
     def compute(metric: MetricContract | None, part: Sequence[Period]) -> dict[Period, pa.Table]:
-        of_days, of_periods = (replace(one, metric=metric or one.metric) for one in (daily, rollup))
-        return rollups.period_numbers(lake, contract, of_days, of_periods, session, part)
+        of_periods = replace(rollup, metric=metric or rollup.metric)
+        return rollups.period_numbers(lake, contract, of_periods, session, part)
 
     computed = isolation.numbers_of(lake, rollup, periods, compute, lambda period: period.start)
     return _check_candidates(lake, rollup, computed.by(lambda period: period.start), {})
@@ -156,7 +155,13 @@ def _check_candidates(lake: Lake, series: Series, computed: Isolated[date], silv
         standing = before.published_states.get(start)
         revision = (standing.revision if standing else 0) + 1
         shown = before.latest.get(start, rows.slice(0, 0))
-        outcomes += write_audit_publish.judge(before, start, revision, rows, shown, trailing, silver_rows.get(start))
+        candidate = replace(
+            write_audit_publish.candidate_of(before, start, revision, rows),
+            read_back=shown,
+            trailing=trailing,
+            silver_rows=silver_rows.get(start),
+        )
+        outcomes += publication_checks.audit(series.checks, candidate)
     return outcomes
 
 

@@ -20,8 +20,14 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import history, lifecycle
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
-from lakehouse.gold.publication import held_numbers, late_at_close, restatement_reports, revisions, write_audit_publish
-from lakehouse.gold.publication.candidates import NumberLineage, draft_period
+from lakehouse.gold.publication import (
+    candidates,
+    held_numbers,
+    late_at_close,
+    restatement_reports,
+    revisions,
+    write_audit_publish,
+)
 from lakehouse.gold.publication.write_audit_publish import again_on_conflict
 from lakehouse.gold.restatement import closing
 from lakehouse.ledger import publications
@@ -139,19 +145,13 @@ def _publish(
     for start, version in _earlier(before, targets).items():
         published = before.published_states[start]
         limit = limits[start].at_most if start in limits else State.FINAL
-        draft = draft_period(
-            daily,
-            published,
-            start,
-            pa.Table.from_pylist(version.rows, before.latest[start].schema),
-            today,
-            requested=RevisionReason.ROLLBACK,
-            at_most=late_at_close.at_most(daily, published, State(version.row["state"]), limit),
-        )
+        rows = pa.Table.from_pylist(version.rows, before.latest[start].schema)
+        terms = candidates.DraftTerms(today, late_at_close.at_most(daily, published, State(version.row["state"]), limit))
+        draft = candidates.draft_period(before, start, rows, terms, requested=RevisionReason.ROLLBACK)
         if draft is None or draft.action is PublishAction.STATE_CHANGE:
             continue  # the daily close changes the states
         explanation = f"{RevisionReason.ROLLBACK.value}: put back to {version.label} by {run.by}: {reason}"
-        drafts.append(replace(draft, explanation=explanation, lineage=NumberLineage.of_row(version.row)))
+        drafts.append(replace(draft, explanation=explanation, lineage=candidates.NumberLineage.of_row(version.row)))
     if not drafts:
         return []
     why = {

@@ -21,7 +21,7 @@ from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.published_table import RollupInputs
 from lakehouse.gold.publication import candidates, late_at_close, restatement_reports, write_audit_publish
-from lakehouse.gold.publication.candidates import NumberLineage, draft_period
+from lakehouse.gold.publication.candidates import NumberLineage
 from lakehouse.gold.publication.held_numbers import find_refused
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, again_on_conflict
 from lakehouse.gold.restatement import closing, exact_sums, lineage, metric_query, silver_tables
@@ -50,7 +50,6 @@ _SHOWN = 5
 def restate(
     lake: Lake,
     contract: SourceContract,
-    daily: Series,
     rollup: Series,
     session: Callable[[], SparkSession],
     starts: Collection[date],
@@ -66,10 +65,10 @@ def restate(
     """
     lake = lake.cached()
     periods = {rollup.period(start) for start in starts}
-    done = _publish_periods(lake, contract, daily, rollup, session, sorted(periods), run)
+    done = _publish_periods(lake, contract, rollup, session, sorted(periods), run)
     wanted = _booked(lake, rollup, periods)
     while wanted:  # an adjusted closed period also changes the period that the adjustment is booked in
-        now = _publish_periods(lake, contract, daily, rollup, session, sorted(wanted), run)
+        now = _publish_periods(lake, contract, rollup, session, sorted(wanted), run)
         both = (done.revisions + now.revisions, done.held + now.held, done.outcomes + now.outcomes)
         done = PublishResult(*both, done.lineage or now.lineage)
         adjusted = {rollup.period(one.start) for one in now.revisions if one.action is PublishAction.ADJUSTMENT}
@@ -84,24 +83,23 @@ def restate(
 def _publish_periods(
     lake: Lake,
     contract: SourceContract,
-    daily: Series,
     rollup: Series,
     session: Callable[[], SparkSession],
     periods: Sequence[Period],
     run: Run,
 ) -> PublishResult:
-    before = write_audit_publish.read(lake, rollup, [period.start for period in periods])
+    daily, before = rollup.daily, write_audit_publish.read(lake, rollup, [period.start for period in periods])
     table = locations.gold(lake, daily).open()
     served_version.transaction(daily, table)  # raises if readers now see days of another dataset version
     days = sorted({day for period in periods for day in period.days})
     rows = None if table is None else table_io.read_version(table, None, {daily.by: days})
     if table is None or rows is None or not periods:
         return PublishResult()
-    booked = booked_in(lake, daily, rollup, periods)
+    booked = booked_in(lake, rollup, periods)
 
     def compute(metric: MetricContract | None, part: Sequence[Period]) -> dict[Period, pa.Table]:
-        of_days, of_rollup = (replace(one, metric=metric or one.metric) for one in (daily, rollup))
-        return totals_of_periods(lake, contract, of_days, of_rollup, session, part, rows, booked)
+        of_rollup = replace(rollup, metric=metric or rollup.metric)
+        return totals_of_periods(lake, contract, of_rollup, session, part, rows, booked)
 
     computed = isolation.numbers_of(lake, rollup, periods, compute, lambda period: period.start)
     today = lifecycle.today(lake.now(), rollup.metric.publication)
@@ -116,7 +114,7 @@ def _publish_periods(
         reasons = _reasons_since(earlier, daily, rows, changed_days, booked_since)
         limit, reason = limits.get(period.start), _reason(reasons, published, run)
         at_most = limit.at_most if limit else State.FINAL
-        draft = draft_period(rollup, published, period.start, number, today, requested=reason, at_most=at_most)
+        draft = candidates.draft_period(before, period.start, number, candidates.DraftTerms(today, at_most), requested=reason)
         if draft is not None:
             explanation = run.explanation or f"{draft.reason.value}: {_explain(changed_days, booked_since)}"
             drafts.append(replace(draft, explanation=explanation, lineage=_lineage(days_of_period, daily, booked.get(period))))
@@ -214,24 +212,23 @@ def _explain(changed_days: pa.Table, booked_since: pa.Table | None) -> str:
 def period_numbers(
     lake: Lake,
     contract: SourceContract,
-    daily: Series,
     rollup: Series,
     session: Callable[[], SparkSession],
     periods: Sequence[Period],
 ) -> dict[Period, pa.Table]:
     """The number of each period with a published day."""
+    daily = rollup.daily
     days = {daily.by: sorted({day for period in periods for day in period.days})}
     rows = locations.gold(lake, daily).read(None, days)
     if rows is None or not len(rows):
         return {}
-    booked = booked_in(lake, daily, rollup, periods)
-    return totals_of_periods(lake, contract, daily, rollup, session, periods, rows, booked)
+    booked = booked_in(lake, rollup, periods)
+    return totals_of_periods(lake, contract, rollup, session, periods, rows, booked)
 
 
 def totals_of_periods(
     lake: Lake,
     contract: SourceContract,
-    daily: Series,
     rollup: Series,
     session: Callable[[], SparkSession],
     periods: Sequence[Period],
@@ -239,7 +236,7 @@ def totals_of_periods(
     booked: Mapping[Period, pa.Table],
 ) -> dict[Period, pa.Table]:
     """The number of each period with a published day or a booked adjustment."""
-    metric = rollup.metric
+    metric, daily = rollup.metric, rollup.daily
     added = {}
     for period in periods:
         own, there = latest_days(rows, daily, period), booked.get(period)
@@ -358,13 +355,13 @@ def joined(series: Series, added: pa.Table, found: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=added.schema)
 
 
-def booked_in(lake: Lake, daily: Series, rollup: Series, periods: Sequence[Period]) -> dict[Period, pa.Table]:
+def booked_in(lake: Lake, rollup: Series, periods: Sequence[Period]) -> dict[Period, pa.Table]:
     """The adjustments booked in each period: of closed days, and of closed periods of the roll-up itself."""
     if rollup.metric.publication.after_close != "adjust":
         return {}
     days = {"booked_on": [day for period in periods for day in period.days]}
     tables = []
-    for series in (daily, rollup):
+    for series in (rollup.daily, rollup):
         columns = [*rollup.content, "booked_on", "version_name", "reason", series.by]
         adjustments = locations.gold(lake, series).read(columns, days)
         if adjustments is not None:

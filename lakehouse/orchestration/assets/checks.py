@@ -93,7 +93,7 @@ def rollup_checks(
     def judge(lake: Lake, starts: Collection[date], _names: Collection[str], spark: LakeSpark) -> list[CheckResult]:
         daily = served_version.daily(lake, catalog, metric)
         one = Series(daily.metric, rollup.kind, daily.called)
-        return restatement_checks.check_rollup(lake, catalog.sources[metric.source], daily, one, spark.session, starts)
+        return restatement_checks.check_rollup(lake, catalog.sources[metric.source], one, spark.session, starts)
 
     return _checks_of(lake, gold, _rollup_check_names(rollup), judge)
 

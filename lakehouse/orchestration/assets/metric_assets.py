@@ -121,7 +121,7 @@ def rollup_asset(deployment: Lake, catalog: Catalog, metric: MetricContract, rol
             if metric.is_derived:
                 done = derived.restate(lake, series, engine.session, wanted, _run(context), follows)
             else:
-                done = rollups.restate(lake, contract, daily, series, engine.session, wanted, _run(context), follows)
+                done = rollups.restate(lake, contract, series, engine.session, wanted, _run(context), follows)
             waits_for = _waits_for(lake, contract, series, done)
         about = {start: _metadata(done, start, waits_for, engine) for start in wanted}
         yield from run_events.report(context, key, about, done.outcomes)

@@ -81,11 +81,17 @@ def set_asset(lake: Lake, catalog: Catalog, contract: TrainingSetContract) -> dg
     def version_of_set(context: dg.AssetExecutionContext, config: SetVersion, spark: LakeSpark) -> dg.MaterializeResult[None]:
         with run_events.progress(context):
             release = build.build(
-                *(spark.session(), lake, catalog, contract, context.partition_key),
-                by=person(context),
-                notes=config.notes,
-                labels_version=config.labels,
-                known_at=_moment(config.known_at),
+                spark.session(),
+                lake,
+                catalog,
+                contract,
+                build.SetRequest(
+                    context.partition_key,
+                    by=person(context),
+                    notes=config.notes,
+                    labels_version=config.labels,
+                    known_at=_moment(config.known_at),
+                ),
             )
         return dg.MaterializeResult(metadata=set_metadata(lake, release))
 
@@ -114,10 +120,12 @@ def model_asset(lake: Lake, catalog: Catalog, contract: ModelContract) -> dg.Ass
             msg = f"no version of {of_set.name} is released; materialize datasets/{of_set.name} first"
             raise LakehouseError(msg)
         release = training.train(
-            *(lake, catalog, contract, context.partition_key, version),
-            by=person(context),
-            notes=config.notes,
-            parameters=config.parameters,
+            lake,
+            catalog,
+            contract,
+            training.TrainingRequest(
+                context.partition_key, version, by=person(context), notes=config.notes, parameters=config.parameters
+            ),
         )
         return dg.MaterializeResult(metadata=model_metadata(release))
 

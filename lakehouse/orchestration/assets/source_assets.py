@@ -26,7 +26,7 @@ from lakehouse.orchestration.run_events import arrival_days, days_of_run, event_
 from lakehouse.quality.check_rules import CheckResult
 from lakehouse.silver import checks as silver_checks
 from lakehouse.silver import replaced_days
-from lakehouse.silver.update import SilverUpdate, update
+from lakehouse.silver.update import SilverUpdate, UpdatePlan, update
 from lakehouse.streams import service
 from lakehouse.text import join_limited
 
@@ -143,9 +143,9 @@ def silver_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         if not spark.long_lived:  # a long-lived session is prepared for any size
             spark.expect(_waiting_bytes(lake, source, days))
         with run_events.progress(context):
-            because = plan_runs.commit_metadata(context.run.tags)
-            metrics, at_once = catalog.metrics_of(source), plan_runs.is_of_stage(context.run.tags)
-            result = update(lake, contract, engine.session, days, context.run.run_id, metrics, because, in_one_commit=at_once)
+            tags, metrics = context.run.tags, catalog.metrics_of(source)
+            plan = UpdatePlan(plan_runs.commit_metadata(tags), plan_runs.is_of_stage(tags))
+            result = update(lake, contract, engine.session, days, context.run.run_id, metrics, plan)
             outcomes = silver_checks.check_silver(lake, contract, days, result.keys)
             others = failures.days_of(lake, source, "silver") - {*days}
             of_others = silver_checks.check_silver(lake, contract, others) if others else []

@@ -43,6 +43,21 @@ class _Waiting:
     tag: dict[str, str]
 
 
+@dataclass(frozen=True)
+class _FollowingAsset:
+    """A sensor and the asset that it starts.
+
+    :param nothing: the skip reason if nothing is pending.
+    :param subject: a word for the subject of the runs.
+    """
+
+    sensor: str
+    key: dg.AssetKey
+    description: str
+    nothing: str
+    subject: str
+
+
 def steward_sensor(lake: Lake, contract: SourceContract) -> dg.SensorDefinition:
     """Runs silver for exactly the days affected by a decision or a redaction."""
     source = contract.dataset
@@ -55,17 +70,14 @@ def steward_sensor(lake: Lake, contract: SourceContract) -> dg.SensorDefinition:
         of_source = [locations.decisions(lake, source), locations.redactions(lake, source)]
         return [*of_source, locations.rebuild_requests(lake), locations.applied_inputs(lake)]
 
-    return _sensor_of_one_run(
-        lake,
-        [source],
+    asset = _FollowingAsset(
         f"stewards_{source}",
         dg.AssetKey(["silver", source]),
         f"Decisions and redactions start silver/{source} for the days that they affect.",
-        look,
-        lambda lake: state_of(lake, read(lake), [contract]),
         nothing="no decision waits for silver",
         subject="decisions",
     )
+    return _sensor_of_one_run(lake, [source], asset, look, lambda lake: state_of(lake, read(lake), [contract]))
 
 
 def restatement_sensor(lake: Lake, catalog: Catalog, metric: MetricContract) -> dg.SensorDefinition:
@@ -82,17 +94,15 @@ def restatement_sensor(lake: Lake, catalog: Catalog, metric: MetricContract) -> 
 
     upstream = ", ".join(metric.derived_from or [f"silver/{entry.silver}" for entry in metric.read])
     changes = " and ".join([f"days of {upstream}", *(f"attributes of {name}" for name in metric.dimensions)])
-    return _sensor_of_one_run(
-        lake,
-        [contract.dataset for contract in catalog.sources_of(metric)],
+    asset = _FollowingAsset(
         f"restate_{metric.name}",
         gold_key(metric.name),
         f"Changed {changes} start gold/{metric.name} for the days that they affect.",
-        look,
-        lambda lake: state_of(lake, read(lake), list(catalog.metrics.values())),
         nothing=f"{metric.name} follows its inputs" if metric.is_derived else "gold follows silver",
         subject="days",
     )
+    sources, contracts = [contract.dataset for contract in catalog.sources_of(metric)], list(catalog.metrics.values())
+    return _sensor_of_one_run(lake, sources, asset, look, lambda lake: state_of(lake, read(lake), contracts))
 
 
 def rollup_sensor(lake: Lake, catalog: Catalog, metric: MetricContract, rollup: Series) -> dg.SensorDefinition:
@@ -106,17 +116,15 @@ def rollup_sensor(lake: Lake, catalog: Catalog, metric: MetricContract, rollup: 
         return [*_inputs(lake, rollup), locations.gold(lake, Series(metric)), locations.restatements(lake)]
 
     upstream = ", ".join(f"{one.metric}{rollup.kind.suffix}" for one in metric.inputs) or metric.name
-    return _sensor_of_one_run(
-        lake,
-        [contract.dataset for contract in catalog.sources_of(metric)],
+    asset = _FollowingAsset(
         f"restate_{rollup.name}",
         gold_key(rollup.name),
         f"Published numbers of gold/{upstream} start gold/{rollup.name} for their periods.",
-        look,
-        lambda lake: state_of(lake, read(lake), list(catalog.metrics.values())),
         nothing=f"{rollup.name} follows its days",
         subject="periods",
     )
+    sources, contracts = [contract.dataset for contract in catalog.sources_of(metric)], list(catalog.metrics.values())
+    return _sensor_of_one_run(lake, sources, asset, look, lambda lake: state_of(lake, read(lake), contracts))
 
 
 def _inputs(lake: Lake, series: Series) -> list[Table]:
@@ -138,14 +146,9 @@ def automation(lake: Lake, catalog: Catalog) -> dg.AutomationConditionSensorDefi
 def _sensor_of_one_run(
     lake: Lake,
     sources: Collection[str],
-    name: str,
-    key: dg.AssetKey,
-    description: str,
+    asset: _FollowingAsset,
     look: Callable[[Lake], _Waiting],
     state: Callable[[Lake], str],
-    *,
-    nothing: str,
-    subject: str,
 ) -> dg.SensorDefinition:
     """A sensor that requests one run of an asset for everything pending, and the next run after that one has ended.
 
@@ -153,16 +156,14 @@ def _sensor_of_one_run(
     first, because their completion is not recorded yet.
 
     :param state: the fingerprint of everything that ``look`` reads; while it equals an idle tick's, nothing is pending.
-    :param nothing: the skip reason if nothing is pending.
-    :param subject: a word for the subject of the runs.
     """
 
     @dg.sensor(
-        name=name,
-        target=dg.AssetSelection.assets(key),
+        name=asset.sensor,
+        target=dg.AssetSelection.assets(asset.key),
         minimum_interval_seconds=lake.settings.sensor_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=description,
+        description=asset.description,
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.RunRequest | dg.SkipReason:
         if any(is_backfill_running(lake, source) for source in sources):
@@ -172,16 +173,16 @@ def _sensor_of_one_run(
         waiting = None if Cursor.read(context.cursor).idle_state == now else look(reading)
         if waiting is None or not waiting.starts:
             context.update_cursor(f"{Cursor(now)}")
-            return dg.SkipReason(nothing)
-        if context.instance.get_runs_count(dg.RunsFilter(tags={SENSOR_NAME_TAG: name}, statuses=RUNNING)):
-            return dg.SkipReason(f"a run for {subject} is in progress; the next one is requested when it has ended")
+            return dg.SkipReason(asset.nothing)
+        if context.instance.get_runs_count(dg.RunsFilter(tags={SENSOR_NAME_TAG: asset.sensor}, statuses=RUNNING)):
+            return dg.SkipReason(f"a run for {asset.subject} is in progress; the next one is requested when it has ended")
         (cause,) = waiting.tag.values()
         planned = plan_run_requests(context.instance, next(iter(waiting.tag)), [cause])
         if planned.on_their_way:
             return dg.SkipReason(f"a run for {cause} is in progress")
         if planned.given_up:
-            return dg.SkipReason(f"{ATTEMPTS} runs have failed for these {subject}; see the newest one and start it again")
+            return dg.SkipReason(f"{ATTEMPTS} runs have failed for these {asset.subject}; see the newest one and start it again")
         tags = {**tags_for(waiting.starts), **waiting.tag, **NO_RETRIES}
-        return dg.RunRequest(run_key=planned.run_keys[cause], asset_selection=[key], asset_check_keys=[], tags=tags)
+        return dg.RunRequest(run_key=planned.run_keys[cause], asset_selection=[asset.key], asset_check_keys=[], tags=tags)
 
     return sense

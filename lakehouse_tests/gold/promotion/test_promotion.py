@@ -161,7 +161,7 @@ def test_roll_ups_follow_the_move(lake: Lake) -> None:
         weekly = Series(daily.metric, Kind.WEEK, daily.called)
         waiting = find_pending(lake, weekly)
         rollups.restate(
-            lake, known.sources["events"], daily, weekly, lambda: pytest.fail("no Spark"), waiting.starts, total.ANA, waiting
+            lake, known.sources["events"], weekly, lambda: pytest.fail("no Spark"), waiting.starts, total.ANA, waiting
         )
         return [weekly.period(start).name for start in sorted(waiting.starts)]
 

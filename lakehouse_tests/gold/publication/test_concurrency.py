@@ -131,7 +131,7 @@ def test_a_roll_up_that_meets_another_one_is_added_up_again(lake) -> None:
                 came.append(True)
                 numbers.set(2, 20)
                 numbers.publish()
-                rollups.restate(lake, contract(), numbers.series, month, numbers.session, [day(1)], Run("other"))
+                rollups.restate(lake, contract(), month, numbers.session, [day(1)], Run("other"))
             return real(*args, **more)
 
         patched.setattr(revisions, "publish", meeting)

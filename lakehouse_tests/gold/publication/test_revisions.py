@@ -307,9 +307,7 @@ def test_a_rollup_gives_the_reason_of_its_late_day_also_in_a_backfill(lake, run_
         numbers.publish(reason=of_the_day)
         weeks = Series(numbers.metric, Kind.WEEK)
         pending = find_pending(lake, weeks)
-        rollups.restate(
-            lake, contract(), numbers.series, weeks, numbers.session, pending.starts, Run("roll", reason=run_reason), pending
-        )
+        rollups.restate(lake, contract(), weeks, numbers.session, pending.starts, Run("roll", reason=run_reason), pending)
     assert [row["reason"] for row in sorted(published_rows(lake, weeks), key=lambda row: row["revision"])] == [
         "initial",
         reason,

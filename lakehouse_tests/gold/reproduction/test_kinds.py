@@ -99,7 +99,7 @@ def test_a_longer_period_is_made_again_from_the_days_that_it_names(lake, spark) 
             daily = Series(one)
             pending = find_pending(lake, daily.rollups[0])
             contract_, session = reproducible.sample.contract, lambda: spark
-            rollups.restate(lake, contract_, daily, daily.rollups[0], session, pending.starts, Run("run"), pending)
+            rollups.restate(lake, contract_, daily.rollups[0], session, pending.starts, Run("run"), pending)
 
     reproducible.deliver(5, "a,1,5,insert,,red", "b,2,6,insert,,blue")
     reproducible.publish()

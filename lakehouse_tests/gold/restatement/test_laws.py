@@ -129,7 +129,7 @@ class World:
         lake, rollup = self.sample.lake, Series(self.daily.metric, kind)
         pending = find_pending(lake, rollup)
         starts = {*pending.starts, *find_due(lake, self.sample.contract, rollup)}
-        rollups.restate(lake, self.sample.contract, self.daily, rollup, self.session, starts, Run("roll"), pending)
+        rollups.restate(lake, self.sample.contract, rollup, self.session, starts, Run("roll"), pending)
         assert find_pending(lake, rollup).starts == frozenset()
         self._check_rolled(rollup)
 

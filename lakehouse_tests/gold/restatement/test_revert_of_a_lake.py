@@ -35,7 +35,7 @@ def shown(sample: ReproducibleLake, series: Series) -> tuple[str, Any, Any]:
 def roll_up(sample: ReproducibleLake) -> None:
     pending = find_pending(sample.lake, WEEK)
     session: Callable[[], Any] = lambda: sample.sample.spark  # noqa: E731
-    rollups.restate(sample.lake, sample.sample.contract, DAILY, WEEK, session, pending.starts, Run("roll"), pending)
+    rollups.restate(sample.lake, sample.sample.contract, WEEK, session, pending.starts, Run("roll"), pending)
 
 
 @pytest.mark.merge

@@ -18,7 +18,7 @@ from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.impact import analysis
 from lakehouse.ledger import publications
 from lakehouse.stages import side_tables
-from lakehouse.stages.side_tables import Thresholds
+from lakehouse.stages.side_tables import StagedRows, Thresholds
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support import interval_tables
 from lakehouse_tests.support.joined_lake import CUSTOMERS
@@ -222,10 +222,11 @@ def test_a_staged_source_is_computed_beside_the_live_rows_of_the_others(lake, sp
     staged = sample.spark.read.format("delta").load(locations.silver(lake, "mobile").address)
     staged = staged.where(staged.event_date == day(3)).withColumn("total", staged.total + 5)
     stage, series = lake.stage("fix"), revenue_of(sample)
-    found = side_tables.changes(sample.spark, lake, stage, series, "mobile", staged, [day(3)], Thresholds())
+    found = side_tables.changes(sample.spark, lake, stage, series, StagedRows("mobile", staged, [day(3)]), Thresholds())
     assert [(one.day, one.measures["total"]) for one in found.days] == [(day(3), (22, 27))]
     unchanged = sample.spark.read.format("delta").load(locations.silver(lake, "mobile").address)
-    assert side_tables.changes(sample.spark, lake, stage, series, "mobile", unchanged, [day(0), day(3)], Thresholds()).days == []
+    same = StagedRows("mobile", unchanged, [day(0), day(3)])
+    assert side_tables.changes(sample.spark, lake, stage, series, same, Thresholds()).days == []
 
 
 @pytest.mark.proof

@@ -133,11 +133,11 @@ def test_a_longer_period_uses_the_published_number_of_a_held_day_and_may_be_held
         {"name": "total", "sql": "sum(amount)", "type": "decimal(4,0)", "additive": True},
         publication={"rollups": ["week"]},
     )
-    daily, week = Series(weekly), Series(weekly, Kind.WEEK)
+    week = Series(weekly, Kind.WEEK)
 
     def roll_up() -> dict[date, Any]:
         pending = find_pending(sample.lake, week)
-        rollups.restate(sample.lake, sample.contract, daily, week, lambda: sample.spark, pending.starts, Run("roll"), pending)
+        rollups.restate(sample.lake, sample.contract, week, lambda: sample.spark, pending.starts, Run("roll"), pending)
         return {start: (one.rows[0]["most"], one.rows[0]["total"]) for start, one in history.newest(sample.lake, week).items()}
 
     deliver(sample, 9, (DAYS[0], "a", 20), (DAYS[1], "b", 10), (BEFORE, "z", 1))

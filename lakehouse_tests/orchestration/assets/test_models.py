@@ -120,8 +120,10 @@ class Deployment:
         lake.settings.now = moment(10)
         terms = {"by": "anna", "notes": "first"}
         labels.release(lake, self.sample.sources["labels"], "v3.0", **terms)
-        build.build(spark, lake, self.catalog, self.sample.contract, "v5.0", **terms)
-        training.train(lake, self.catalog, MODEL, "v2.3", "v5.0", parameters={"strategy": "stratified"}, **terms)
+        build.build(spark, lake, self.catalog, self.sample.contract, build.SetRequest("v5.0", **terms))
+        training.train(
+            lake, self.catalog, MODEL, training.TrainingRequest("v2.3", "v5.0", parameters={"strategy": "stratified"}, **terms)
+        )
         promotion.promote(lake, self.catalog, MODEL, "v2.3", **terms)
         self.sensor = SensorTicks(lake, self.catalog, "retrain_fraud", instance)
 

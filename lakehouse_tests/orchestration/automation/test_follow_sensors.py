@@ -104,9 +104,7 @@ def test_the_announcements_of_other_days_do_not_hide_one_left_behind(deployment:
 
 def test_days_that_silver_has_taken_are_done(deployment: Lake, instance: dg.DagsterInstance) -> None:
     ingest(deployment)
-    applied_inputs.record(
-        deployment, "sales", run_id="run", days=TOUCHED, ingestion_ids=["abc"], method="merge", silver=None, now=deployment.now()
-    )
+    applied_inputs.record(deployment, "sales", run_id="run", days=TOUCHED, ingestion_ids=["abc"], method="merge")
     assert SensorTicks(deployment, CATALOG, "reconcile_sales", instance).skip_message() == "nothing waits for silver"
 
 
@@ -132,16 +130,14 @@ def test_it_waits_while_a_run_is_at_work(deployment: Lake, instance: dg.DagsterI
 def test_a_decision_starts_silver_for_exactly_its_days(deployment: Lake, instance: dg.DagsterInstance) -> None:
     sensor = SensorTicks(deployment, CATALOG, "stewards_sales", instance)
     assert sensor.skip_message() == "no decision waits for silver"
-    decision_id, at = decide(deployment, "s1", TOUCHED), deployment.now()
+    decision_id = decide(deployment, "s1", TOUCHED)
     (request,) = sensor.run_requests()
     assert request.tags["lakehouse/days"] == '["2024-11-02", "2024-11-04"]'
     assert request.asset_selection == [dg.AssetKey(["silver", "sales"])]
     assert request.tags["dagster/max_retries"] == "0", "its sensor tries it again, nobody else"
     (again,) = sensor.run_requests()
     assert again.run_key == request.run_key
-    applied_inputs.record(
-        deployment, "sales", run_id="run", days=TOUCHED, ingestion_ids=[decision_id], method="rebuild", silver=None, now=at
-    )
+    applied_inputs.record(deployment, "sales", run_id="run", days=TOUCHED, ingestion_ids=[decision_id], method="rebuild")
     assert sensor.skip_message() == "no decision waits for silver"
 
 

@@ -78,9 +78,7 @@ class Layers:
                     self._ingested(file.file, file.sha256, file.arrival_date, file.rows)
         elif key == SILVER:
             ids = set().union(*(applied_inputs.pending(self.lake, "sales")[day] for day in days))
-            applied_inputs.record(
-                self.lake, "sales", run_id="run", days=days, ingestion_ids=ids, method="merge", silver=None, now=now
-            )
+            applied_inputs.record(self.lake, "sales", run_id="run", days=days, ingestion_ids=ids, method="merge")
         elif key == GOLD:
             publications.record_restatement(
                 self.lake, Restatement("revenue", "run", now, followed_version=0, gold_version=-1, days=[])

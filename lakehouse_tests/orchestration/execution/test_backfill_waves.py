@@ -235,7 +235,7 @@ class Tables:
             else:
                 [rollup] = [one for one in daily.rollups if one.name == name]
                 follows = find_pending(self.lake, rollup)
-                rollups.restate(self.lake, contract, daily, rollup, self._session, days, run, follows)
+                rollups.restate(self.lake, contract, rollup, self._session, days, run, follows)
 
     def _session(self) -> SparkSession:
         return self.spark
