@@ -145,8 +145,8 @@ class Ingest:
 
     :param session: returns the Spark session; it is called only for large files, rules in SQL and new columns.
     :param expect: is called with the number of bytes of files before they are ingested.
-    :param backfill: the backfill plan that the run belongs to: its files bring history (see ``lateness.history``). ``notices``
-        has the differences between new and older rows because the contract was changed.
+    :param backfill: the backfill plan that the run belongs to: its files bring history (see ``lateness.historical_rows``).
+        ``notices`` has the differences between new and older rows because the contract was changed.
     """
 
     def __init__(

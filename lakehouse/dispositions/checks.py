@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from lakehouse import locations, pieces
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.dispositions import account_tables
-from lakehouse.lateness import history, measurement
+from lakehouse.lateness import historical_rows, measurement
 from lakehouse.lateness.rules import exceeds, late_share, tiers_of
 from lakehouse.ledger import applied_inputs, key_log
 from lakehouse.ledger.row_states import Disposition, QuarantineStatus
@@ -79,10 +79,10 @@ def _check_judgements(lake: Lake, contract: SourceContract, days: Collection[dat
 
     Rows that came as history are in neither count of the cutoff.
     """
-    columns = ["kind", "failed_rules", "beyond", *history.COLUMNS]
+    columns = ["kind", "failed_rules", "beyond", *historical_rows.COLUMNS]
     stored = locations.key_log(lake, contract.dataset)
     sound, beyond, failed = Counter[date](), Counter[date](), Counter[tuple[date, str]]()
-    measured, known_history = Counter[date](), history.of_source(lake, contract.dataset)
+    measured, known_history = Counter[date](), historical_rows.of_source(lake, contract.dataset)
     for log in stored.pieces(columns, {"arrival_date": list(days)}):
         in_all, late_in_all, of_rules = judgement_counts(log)
         others = known_history.left_out(log)

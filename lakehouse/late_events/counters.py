@@ -20,7 +20,7 @@ from lakehouse.calendar import windows
 from lakehouse.contracts.windows import WINDOW_START
 from lakehouse.late_events import late_rows
 from lakehouse.late_events.left_out import terms_of
-from lakehouse.lateness import history
+from lakehouse.lateness import historical_rows
 from lakehouse.lateness.rules import late_share
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _late_rows(lake: Lake, metric: MetricContract, columns: list[str], where: ta
 
 def _are_history(lake: Lake, source: str, rows: pa.Table) -> pa.ChunkedArray:
     """Whether each row is of a delivery that a backfill plan brought."""
-    return pc.is_in(rows["ingestion_id"], value_set=history.brought_by_plans(lake, source))
+    return pc.is_in(rows["ingestion_id"], value_set=historical_rows.brought_by_plans(lake, source))
 
 
 def _sums(rows: pa.Table) -> dict[str, dict[str, int]]:

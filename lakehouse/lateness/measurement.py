@@ -1,11 +1,11 @@
 """The lateness of a source's rows, measured on Bronze by event type with their dispositions, and the arrival curve of its days.
 
-Ranges are arrival days, whose rows never change. Rows that came as ``history`` are not measured. This is the Arrow side of
-``rules``, which defines when a row is late, and of ``calendar.days``, which defines the lateness of a row.
+Ranges are arrival days, whose rows never change. Rows that came as history (``historical_rows``) are not measured. This is the
+Arrow side of ``rules``, which defines when a row is late, and of ``calendar.days``, which defines the lateness of a row.
 
 The arrival curve has event days by age; ``completeness`` estimates from it. It is read from the key log. A row counts at the
 first arrival of its key on its day: a correction makes a day no more complete. The rows of a backfill plan, and event days before
-the source was followed, came as ``history``: they are left out.
+the source was followed, came as history: they are left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lakehouse.calendar.days import end_of_day, span
 from lakehouse.delta import data_files
 from lakehouse.delta.columns import distinct_values
 from lakehouse.lake import table_io
-from lakehouse.lateness import history
+from lakehouse.lateness import historical_rows
 from lakehouse.lateness.completeness import Ages, Arrivals
 from lakehouse.lateness.rules import propose, rows_within, tiers_of
 
@@ -93,7 +93,8 @@ class LatenessMeasurement:
 
     :param unclocked: the number of well-formed rows without an event time.
     :param skewed: the number of rows with an event ahead of its arrival; they are in no percentile and no share.
-    :param historical: the number of rows that came as history, see ``history``; they count in ``dispositions`` and nowhere else.
+    :param historical: the number of rows that came as history, see ``historical_rows``; they count in
+        ``dispositions`` and nowhere else.
     """
 
     source: str
@@ -136,7 +137,7 @@ def newest_arrival(lake: Lake, source: str, until: date = date.max) -> date | No
 def version(lake: Lake, source: str) -> Hashable:
     """The versions of the dispositions and of the history; equal versions give equal measurements."""
     dispositions = locations.dispositions(lake, source).version()
-    return dispositions, history.of_source(lake, source).state
+    return dispositions, historical_rows.of_source(lake, source).state
 
 
 def measure(lake: Lake, contract: SourceContract, first: date, last: date) -> LatenessMeasurement:
@@ -150,7 +151,7 @@ def measure(lake: Lake, contract: SourceContract, first: date, last: date) -> La
     columns = columns_measured(contract, by)
     seconds, late, dispositions = defaultdict[str, list[Seconds]](list), Counter[str](), Counter[str]()
     unclocked = skewed = historical = 0
-    known_history = history.of_source(lake, contract.dataset)
+    known_history = historical_rows.of_source(lake, contract.dataset)
     for piece in locations.dispositions(lake, contract.dataset).pieces(["disposition"], where):
         for row in piece.group_by("disposition").aggregate([([], "count_all")]).to_pylist():
             dispositions[row["disposition"]] += row["count_all"]
@@ -177,7 +178,7 @@ def late_dispositions(lake: Lake, contract: SourceContract, first: date, last: d
     where: table_io.Where = {"arrival_date": list(span(first, last))}
     by, key = contract.event_type_column, ["ingestion_id", "line_number"]
     columns = columns_measured(contract, by, *key)
-    known_history = history.of_source(lake, contract.dataset)
+    known_history = historical_rows.of_source(lake, contract.dataset)
     late: list[pa.Table] = []
     for piece in locations.bronze(lake, contract.dataset).pieces(columns, where):
         rows = known_history.left_out(measured_rows(contract, piece))
@@ -219,7 +220,7 @@ def _grouped(
     lake: Lake, contract: SourceContract, days: Iterable[date], group: Callable[[pa.Table], pa.ChunkedArray]
 ) -> dict[Any, Sequence[int]]:
     """The lateness of the rows of ``days`` in begun seconds, sorted, by ``group``; without history and rows of no group."""
-    columns, known_history = columns_measured(contract), history.of_source(lake, contract.dataset)
+    columns, known_history = columns_measured(contract), historical_rows.of_source(lake, contract.dataset)
     where: table_io.Where = {"arrival_date": list(days)}
     seconds = defaultdict[Any, list[Seconds]](list)
     for piece in locations.bronze(lake, contract.dataset).pieces(columns, where):
@@ -316,7 +317,7 @@ def measured_rows(contract: SourceContract, rows: pa.Table) -> pa.Table:
 def columns_measured(contract: SourceContract, *more: str) -> list[str]:
     """The columns of Bronze that measuring needs."""
     of_marker = [contract.marker.column] if contract.marker else []
-    return list(dict.fromkeys([*_CLOCKS, *history.COLUMNS, *of_marker, *more]))
+    return list(dict.fromkeys([*_CLOCKS, *historical_rows.COLUMNS, *of_marker, *more]))
 
 
 def are_late(lags: pa.ChunkedArray, bounds: pa.ChunkedArray | int | None) -> pa.ChunkedArray:
@@ -395,12 +396,12 @@ _COLUMNS = ["record_key", "kind", "event_date", "arrival_ts", "arrival_date", "s
 def curve_version(lake: Lake, source: str) -> Hashable:
     """The versions that the curve depends on, of the key log and of the history; equal versions give equal curves."""
     claims = locations.key_log(lake, source).version()
-    return claims, history.of_source(lake, source).state
+    return claims, historical_rows.of_source(lake, source).state
 
 
 def read_curve(lake: Lake, contract: SourceContract) -> Arrivals | None:
     """The arrival curve of the newest event days; None where nothing has arrived."""
-    known = history.of_source(lake, contract.dataset)
+    known = historical_rows.of_source(lake, contract.dataset)
     columns = [*_COLUMNS, *(["ingestion_id"] if len(known.planned) else [])]
     claims = locations.key_log(lake, contract.dataset).read(columns, None)
     if claims is not None and len(known.planned):

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.lake import table_io
 from lakehouse.lake.delta_rs_internals import listed_files
-from lakehouse.lateness import history, measurement
+from lakehouse.lateness import historical_rows, measurement
 from lakehouse.lateness.rules import ArrivalCount, LagPercentile, nearest_rank
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def newest(lake: Lake, contract: SourceContract, days: int) -> RecentArrivals | 
         contract, table_io.read_version(table, columns, {"arrival_date": _arrival_days(table, now, days)})
     )
     rows = rows.filter(pc.less_equal(rows["arrival_ts"].cast(_TIME), _scalar(now)))
-    rows = history.of_source(lake, contract.dataset).left_out(rows)
+    rows = historical_rows.of_source(lake, contract.dataset).left_out(rows)
     arrived = rows["arrival_ts"].cast(_TIME)
     through = pc.max(arrived).as_py()
     if through is None:

@@ -1,6 +1,6 @@
 """Table maintenance: compaction of small files, checkpoints, and deletion of files and log entries that are no longer needed.
 
-``readers`` determines what is still to be read, and what may be deleted. No step depends on the previous one, and none changes
+``retention`` determines what is still to be read, and what may be deleted. No step depends on the previous one, and none changes
 the rows of a table, except for redacted values in the audit (``silver.audit``): if a run is stopped, the next run does the rest.
 No published number is lost: older revisions are rows, and can be recomputed from Bronze (rule R10).
 
@@ -30,7 +30,7 @@ from lakehouse.gold.numbers.served_version import UnservedVersionError
 from lakehouse.lake import table_io
 from lakehouse.lake.delta_rs_internals import listed_files
 from lakehouse.ledger import key_log
-from lakehouse.operations import readers
+from lakehouse.operations import retention
 from lakehouse.silver import audit
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.lake import Lake
     from lakehouse.locations import LakeTable
-    from lakehouse.operations.readers import Crowd, ReaderNeeds
+    from lakehouse.operations.retention import Crowd, ReaderNeeds
 
 _TARGET_BYTES = 128 * 2**20
 _SMALL_FILES = 8
@@ -133,7 +133,7 @@ class _Work:
     def done(self, table: DeltaTable) -> Upkeep:
         before = len(listed_files(table))
         if self._lake_table.silver_of is not None and not self._dry_run:
-            readers.bring_audit_up_to_date(self._lake, self._catalog, self._lake_table.silver_of, table)
+            retention.bring_audit_up_to_date(self._lake, self._catalog, self._lake_table.silver_of, table)
         if self._is_audit and not self._dry_run:
             audit.erase_all(self._lake)
             table = self._opened()
@@ -160,10 +160,10 @@ class _Work:
 
         :returns: the compacted partitions.
         """
-        crowds = readers.crowded(_file_sizes(table), _TARGET_BYTES, _SMALL_FILES)
+        crowds = retention.crowded(_file_sizes(table), _TARGET_BYTES, _SMALL_FILES)
         if crowds and self._lake_table.silver_of is not None:
             source = self._lake_table.silver_of.dataset
-            if readers.is_half_recorded(self._lake, source, table):
+            if retention.is_half_recorded(self._lake, source, table):
                 self._kept.append(f"a run of silver/{source} is active, or was stopped: compacted when it has ended")
                 return {}
         if old := self._storage.with_int96(table, crowds):
@@ -216,12 +216,12 @@ class _Work:
         old = [entry for entry in self._storage.log if self._now - entry.written > kept]
         through = max((entry.version for entry in old if entry.is_checkpoint), default=-1)
         going = [entry for entry in old if entry.version < through]
-        why_not = readers.why_log_stays(self._now, kept, self._needs(table).log) if going else None
+        why_not = retention.why_log_stays(self._now, kept, self._needs(table).log) if going else None
         if why_not is not None:
             self._kept.append(why_not)
             return 0
         if going and not self._dry_run:
-            readers.copy_log(self._lake, self._lake_table)
+            retention.copy_log(self._lake, self._lake_table)
             table.cleanup_metadata()
         return len(going)
 
@@ -231,16 +231,16 @@ class _Work:
         :returns: the deleted files, with their sizes in bytes.
         """
         needs = self._needs(table).files
-        retention = readers.retention(self._now, self._hours, needs, _interval(table, _REMEMBERED))
+        files_stay = retention.retention(self._now, self._hours, needs, _interval(table, _REMEMBERED))
         storage = Storage(self._stored.address, self._stored.options)
         unused = storage.with_checksums(_unused(table, 0))
-        going = [] if retention.hours is None else storage.with_checksums(_unused(table, retention.hours))
+        going = [] if files_stay.hours is None else storage.with_checksums(_unused(table, files_stay.hours))
         erased = audit.hours_since(table) if self._is_audit else None
         if erased is not None and erased < self._hours:  # files of active writers are not among those that left the table
             left: list[str] = table.vacuum(erased, dry_run=True, enforce_retention_duration=False)
             going = [*dict.fromkeys([*going, *storage.with_checksums(left)])]
         if staying := len(unused) - len(going):
-            reason = retention.reason or f"for active readers and writers ({retention.hours} h)"
+            reason = files_stay.reason or f"for active readers and writers ({files_stay.hours} h)"
             self._kept.append(f"{staying} unused {'file stays' if staying == 1 else 'files stay'}: {reason}")
         if not self._dry_run:
             storage.delete(going)
@@ -255,7 +255,7 @@ class _Work:
         return Storage(self._stored.address, self._stored.options)
 
     def _needs(self, table: DeltaTable) -> ReaderNeeds:
-        return readers.needs(self._lake, self._catalog, self._lake_table, table)
+        return retention.needs(self._lake, self._catalog, self._lake_table, table)
 
     def _opened(self) -> DeltaTable:
         table = self._stored.snapshot()
@@ -281,4 +281,4 @@ def _unused(table: DeltaTable, hours: int) -> list[str]:
 
 
 def _interval(table: DeltaTable, name: str) -> timedelta:
-    return readers.interval(table.metadata().configuration.get(name, _DEFAULTS[name]))
+    return retention.interval(table.metadata().configuration.get(name, _DEFAULTS[name]))

@@ -20,7 +20,7 @@ import pyarrow as pa
 from lakehouse import locations, pieces
 from lakehouse.delta import change_feed, commit_log, partition_writer, row_writer
 from lakehouse.lake import table_io
-from lakehouse.lateness import history as lateness_history
+from lakehouse.lateness import historical_rows as lateness_history
 from lakehouse.ledger import ingestions, redactions
 from lakehouse.silver import audit_log
 from lakehouse.silver.audit_rows import AuditedCommit, audit_rows, needed_columns

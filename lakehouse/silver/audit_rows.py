@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from lakehouse.contracts.series import Series, days_reached
 from lakehouse.delta.change_feed import NO_CONTENT
 from lakehouse.delta.columns import json_text, json_texts
-from lakehouse.lateness.history import are_first_load
+from lakehouse.lateness.historical_rows import are_first_load
 from lakehouse.lateness.measurement import judged
 from lakehouse.ledger import ingestions
 from lakehouse.silver import audit_log

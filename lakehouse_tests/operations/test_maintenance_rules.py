@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.operations.readers import Crowd, Need, Retention, crowded, interval, retention, why_log_stays
+from lakehouse.operations.retention import Crowd, Need, Retention, crowded, interval, retention, why_log_stays
 
 NOW = datetime(2024, 3, 1, 12, tzinfo=timezone.utc)
 WEEK = timedelta(days=7)

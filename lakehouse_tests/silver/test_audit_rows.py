@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from lakehouse.delta.columns import arrow_schema, silver_columns
-from lakehouse.lateness import history
+from lakehouse.lateness import historical_rows
 from lakehouse.silver import audit_log, audit_rows
 from lakehouse.silver.audit_log import Cause
 from lakehouse.silver.audit_rows import AuditedCommit
@@ -64,7 +64,9 @@ def test_ids_are_those_of_the_audit_log() -> None:
         schema=schema,
     )
     cause = Cause({}, frozenset(), {}, {})
-    audited = audit_rows.audit_rows(feed, AuditedCommit(SOURCES[0], [], cause, [], 7, NOON, history.FIRST_ARRIVALS.empty_table()))
+    audited = audit_rows.audit_rows(
+        feed, AuditedCommit(SOURCES[0], [], cause, [], 7, NOON, historical_rows.FIRST_ARRIVALS.empty_table())
+    )
     first, second = date(2024, 2, 1), date(2024, 2, 2)
     assert audited["audit_id"].to_pylist() == [
         audit_log.id_of("events", 7, "moved", first, second),

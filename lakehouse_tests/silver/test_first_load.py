@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.lateness import history
+from lakehouse.lateness import historical_rows
 from lakehouse.silver import audit_rows
 
 SCHEMA = pa.schema(
@@ -54,13 +54,13 @@ def test_the_first_arrival_day_brings_history_and_later_ones_late_rows() -> None
     first, late, same_day, unseen = row(1, 5), row(1, 6), row(5, 5, late=False), row(6, 9)
     older = row(2, 8)
     rows = table([first, late, same_day, unseen, older])
-    loaded = history.are_first_load(rows, history.first_arrivals(rows))
+    loaded = historical_rows.are_first_load(rows, historical_rows.first_arrivals(rows))
     assert loaded.to_pylist() == [True, False, False, False, True], "the source is followed from the 5th on"
 
 
 @given(ROWS)
 def test_history_is_what_the_model_says(rows: list[dict[str, Any]]) -> None:
-    found = history.are_first_load(table(rows), history.first_arrivals(table(rows)))
+    found = historical_rows.are_first_load(table(rows), historical_rows.first_arrivals(table(rows)))
     assert found.to_pylist() == history_by_row(rows, rows)
 
 
@@ -69,10 +69,10 @@ def test_the_grouping_of_runs_changes_nothing(rows: list[dict[str, Any]], cut: i
     """Commits in the order of arrival, with a cut also within an arrival day: a load may take many commits."""
     in_order = sorted(rows, key=lambda one: one["arrival_date"])
     first, second = in_order[:cut], in_order[cut:]
-    known = history.first_arrivals(table(first))
-    apart = history.are_first_load(table(first), known).to_pylist()
-    claims = pa.concat_tables([known, table(second).select(history.FIRST_ARRIVALS.names)])
-    apart += history.are_first_load(table(second), history.first_arrivals(claims)).to_pylist()
+    known = historical_rows.first_arrivals(table(first))
+    apart = historical_rows.are_first_load(table(first), known).to_pylist()
+    claims = pa.concat_tables([known, table(second).select(historical_rows.FIRST_ARRIVALS.names)])
+    apart += historical_rows.are_first_load(table(second), historical_rows.first_arrivals(claims)).to_pylist()
     assert apart == history_by_row(in_order, in_order)
 
 

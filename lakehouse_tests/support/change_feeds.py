@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.delta.columns import arrow_schema, silver_columns
-from lakehouse.lateness import history
+from lakehouse.lateness import historical_rows
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.redactions import Redaction
 from lakehouse.silver.audit_log import Cause
@@ -140,12 +140,12 @@ def first_arrivals() -> st.SearchStrategy[pa.Table]:
     firsts = st.dictionaries(st.sampled_from(DAYS), st.sampled_from(ARRIVALS))
     return firsts.map(
         lambda days: pa.Table.from_pydict(
-            {"event_date": list(days), "arrival_date": list(days.values())}, schema=history.FIRST_ARRIVALS
+            {"event_date": list(days), "arrival_date": list(days.values())}, schema=historical_rows.FIRST_ARRIVALS
         )
     )
 
 
-NO_HISTORY = st.just(history.FIRST_ARRIVALS.empty_table())
+NO_HISTORY = st.just(historical_rows.FIRST_ARRIVALS.empty_table())
 
 
 @st.composite

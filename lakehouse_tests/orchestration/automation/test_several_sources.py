@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from lakehouse.lake.table_cache import TableCache
 from lakehouse.locations import every_table
-from lakehouse.operations import readers
+from lakehouse.operations import retention
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.plan_runs import BACKFILL_RUNNING, backfill_lock
 from lakehouse.orchestration.run_events import DAYS_TAG
@@ -76,4 +76,4 @@ def read_of(sample: UnitedLake, name: str) -> list[str]:
     """Who has yet to read a silver table, as maintenance sees it."""
     [table] = [one for one in every_table(sample.catalog) if f"{one}" == name]
     delta = DeltaTable(table.of(sample.lake).address)
-    return sorted({need.who for need in readers.needs(sample.lake, sample.catalog, table, delta).files})
+    return sorted({need.who for need in retention.needs(sample.lake, sample.catalog, table, delta).files})

@@ -18,7 +18,7 @@ from lakehouse.gold.reproduction.recompute import ReproduceError
 from lakehouse.gold.restatement import reconciliation
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.impact import analysis
-from lakehouse.operations import readers
+from lakehouse.operations import retention
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.notices import pending as notices
 from lakehouse.orchestration.build import build_definitions
@@ -223,7 +223,7 @@ def test_maintenance_keeps_the_log_of_an_input_that_a_derived_metric_has_yet_to_
     def unread() -> list[str]:
         table = revenue.of(sample.lake).snapshot()
         assert table is not None
-        return sorted(need.who for need in readers.needs(sample.lake, sample.catalog, revenue, table).log)
+        return sorted(need.who for need in retention.needs(sample.lake, sample.catalog, revenue, table).log)
 
     assert unread() == []
     sample.deliver("shop", 10, "late,8,north,10")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lakehouse.dispositions import checks
 from lakehouse.lake import Lake
-from lakehouse.lateness import history, measurement, tuning
+from lakehouse.lateness import historical_rows, measurement, tuning
 from lakehouse.lateness.recommendation import recommend
 from lakehouse.lateness.rules import is_late
 from lakehouse.ledger import ingestions
@@ -95,7 +95,9 @@ def test_what_is_history_follows_from_the_ledger_and_the_days_of_the_rows(rows: 
     names = {f"of {number}" for number in planned}
     with TemporaryDirectory() as folder:
         lake = lake_of(folder)
-        claims = [dict(zip(history.COLUMNS, row), record_key=f"{line}", line_number=line) for line, row in enumerate(arrivals)]
+        claims = [
+            dict(zip(historical_rows.COLUMNS, row), record_key=f"{line}", line_number=line) for line, row in enumerate(arrivals)
+        ]
         append_claims(lake, "events", claims)
         entries = [
             Ingestion(
@@ -105,8 +107,8 @@ def test_what_is_history_follows_from_the_ledger_and_the_days_of_the_rows(rows: 
             for day, file in {(arrival, file) for _, arrival, file in arrivals}
         ]
         ingestions.record(lake, *entries)
-        table = pa.table(dict(zip(history.COLUMNS, map(list, zip(*arrivals)))))
-        assert history.of_source(lake, "events").of(table).to_pylist() == history_by_row(arrivals, names)
+        table = pa.table(dict(zip(historical_rows.COLUMNS, map(list, zip(*arrivals)))))
+        assert historical_rows.of_source(lake, "events").of(table).to_pylist() == history_by_row(arrivals, names)
 
 
 def test_five_years_that_come_first_move_no_percentile_no_proposal_and_no_alert(tmp_path: Any) -> None:
