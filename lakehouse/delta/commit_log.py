@@ -80,7 +80,7 @@ def copy_from_log(
         if not rows:
             return written
         new, version = pa.Table.from_pylist(rows, schema=schema), table.version()
-        if row_writer.append(target, new, partition_by=[partition], app_id=app_id, app_version=version, since=done):
+        if row_writer.append(target, new, partition_by=[partition], once=row_writer.Once(app_id, version, done)):
             written += len(rows)  # else another process has copied rows meanwhile
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain
 from queue import Full, Queue
 from typing import TYPE_CHECKING, Any
@@ -73,23 +74,32 @@ def open_or_create(
     return table
 
 
+@dataclass(frozen=True)
+class Once:
+    """Makes an append idempotent: nothing is written if the id has been committed before.
+
+    :param version: for an id with increasing versions: nothing is written if this version has been committed.
+    :param since: the version of the id that the rows are based on; nothing is written if a later one has been committed.
+    """
+
+    app_id: str
+    version: int = 1
+    since: int | None = None
+
+
 @retried_on_conflict
 def append(
     target: Table,
     rows: pa.Table,
     *,
     partition_by: Sequence[str] | None = None,
-    app_id: str | None = None,
-    app_version: int = 1,
-    since: int | None = None,
+    once: Once | None = None,
     properties: Mapping[str, str] | None = None,
     also: Callable[[DeltaTable], tuple[str, int]] | None = None,
 ) -> bool:
     """Append rows in one commit.
 
-    :param app_id: makes the append idempotent: nothing is written if this id has been committed before.
-    :param app_version: for an id with increasing versions: nothing is written if this version has been committed.
-    :param since: the version of the id that the rows are based on; nothing is written if a later one has been committed.
+    :param once: the id of the rows, if they may be written once only.
     :param properties: of the table, see :func:`open_or_create`.
     :param also: returns a further id and version for the commit, from the table before it.
     :returns: whether rows were written.
@@ -97,12 +107,14 @@ def append(
     """
     table = open_or_create(target, rows.schema, partition_by, properties)
     why: CommitProperties | None = None
-    if app_id is not None:
-        committed = table.transaction_version(app_id)
-        if committed is not None and (committed >= app_version or (since is not None and committed > since)):
+    if once is not None:
+        committed = table.transaction_version(once.app_id)
+        if committed is not None and (committed >= once.version or (once.since is not None and committed > once.since)):
             return False
         further = None if also is None else also(table)
-        why = partition_writer.commit_properties(None, (app_id, app_version), further)  # committed since then, it is a conflict
+        why = partition_writer.commit_properties(
+            None, (once.app_id, once.version), further
+        )  # committed since then, it is a conflict
     write_deltalake(
         table, rows, mode="append", commit_properties=why, writer_properties=COMPRESSED, **_schema_mode(table, rows.schema)
     )

@@ -55,7 +55,7 @@ def record(lake: Lake, source: str, operation_id: str, claims: pa.Table, now: da
         table = table.add_column(place, field, pa.repeat(pa.scalar(value, field.type), len(stand)))
     texts = pc.binary_join_element_wise(*(claims[name].cast(pa.string()) for name in CLAIM), "", "|").combine_chunks().sort()
     app_id = f"overruled:{operation_id}:{hashlib.sha256(texts.buffers()[-1]).hexdigest()[:16]}"
-    row_writer.append(locations.judgement_history(lake, source), table, app_id=app_id)
+    row_writer.append(locations.judgement_history(lake, source), table, once=row_writer.Once(app_id))
 
 
 def saved_by(lake: Lake, source: str, operation_id: str, ingestion_ids: pa.Array) -> pa.Table:

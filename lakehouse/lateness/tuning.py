@@ -6,6 +6,7 @@ The basis of a decision is read by ``recommendation``.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,8 @@ def apply_daily(lake: Lake, contract: SourceContract) -> str:
         return (
             f"{format_duration(current)} of {state.source} stays: {advice.proposal.because if advice else 'nothing has arrived'}"
         )
-    written = _record(lake, state, "applied", advice.next_step, _TUNING, advice.proposal.because, advice.proposal, automatic=True)
+    decision = _decision(lake, state, "applied", advice.next_step, _TUNING, advice.proposal.because, advice.proposal)
+    written = event_watermark.record_decision(lake, replace(decision, automatic=True))
     moved = f"{format_duration(current)} -> {format_duration(advice.next_step)}"
     return (
         f"{state.source}: {moved}; {advice.proposal.because}" if written else f"another decision about {state.source} was first"
@@ -121,25 +123,17 @@ def _decided(
     if not by.strip() or not reason.strip():
         msg = "a decision needs a name (--by) and a reason (--reason)"
         raise TuningError(msg)
-    decision = _record(lake, state, kind, value, by, reason, proposal)
-    if decision is None:
+    decision = _decision(lake, state, kind, value, by, reason, proposal)
+    if not event_watermark.record_decision(lake, decision):
         msg = f"another decision about {state.source} was taken meanwhile: look at 'lakehouse lateness tuning {state.source}'"
         raise TuningError(msg)
     return decision
 
 
-def _record(
-    lake: Lake,
-    state: TuningState,
-    kind: DecisionKind,
-    value: timedelta,
-    by: str,
-    reason: str,
-    proposal: Proposal | None,
-    *,
-    automatic: bool = False,
-) -> MaxLatenessDecision | None:
-    decision = MaxLatenessDecision(
+def _decision(
+    lake: Lake, state: TuningState, kind: DecisionKind, value: timedelta, by: str, reason: str, proposal: Proposal | None
+) -> MaxLatenessDecision:
+    return MaxLatenessDecision(
         source=state.source,
         number=max((entry.number for entry in state.decided), default=0) + 1,
         kind=kind,
@@ -148,11 +142,10 @@ def _record(
         contract_seconds=whole_seconds(state.in_force.of_contract),
         by=by,
         reason=reason,
-        automatic=automatic,
+        automatic=False,
         decided_at=lake.now(),
         evidence=_evidence(proposal) if proposal else {},
     )
-    return decision if event_watermark.record_decision(lake, decision) else None
 
 
 def _evidence(proposal: Proposal) -> dict[str, Any]:

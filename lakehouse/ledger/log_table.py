@@ -134,9 +134,7 @@ class LogTable(Generic[Row]):
             self.table,
             pa.Table.from_pylist(rows, schema=self.schema),
             partition_by=[self._partition_by] if self._partition_by else None,
-            app_id=app_id,
-            app_version=app_version,
-            since=since,
+            once=None if app_id is None else row_writer.Once(app_id, app_version, since),
         )
         if is_written and self._journaled is not None:
             note_in_journal(self._journaled, rows, app_id, app_version)
@@ -386,8 +384,7 @@ def _restore(log: Journaled, table: DeltaTable | None, known: Sequence[Mapping[s
                 log.table,
                 _rows(row["entries"], log.schema),
                 partition_by=log.partition_by,
-                app_id=row["app_id"] or f"journal:{row['table_version']}:{row['commit_id']}",
-                app_version=row["app_version"],
+                once=row_writer.Once(row["app_id"] or f"journal:{row['table_version']}:{row['commit_id']}", row["app_version"]),
             )
     whole = row_writer.open_or_create(log.table, log.schema, log.partition_by)
     whole.update_incremental()

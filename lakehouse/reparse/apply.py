@@ -81,7 +81,8 @@ def apply(
         why = _described(from_, source)
         if why is not None and why[READING_ID] not in readings.requested(lake, source):
             _check_current(lake, contract, why)
-            _put_into_force(lake, contract, session, from_, why, by, reason, go_on)
+            changes = _put_into_force(lake, contract, session, from_, why, go_on)
+            _request_rebuild(lake, contract, why, changes, by, reason)
         if whole:
             contract_archive.accept(lake, contract)
         return _finished(lake, contract)
@@ -118,10 +119,9 @@ def _put_into_force(
     session: Callable[[], SparkSession],
     from_: Lake,
     why: dict[str, Any],
-    by: str,
-    reason: str,
     go_on: Callable[[], None],
-) -> None:
+) -> changed_claims.ReadingChanges:
+    """Write everything that a reading changes; it counts as soon as its rebuild is requested."""
     source, reading_id = contract.dataset, why[READING_ID]
     changes = changed_claims.changes(lake, from_, contract)
     changed_claims.follow(lake, contract, from_, set(changes.days))
@@ -135,6 +135,13 @@ def _put_into_force(
         lake, source, arrivals, lambda log: changed_claims.in_place(lake, from_, source, log), f"reading:{reading_id}"
     )
     go_on()
+    return changes
+
+
+def _request_rebuild(
+    lake: Lake, contract: SourceContract, why: dict[str, Any], changes: changed_claims.ReadingChanges, by: str, reason: str
+) -> None:
+    source, reading_id = contract.dataset, why[READING_ID]
     before, now = provenance.newest_in_silver(lake, source), provenance.stamp(contract)
     entry = RebuildRequest(
         source=source,

@@ -179,8 +179,7 @@ def append(lake: Lake, source: str, silver_id: str, version: int, rows: pa.Table
         locations.audit_log(lake),
         rows,
         partition_by=["source"],
-        app_id=_app_id(source, silver_id),
-        app_version=version,
+        once=row_writer.Once(_app_id(source, silver_id), version),
         properties=PROPERTIES,
         also=still_masked,
     )

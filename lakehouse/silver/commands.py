@@ -81,8 +81,7 @@ def rebuild(
         lake,
         contract,
         session,
-        start_date.date(),
-        end_date.date(),
+        silver_rebuild.RebuildRange(start_date.date(), end_date.date()),
         reason=reason,
         runner_id=runner_id or getpass.getuser(),
     )

@@ -49,35 +49,41 @@ class PlannedRebuild:
     before: dict[str, str | None]
 
 
+@dataclass(frozen=True)
+class RebuildRange:
+    """The event days from ``first`` through ``last``; of ``keys``, only the days on which they have rows, and only these rows."""
+
+    first: date
+    last: date
+    keys: pa.Array | None = None
+
+
 def plan_rebuild(
     lake: Lake,
     contract: SourceContract,
     session: Callable[[], SparkSession],
-    first: date,
-    last: date,
+    wanted: RebuildRange,
     *,
     reason: str,
     runner_id: str,
     operation: str = rebuild_requests.BUG_REPLAY,
-    keys: pa.Array | None = None,
 ) -> PlannedRebuild:
-    """Record that the days from ``first`` through ``last`` must be rebuilt, and judge their rows again.
+    """Record that a range of days must be rebuilt, and judge their rows again.
 
     Days outside the range are planned as well if a row that is judged differently affects them.
 
-    :param keys: judge only the rows of these keys again, and rebuild only the days on which they have rows.
     :param operation: its name in the audit and in the numbers: a bug replay, or a backfill.
     """
     lake = lake.cached()
     source = contract.dataset
     spark_commits.add_missing_columns(session, locations.bronze(lake, source), bronze_columns(contract))
-    days, otherwise, judged = days_to_rebuild(lake, contract, session, first, last, keys)
+    days, otherwise, judged = days_to_rebuild(lake, contract, session, wanted.first, wanted.last, wanted.keys)
     before, now = provenance.newest_in_silver(lake, source), provenance.stamp(contract)
     entry = RebuildRequest(
         source=source,
         operation=operation,
-        first_day=first,
-        last_day=last,
+        first_day=wanted.first,
+        last_day=wanted.last,
         reason=reason,
         runner_id=runner_id,
         code_before=before["code"],
@@ -115,7 +121,7 @@ def days_to_rebuild(
     """The event days that a rebuild of a range evaluates. Writes nothing.
 
     :param first: None for the first existing event day; ``last`` likewise.
-    :param keys: see :func:`plan_rebuild`.
+    :param keys: see :class:`RebuildRange`.
     :returns: the days, the claims of rows that are now judged differently, and the number of these rows.
     """
     source = contract.dataset

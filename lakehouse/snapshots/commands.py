@@ -306,7 +306,8 @@ def create(
         ids, described = input_sets.inputs_of_files(lake, source, files), f"{len(files):,} named files"
     else:
         ids, described = input_sets.every_input(lake, source), "all inputs"
-    made = input_sets.create_snapshot(lake, catalog.sources[source], name, ids, described, by=by, reason=reason, until=known_at)
+    chosen = input_sets.ChosenInputs(ids, described, known_at)
+    made = input_sets.create_snapshot(lake, catalog.sources[source], name, chosen, by=by, reason=reason)
     out.print(_line(made), soft_wrap=True, highlight=False)
 
 

@@ -157,36 +157,41 @@ def snapshot_log(lake: Lake) -> LogTable[NamedSnapshot]:
     return LogTable(NamedSnapshot, lake, locations.snapshots(lake), partition_by="source", journaled=True)
 
 
+@dataclass(frozen=True)
+class ChosenInputs:
+    """The inputs of a source to name.
+
+    :param ids: see :func:`every_input`, :func:`inputs_through`, :func:`inputs_of_files` and :func:`known_at`.
+    :param described: the choice in words.
+    :param until: only rows that had arrived by this time.
+    """
+
+    ids: Collection[str]
+    described: str
+    until: datetime | None = None
+
+
 def create_snapshot(
-    lake: Lake,
-    contract: SourceContract,
-    name: str,
-    ids: Collection[str],
-    described: str,
-    *,
-    by: str,
-    reason: str,
-    until: datetime | None = None,
+    lake: Lake, contract: SourceContract, name: str, inputs: ChosenInputs, *, by: str, reason: str
 ) -> NamedSnapshot:
     """Name a set of inputs. Repeating the same request changes nothing.
 
-    :param ids: see :func:`everything`, :func:`through`, :func:`of_files` and ``input_sets.known_at``.
     :raises SnapshotError: for a name that is no file name, that is taken, or for no input at all.
     """
     if not re.fullmatch(NAME, name):
         msg = f"{name!r} is no name of a snapshot: write letters, digits, '.', '_' and '-', such as feed_v1.3_2024-11-10"
         raise SnapshotError(msg)
     source = contract.dataset
-    if not ids & ingestions.inputs(ingestions.all_of(lake, source)).keys():
-        msg = f"no file of {source} is in it ({described}): nothing is named"
+    if not inputs.ids & ingestions.inputs(ingestions.all_of(lake, source)).keys():
+        msg = f"no file of {source} is in it ({inputs.described}): nothing is named"
         raise SnapshotError(msg)
     entry = NamedSnapshot(
         source=source,
         name=name,
         event=SnapshotEvent.CREATED,
-        inputs=record(lake, source, ids, lake.now()),
-        until=until,
-        described=described,
+        inputs=record(lake, source, inputs.ids, lake.now()),
+        until=inputs.until,
+        described=inputs.described,
         contract_version=provenance.of_contract(contract),
         by=by,
         reason=reason,

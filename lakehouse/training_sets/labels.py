@@ -99,7 +99,8 @@ def _snapshot(
         ids, described = input_sets.every_input(lake, source), "all inputs"
     else:
         ids, described = input_sets.known_at(lake, source, known_at), f"known at {known_at:%Y-%m-%d %H:%M}"
-    return input_sets.create_snapshot(lake, contract, version, ids, described, by=by, reason=notes, until=known_at)
+    chosen = input_sets.ChosenInputs(ids, described, known_at)
+    return input_sets.create_snapshot(lake, contract, version, chosen, by=by, reason=notes)
 
 
 def _same(recorded: Release, known_at: datetime | None) -> Release:

@@ -58,7 +58,9 @@ def test_appends_that_compact_at_once_lose_and_repeat_no_row(tmp_path: Path, mon
     path = filled(tmp_path, 1)
 
     def append(number: int) -> None:
-        row_writer.append(Table(path), pa.table({"number": pa.array([number], pa.int64())}), app_id=f"row:{number}")
+        row_writer.append(
+            Table(path), pa.table({"number": pa.array([number], pa.int64())}), once=row_writer.Once(f"row:{number}")
+        )
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(append, range(1, 40)))

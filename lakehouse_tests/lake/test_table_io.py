@@ -38,9 +38,9 @@ def test_a_missing_table_is_told_apart_from_an_empty_one(tmp_path: Path) -> None
 
 def test_the_same_application_appends_once(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
-    assert row_writer.append(Table(path), rows(1), app_id="first")
-    assert not row_writer.append(Table(path), rows(1), app_id="first")
-    assert row_writer.append(Table(path), rows(2), app_id="second")
+    assert row_writer.append(Table(path), rows(1), once=row_writer.Once("first"))
+    assert not row_writer.append(Table(path), rows(1), once=row_writer.Once("first"))
+    assert row_writer.append(Table(path), rows(2), once=row_writer.Once("second"))
     assert sorted(Table(path).read()["number"].to_pylist()) == [1, 2]
 
 
@@ -98,9 +98,9 @@ def test_commits_have_their_own_numbers_also_where_others_have_committed_since(t
 
 def test_an_append_that_continues_is_refused_where_another_run_was_quicker(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
-    assert row_writer.append(Table(path), rows(1, 2), app_id="follows", app_version=2, since=0)
-    assert not row_writer.append(Table(path), rows(1, 2, 3), app_id="follows", app_version=3, since=0)
-    assert row_writer.append(Table(path), rows(3), app_id="follows", app_version=3, since=2)
+    assert row_writer.append(Table(path), rows(1, 2), once=row_writer.Once("follows", 2, 0))
+    assert not row_writer.append(Table(path), rows(1, 2, 3), once=row_writer.Once("follows", 3, 0))
+    assert row_writer.append(Table(path), rows(3), once=row_writer.Once("follows", 3, 2))
     assert sorted(Table(path).read()["number"].to_pylist()) == [1, 2, 3]
 
 

@@ -29,7 +29,8 @@ ON_TIME = [Event("a", 5), Event("b", 30), Event("push", 150)]  # after them the 
 def enter(sample: LateLake, key: str, at: int, amount: int) -> None:
     catalog = Catalog(sample.sources, {metric.name: metric for metric in sample.metrics})
     values = {"id": key, "amount": f"{amount}", "at": (BEGINS + timedelta(minutes=at)).isoformat(), "user": "u"}
-    correction_flow.propose(sample.lake, catalog, "orders", key, Operation.ENTER, values, "anna", "lost by the till")
+    change = correction_flow.RecordChange(key, Operation.ENTER, values)
+    correction_flow.propose(sample.lake, catalog, "orders", change, "anna", "lost by the till")
 
 
 def test_a_record_that_a_person_enters_is_not_late(lake: Lake) -> None:

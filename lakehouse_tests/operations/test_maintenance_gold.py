@@ -121,14 +121,14 @@ def test_transactions_are_remembered_after_a_checkpoint_and_a_cleaned_log(
     monkeypatch.setattr(maintenance_maintain, "_CHECKPOINT_AFTER_COMMITS", 3)
     table = no_retention.table("ops", "events_keys")
     for number in range(25):
-        row_writer.append(table, pa.table({"record_key": [f"{number}"]}), app_id=f"keys:{number}")
+        row_writer.append(table, pa.table({"record_key": [f"{number}"]}), once=row_writer.Once(f"keys:{number}"))
     assert maintain_table(no_retention, "ops/events_keys").checkpointed
     grow_old(Path(table.address, "_delta_log"))
     newest = DeltaTable(table.address).version()
     done = maintain_table(no_retention, "ops/events_keys")
     assert done.log_files_deleted == newest + 1, "the commits before it, and an earlier checkpoint"
     assert [commit["version"] for commit in commit_log.history(DeltaTable(table.address), -1)] == [newest]
-    assert not row_writer.append(table, pa.table({"record_key": ["again"]}), app_id="keys:0")
+    assert not row_writer.append(table, pa.table({"record_key": ["again"]}), once=row_writer.Once("keys:0"))
     assert sorted(table.read()["record_key"].to_pylist(), key=int) == [f"{number}" for number in range(25)]
 
 

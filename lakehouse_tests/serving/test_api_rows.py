@@ -48,7 +48,8 @@ def _settings(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     lines = [line("b", "2024-01-01T06:00:00Z", at(8)), line("a", "2024-01-01T07:00:00Z", at(9))]
     deliver(lake, EVENTS, SECOND, *lines, line("c", "2024-01-02T06:00:00Z", at(9)))
     update(lake)
-    input_sets.create_snapshot(lake, EVENTS, "early", input_sets.every_input(lake, "events"), "all", by="anna", reason="audit")
+    chosen = input_sets.ChosenInputs(input_sets.every_input(lake, "events"), "all")
+    input_sets.create_snapshot(lake, EVENTS, "early", chosen, by="anna", reason="audit")
     deliver(lake, EVENTS, date(2024, 1, 3), line("b", "", at(8, 3), "delete"))
     update(lake)
     return lake

@@ -172,7 +172,9 @@ def test_decisions_redactions_and_rebuilds_reach_the_newest_rows(lake: Lake, spa
             "quality": contract(quality={"row_rules": [{"name": "small", "sql": "amount < 3", "severity": "reject"}]}).quality
         }
     )
-    silver_rebuild.plan_rebuild(lake, sample.contract, lambda: spark, FIRST, SECOND, reason="a rule", runner_id="anna")
+    silver_rebuild.plan_rebuild(
+        lake, sample.contract, lambda: spark, silver_rebuild.RebuildRange(FIRST, SECOND), reason="a rule", runner_id="anna"
+    )
     sample.update()
     assert {row[0] for row in sample.newest()} == {"a", "b"}
     assert sample.newest() == rebuilt(sample)

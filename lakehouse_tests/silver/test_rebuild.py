@@ -33,7 +33,9 @@ pytestmark = pytest.mark.spark
 def plan(sample: SampleLake, **changes: Any) -> silver_rebuild.PlannedRebuild:
     said = {"first": DAY, "last": DAY, "reason": "mended", "runner_id": "anna"} | changes
     first, last = said.pop("first"), said.pop("last")
-    return silver_rebuild.plan_rebuild(sample.lake, sample.contract, lambda: sample.spark, first, last, **said)
+    return silver_rebuild.plan_rebuild(
+        sample.lake, sample.contract, lambda: sample.spark, silver_rebuild.RebuildRange(first, last), **said
+    )
 
 
 @pytest.mark.merge

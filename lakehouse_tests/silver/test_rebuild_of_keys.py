@@ -47,7 +47,8 @@ def judgements(lake: Lake) -> set[tuple[str, int, str]]:
 
 
 def plan(lake: Lake, first: date = FIRST, **wanted: Any) -> silver_rebuild.PlannedRebuild:
-    return silver_rebuild.plan_rebuild(lake, AFTER, no_session, first, LAST, reason="why", runner_id="anna", **wanted)
+    days = silver_rebuild.RebuildRange(first, LAST, **wanted)
+    return silver_rebuild.plan_rebuild(lake, AFTER, no_session, days, reason="why", runner_id="anna")
 
 
 def test_only_rows_of_the_keys_are_judged_again_and_only_their_days_rebuilt(lake: Lake) -> None:

@@ -32,6 +32,8 @@ def test_the_days_of_a_preview_are_those_that_the_rebuild_changes(lake, spark) -
     assert seen.differing == [DayDifference(DAY, rows=(1, 2), keys=3)]  # a goes, b and c come; d lives on another day
     assert (sample.silver_version(), silver_amounts(sample), sample.pending()) == (version, amounts, [])
     assert rebuild.preview(spark, lake, sample.contract, LATE, LATE).differing == []
-    rebuild.plan_rebuild(lake, sample.contract, lambda: spark, DAY, DAY, reason="another rule", runner_id="anna")
+    rebuild.plan_rebuild(
+        lake, sample.contract, lambda: spark, rebuild.RebuildRange(DAY, DAY), reason="another rule", runner_id="anna"
+    )
     assert set(sample.update().changes) == {DAY}
     assert rebuild.preview(spark, lake, sample.contract).differing == []

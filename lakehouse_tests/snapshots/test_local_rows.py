@@ -107,9 +107,8 @@ def test_decisions_and_judgements_of_then_count_and_redactions_of_now(lake, spar
     sample.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue")
     sample.deliver(12, "a,5,12,correct,,red", "w,3,1,insert,,red", "v,4,1,insert,,blue")  # w and v wait
     sample.publish()
-    input_sets.create_snapshot(
-        lake, sample.sample.contract, "waiting", input_sets.every_input(lake, "events"), "all", by="anna", reason="audit"
-    )
+    chosen = input_sets.ChosenInputs(input_sets.every_input(lake, "events"), "all")
+    input_sets.create_snapshot(lake, sample.sample.contract, "waiting", chosen, by="anna", reason="audit")
     sample.at(13)
     decide(sample.sample, "accept", "w")
     sample.publish()

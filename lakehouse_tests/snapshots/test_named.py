@@ -10,7 +10,7 @@ import pytest
 from lakehouse.dispositions.living_rows import Slice
 from lakehouse.gold.reproduction import reproduce
 from lakehouse.snapshots import input_sets, local_rows, rows
-from lakehouse.snapshots.input_sets import NamedSnapshot, SnapshotError
+from lakehouse.snapshots.input_sets import ChosenInputs, NamedSnapshot, SnapshotError
 from lakehouse_tests.support.ingested_files import at, deliver, line
 from lakehouse_tests.support.lake import ROW, Row, contract, rows_once
 from lakehouse_tests.support.quarantine_lake import decide
@@ -25,7 +25,7 @@ def deliver_days(lake, *days: int) -> None:
 
 
 def create(lake, name: str, ids: set[str], **changes) -> NamedSnapshot:
-    return input_sets.create_snapshot(lake, EVENTS, name, ids, "all inputs", by="anna", reason="audit", **changes)
+    return input_sets.create_snapshot(lake, EVENTS, name, ChosenInputs(ids, "all inputs", **changes), by="anna", reason="audit")
 
 
 def test_a_name_means_one_set_for_ever(lake) -> None:
@@ -72,7 +72,8 @@ def test_its_rows_stay_those_of_its_inputs_whatever_comes_later(lake, spark) -> 
     sample = reproducible_lake(lake, spark, [], **WEEK_WATERMARK)
 
     def name(text: str, ids: set[str], until: datetime | None = None) -> None:
-        input_sets.create_snapshot(lake, sample.sample.contract, text, ids, text, by="anna", reason="audit", until=until)
+        chosen = ChosenInputs(ids, text, until)
+        input_sets.create_snapshot(lake, sample.sample.contract, text, chosen, by="anna", reason="audit")
 
     sample.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue")
     sample.publish()

@@ -37,5 +37,5 @@ def audit_of_earlier_release(lake: Lake, notified: Collection[str] = ()) -> None
     rows = rows.cast(log.SCHEMA).set_column(len(rows.column_names) - 1, log.SCHEMA.field("notification_sent"), sent)
     rmtree(stored.address)
     partition_writer.create(stored, log.SCHEMA, ["source"])
-    row_writer.append(stored, rows, partition_by=["source"], app_id=followed, app_version=version)
+    row_writer.append(stored, rows, partition_by=["source"], once=row_writer.Once(followed, version))
     assert "delta.appendOnly" not in DeltaTable(stored.address).metadata().configuration

@@ -99,9 +99,9 @@ class ReproducibleLake:
     def rebuild(self, changed: SourceContract) -> silver_rebuild.PlannedRebuild:
         """Judge all rows again under a changed contract."""
         self.sample.contract = changed
-        first, last = date(2024, 1, 1), date(2024, 12, 31)
+        year = silver_rebuild.RebuildRange(date(2024, 1, 1), date(2024, 12, 31))
         return silver_rebuild.plan_rebuild(
-            self.lake, self.sample.contract, lambda: self.sample.spark, first, last, reason="mended", runner_id="anna"
+            self.lake, self.sample.contract, lambda: self.sample.spark, year, reason="mended", runner_id="anna"
         )
 
     def revisions(self, metric: MetricContract) -> list[tuple[date, int, int | None]]:

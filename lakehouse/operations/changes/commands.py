@@ -47,8 +47,8 @@ def correct(
         raise typer.BadParameter(msg)
     lake, catalog = catalog_with(source)
     operation = Operation.WITHDRAW if withdraw else Operation.ENTER if new else Operation.CORRECT
-    given = dict(map(_pair, values or []))
-    done = correction_flow.propose(lake, catalog, source, key, operation, given, signed.by, signed.reason)
+    change = correction_flow.RecordChange(key, operation, dict(map(_pair, values or [])))
+    done = correction_flow.propose(lake, catalog, source, change, signed.by, signed.reason)
     _print_state(lake, catalog, done, restate=restate)
 
 

@@ -7,6 +7,7 @@ a name derived from its id, so that a stopped command is completed by the next o
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -40,23 +41,25 @@ if TYPE_CHECKING:
 _WORDS = ("record_key", "operation", "values", "by", "reason")
 
 
-def propose(
-    lake: Lake,
-    catalog: Catalog,
-    source: str,
-    key: str,
-    operation: Operation,
-    values: Mapping[str, str],
-    by: str,
-    reason: str,
-) -> Correction:
-    """Propose a correction; it is entered immediately if no further approval is needed.
+@dataclass(frozen=True)
+class RecordChange:
+    """What a correction does with the record of a key.
 
     :param values: texts by field, as in a file.
+    """
+
+    key: str
+    operation: Operation
+    values: Mapping[str, str]
+
+
+def propose(lake: Lake, catalog: Catalog, source: str, change: RecordChange, by: str, reason: str) -> Correction:
+    """Propose a correction; it is entered immediately if no further approval is needed.
+
     :raises CorrectionError: if the key does not exist (or, to enter a record, does exist), a field is unknown, the record would
         be malformed, or the source accepts no corrections.
     """
-    contract = catalog.sources[source]
+    contract, key, operation, values = catalog.sources[source], change.key, change.operation, change.values
     _check_source(contract, operation)
     known = correction_record.field_names(contract)
     unknown = sorted(set(values) - set(known))

@@ -307,12 +307,10 @@ class Backfill:
             self._lake,
             self._catalog.sources[self._plan.source],
             self._session,
-            first,
-            last,
+            silver_rebuild.RebuildRange(first, last, keys),
             reason=self._request_reason,
             runner_id=self._plan.runner_id,
             operation=rebuild_requests.BACKFILL,
-            keys=keys,
         )
 
     @property

@@ -40,7 +40,7 @@ def test_the_days_of_a_metric_are_those_of_the_promoted_version(lake: Lake) -> N
     contracts = catalog(first, second)
     assert served_version.daily(lake, contracts, first) == Series(first)
     table = locations.gold(lake, Series(first))
-    row_writer.append(table, pa.table({"total": [1]}), app_id=served_version.SERVED, app_version=2)
+    row_writer.append(table, pa.table({"total": [1]}), once=row_writer.Once(served_version.SERVED, 2))
     assert served_version.daily(lake, contracts, first) == Series(second, called="total")
     assert served_version.daily(lake, contracts, second) == Series(second)
 

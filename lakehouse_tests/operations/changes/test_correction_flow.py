@@ -65,7 +65,8 @@ class Deployment:
         return total
 
     def propose(self, key: str, operation: Operation = Operation.CORRECT, by: str = "anna", **values: str) -> Correction:
-        return correction_flow.propose(self.sample.lake, self.catalog, "events", key, operation, values, by, "typo")
+        change = correction_flow.RecordChange(key, operation, values)
+        return correction_flow.propose(self.sample.lake, self.catalog, "events", change, by, "typo")
 
     def approve(self, correction: Correction, by: str) -> Correction:
         return correction_flow.approve(self.sample.lake, self.catalog, "events", correction.correction_id[:6], by, "checked")

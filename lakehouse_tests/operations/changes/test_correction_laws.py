@@ -64,7 +64,8 @@ def test_a_correction_of_a_final_number_is_entered_by_enough_different_people(
     catalog = Catalog({"events": sample.contract}, {"total": METRIC})
     # Another value each time: the same proposal again is the one that is entered already, and silver does not follow here.
     values = {"amount": f"{next(AMOUNTS)}"}
-    proposed = correction_flow.propose(sample.lake, catalog, "events", "a", Operation.CORRECT, values, proposer, "typo")
+    change = correction_flow.RecordChange("a", Operation.CORRECT, values)
+    proposed = correction_flow.propose(sample.lake, catalog, "events", change, proposer, "typo")
     agreed, settled = {proposer}, None
     for action, person in steps:
         is_possible = settled is None and (action == "reject" or person not in agreed)
