@@ -24,6 +24,19 @@ print(*sorted({name.partition(".")[0] for name in sys.modules} & {"pyspark", "py
 """
 
 
+#: What only the extras install: a deployment without them has metrics, commands, API and pages.
+_WITHOUT_EXTRAS = """
+import importlib, sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"confluent_kafka", "dagster_postgres", "fastavro", "mlflow", "sklearn"}:
+            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+sys.meta_path.insert(0, Missing())
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+"""
+
+
 def _loaded(*packages: str) -> list[str]:
     """Which of Spark, delta-spark and Dagster a new process has loaded after it imported some packages."""
     process = subprocess.run([sys.executable, "-c", _IMPORT, *packages], capture_output=True, text=True, check=True)
@@ -39,6 +52,13 @@ def test_packages_that_read_load_neither_spark_nor_dagster() -> None:
     (packages,) = [contract["source_modules"] for contract in contracts if contract["name"] == _CONTRACT]
     assert "lakehouse.serving" in packages
     assert _loaded(*packages) == []
+
+
+def test_without_the_extras_everything_else_works() -> None:
+    frames = ("orchestration.build", "serving.app", "cli.program", "examples.demo_commands", "operations.changes.change_list")
+    command = [sys.executable, "-c", _WITHOUT_EXTRAS, *(f"lakehouse.{frame}" for frame in frames)]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
 
 
 def test_spark_is_noticed() -> None:

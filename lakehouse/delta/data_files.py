@@ -1,4 +1,4 @@
-"""The data files of a table: their rows by partition, all files in the table's folder, and the damaged ones.
+"""The data files of a table: how they are compressed, their rows by partition, all files in the folder, and the damaged ones.
 
 Files and row counts come from the table's log. Single files are read here, because Arrow's dataset, which ``table_io`` uses,
 compares the statistics of row groups with single values only: for many texts, or for a range of texts, it reads all row groups.
@@ -22,6 +22,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from deltalake import ColumnProperties, WriterProperties
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import dataset as ds
 from pyarrow import fs
@@ -37,6 +38,20 @@ if TYPE_CHECKING:
 
     from lakehouse.lake import Table
 
+
+#: A row group is compressed as a whole, and held in memory until then.
+_ROW_GROUP_ROWS = 2**17
+
+
+def compressed(rows_per_group: int, columns: dict[str, ColumnProperties] | None = None) -> WriterProperties:
+    """How data files are written: the compression of every table, with row groups of at most ``rows_per_group`` rows.
+
+    :param columns: encodings of single columns.
+    """
+    return WriterProperties(compression="ZSTD", compression_level=1, max_row_group_size=rows_per_group, column_properties=columns)
+
+
+COMPRESSED = compressed(_ROW_GROUP_ROWS)
 
 _LOG = re.compile(r"_delta_log/(\d{20})\.(json|checkpoint)\b.*")
 

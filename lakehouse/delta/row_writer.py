@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse.calendar import days
 from lakehouse.delta import columns as wider_types
 from lakehouse.delta import leases, partition_writer
+from lakehouse.delta.data_files import COMPRESSED
 from lakehouse.lake.delta_rs_internals import listed_files
 
 if TYPE_CHECKING:
@@ -33,19 +34,6 @@ if TYPE_CHECKING:
 _COMPACT_ABOVE_FILES = 64
 #: Larger files stay as they are until maintenance, also because some files have sorted rows.
 _SMALL_FILE_BYTES = 2**23
-#: A row group is compressed as a whole, and held in memory until then.
-_ROW_GROUP_ROWS = 2**17
-
-
-def compressed(rows_per_group: int, columns: dict[str, ColumnProperties] | None = None) -> WriterProperties:
-    """How data files are written: the compression of every table, with row groups of at most ``rows_per_group`` rows.
-
-    :param columns: encodings of single columns.
-    """
-    return WriterProperties(compression="ZSTD", compression_level=1, max_row_group_size=rows_per_group, column_properties=columns)
-
-
-COMPRESSED = compressed(_ROW_GROUP_ROWS)
 #: Retries a commit that conflicts with other writers, eight times in all.
 retried_on_conflict = retry(
     retry=retry_if_exception_type(CommitFailedError),

@@ -16,7 +16,8 @@ from lakehouse import locations, pieces
 from lakehouse.delta import change_feed, data_files, partition_writer, provenance, row_writer
 from lakehouse.delta.change_feed import AFTER
 from lakehouse.delta.columns import arrow_schema
-from lakehouse.delta.row_writer import COMPRESSED, in_one_commit
+from lakehouse.delta.data_files import COMPRESSED
+from lakehouse.delta.row_writer import in_one_commit
 from lakehouse.dimensions import tables
 from lakehouse.lake import table_io
 from lakehouse.spark import commits

@@ -41,7 +41,7 @@ SCHEMA = pa.schema(
     ]
 )
 #: Rows are sorted by key and row groups are small, so that looking up a key reads little of a large file.
-_LAYOUT = row_writer.compressed(2**14, {"join_key": ColumnProperties(dictionary_enabled=False, encoding="DELTA_BYTE_ARRAY")})
+_LAYOUT = data_files.compressed(2**14, {"join_key": ColumnProperties(dictionary_enabled=False, encoding="DELTA_BYTE_ARRAY")})
 #: With more keys than this, every row group is expected to hold one of them.
 _FEW_KEYS = 10_000
 

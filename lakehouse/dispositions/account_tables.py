@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from deltalake import ColumnProperties
 
 from lakehouse import locations, pieces
-from lakehouse.delta import commit_log, row_writer
+from lakehouse.delta import commit_log, data_files, row_writer
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import account, claims, readings
 from lakehouse.dispositions.reprocess_policy import policy_of
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 #: The approximate maximum of rows that one commit merges.
 _MERGED_ROWS = 2**20
 #: Rows are appended in pieces sorted by event day, with small row groups: reading the rows of a day reads few others.
-_LAYOUT = row_writer.compressed(
+_LAYOUT = data_files.compressed(
     2**13, {"line_number": ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED")}
 )
 ROW_KEYS = ("arrival_date", "ingestion_id", "line_number")

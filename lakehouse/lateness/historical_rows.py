@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 #: The arrival day that first brought each event day of a source.
 FIRST_ARRIVALS = pa.schema([("event_date", pa.date32()), ("arrival_date", pa.date32())])
-
 #: The columns that :meth:`SourceHistory.of` needs.
 COLUMNS = ("event_date", "arrival_date", "ingestion_id")
 

@@ -54,7 +54,7 @@ BRONZE_COLUMNS = [name for name in SCHEMA.names if name not in {"kind", *JUDGED}
 BRONZE_COLUMNS += ["change_op", "corrects_key", "malformed_reason"]
 
 #: The rows of a file are sorted by key, at least in long runs, and row groups are small: looking up few keys reads few groups.
-LAYOUT = row_writer.compressed(
+LAYOUT = data_files.compressed(
     2**14,
     {
         "record_key": ColumnProperties(dictionary_enabled=False, encoding="DELTA_BYTE_ARRAY"),

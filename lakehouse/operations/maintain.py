@@ -24,7 +24,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from lakehouse import locations
 from lakehouse.delta import leases
-from lakehouse.delta.data_files import Storage
+from lakehouse.delta.data_files import COMPRESSED, Storage
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers.served_version import UnservedVersionError
 from lakehouse.lake import table_io
@@ -195,7 +195,7 @@ class _Work:
         filters = [(column, "in", [f"{partition}" for partition in partitions]) for column in table.metadata().partition_columns]
         more: dict[str, Any] = {"commit_properties": _WHY, "post_commithook_properties": _NOTHING_ELSE}
         if self._lake_table.sorted_by is None:
-            table.optimize.compact(filters or None, _TARGET_BYTES, **more)
+            table.optimize.compact(filters or None, _TARGET_BYTES, writer_properties=COMPRESSED, **more)
         else:
             table.optimize.z_order([self._lake_table.sorted_by], None, _TARGET_BYTES, writer_properties=key_log.LAYOUT, **more)
 

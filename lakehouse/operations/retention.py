@@ -36,9 +36,7 @@ if TYPE_CHECKING:
     from lakehouse.locations import LakeTable
 
 _Partition = TypeVar("_Partition")
-
 _HOUR = timedelta(hours=1)
-
 _INTERVAL = re.compile(r"(?:interval\s+)?(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
 
 
@@ -130,7 +128,6 @@ def interval(text: str) -> timedelta:
 
 #: Operations that change no row.
 _UNCHANGED = {"OPTIMIZE", "VACUUM START", "VACUUM END"}
-
 _LOOK_BACK = 20
 
 

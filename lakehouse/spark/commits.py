@@ -31,7 +31,8 @@ from lakehouse.calendar import days as day_conditions
 from lakehouse.delta import columns as wider_types
 from lakehouse.delta import commit_log, leases, partition_writer
 from lakehouse.delta.columns import arrow_schema, ddl
-from lakehouse.delta.row_writer import COMPRESSED, in_one_commit
+from lakehouse.delta.data_files import COMPRESSED
+from lakehouse.delta.row_writer import in_one_commit
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
