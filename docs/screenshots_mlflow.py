@@ -30,15 +30,13 @@ PAGE = {"x": 0, "y": 0, "width": 950, "height": 860, "scale": 1}
 def main() -> None:
     """Train two versions, promote both, and look at them."""
     with tempfile.TemporaryDirectory() as folder:
-        settings = trained_lake.settings_of(Path(folder))
-        trained_lake.fill(settings)
-        trained_lake.train(settings, "v2.3")
-        release = trained_lake.train(
-            settings, "v2.4", "v5.1", parameters={"strength": 0.5}, notes="learns from the corrected labels"
-        )
+        lake = trained_lake.settings_of(Path(folder))
+        trained_lake.fill(lake)
+        trained_lake.train(lake, "v2.3")
+        release = trained_lake.train(lake, "v2.4", "v5.1", parameters={"strength": 0.5}, notes="learns from the corrected labels")
         for version in ("v2.3", "v2.4"):
-            promotion.promote(settings, CATALOG, MODEL, version, by="ana", notes="better", sign_off="a picture")
-        with mlflow_server(Path(settings.root) / "mlflow") as address, chromium() as driver:
+            promotion.promote(lake, CATALOG, MODEL, version, by="ana", notes="better", sign_off="a picture")
+        with mlflow_server(Path(lake.root) / "mlflow") as address, chromium() as driver:
             set_viewport(driver, SIZE)
             experiment = MlflowClient(address, address).get_experiment_by_name("fraud").experiment_id
             run = release.about["mlflow"]["run_id"]
