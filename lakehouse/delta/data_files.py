@@ -44,7 +44,9 @@ _ROW_GROUP_ROWS = 2**17
 
 
 def compressed(rows_per_group: int, columns: dict[str, ColumnProperties] | None = None) -> WriterProperties:
-    """How data files are written: the compression of every table, with row groups of at most ``rows_per_group`` rows.
+    """How ``row_writer`` and maintenance write data files: compressed, with row groups of at most ``rows_per_group`` rows.
+
+    Whole partitions, and what Spark appends, have the default of their writer until maintenance compacts them.
 
     :param columns: encodings of single columns.
     """
