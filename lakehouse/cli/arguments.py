@@ -49,12 +49,13 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     On the command line the fields are options like others, in their order, at the place of the parameter. The command gets an
     instance. Typer reads ``__signature__`` and ``__annotations__``, and passes each value by its name.
     """
-    hints = get_type_hints(command, include_extras=True)
-    groups = {name: hint for name, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)}
+    own = signature(command, eval_str=True).parameters  # get_type_hints() of Python 3.10 hides an Annotated whose default is None
+    declared = {name: parameter.annotation for name, parameter in own.items()}
+    groups = {name: declares for name, declares in declared.items() if isinstance(declares, type) and is_dataclass(declares)}
     expanded: list[Parameter] = []
-    for parameter in signature(command).parameters.values():
+    for parameter in own.values():
         if parameter.name not in groups:
-            expanded.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[parameter.name]))
+            expanded.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
             continue
         group = groups[parameter.name]
         of_fields = get_type_hints(group, include_extras=True)

@@ -20,6 +20,8 @@ from lakehouse.ledger.ids import format_row_id, parse_row_id, row_id_of
 from lakehouse.ledger.row_states import QuarantineReason, QuarantineStatus, StewardVerdict
 
 if TYPE_CHECKING:
+    from lakehouse.contracts import Catalog
+    from lakehouse.lake import Lake
     from lakehouse.ledger.ids import RowId
     from lakehouse.stewardship.quarantine import QuarantineFilter
 
@@ -141,12 +143,13 @@ def _register(verdict: StewardVerdict, description: str) -> None:
         all_: All = False,
         after: AfterDecision,
     ) -> None:
+        lake, catalog = catalog_with(source)
         named, wanted = _named(rows, ids), _wanted(waiting)
         if (named is not None) + wanted.narrows + all_ > 1:
             raise typer.BadParameter("pass rows, or a filter, or --all: only one of the three")
         if named is None and not wanted.narrows and not all_:
             raise typer.BadParameter("pass rows, a file of --ids, a filter such as --event-date, or --all")
-        _decide(source, verdict, wanted if named is None else named, signed, after)
+        _decide(lake.cached(), catalog, source, verdict, wanted if named is None else named, signed, after)
 
 
 _register(StewardVerdict.ACCEPT, "Accept rows into silver, and restate exactly their days.")
@@ -155,6 +158,8 @@ _register(StewardVerdict.DUPLICATE, "Keep rows out of silver because their event
 
 
 def _decide(
+    lake: Lake,
+    catalog: Catalog,
     source: str,
     verdict: StewardVerdict,
     chosen: list[RowId] | QuarantineFilter,
@@ -167,8 +172,7 @@ def _decide(
     from lakehouse.orchestration.commands import restate as restate_days  # noqa: PLC0415
     from lakehouse.stewardship import quarantine  # noqa: PLC0415
 
-    lake, catalog = catalog_with(source)
-    lake, contract = lake.cached(), catalog.sources[source]
+    contract = catalog.sources[source]
     rows = (
         chosen
         if isinstance(chosen, list)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from inspect import isfunction, signature
+from typing import TYPE_CHECKING, Annotated, Any, Optional, get_origin, get_type_hints
 
 import typer
 from typer.testing import CliRunner
 
 from lakehouse.cli import arguments
+
+if TYPE_CHECKING:
+    import pytest
 
 
 @dataclass(frozen=True)
@@ -70,3 +74,22 @@ def test_help_lists_the_fields_at_the_place_of_the_parameter() -> None:
     assert code == 0
     assert places == sorted(places)
     assert "Paint a thing." in text
+
+
+def _hints_of_python_3_10(of: Any, **options: Any) -> dict[str, Any]:
+    """The hints of a function as Python 3.10 gives them: what has the default None is optional around its declaration."""
+    hints = get_type_hints(of, **options)
+    if not isfunction(of):
+        return hints
+    optional = {name for name, parameter in signature(of).parameters.items() if parameter.default is None}
+    return {name: Optional[hint] if name in optional else hint for name, hint in hints.items()}  # noqa: UP045
+
+
+def test_an_option_whose_default_is_none_keeps_its_declaration(monkeypatch: pytest.MonkeyPatch) -> None:
+    def paint(color: Color, depth: Annotated[int | None, typer.Option("--deep")] = None) -> None: ...
+
+    monkeypatch.setattr(arguments, "get_type_hints", _hints_of_python_3_10)
+    parameters = signature(arguments.with_groups(paint)).parameters
+    assert {name: get_origin(parameter.annotation) for name, parameter in parameters.items()} == dict.fromkeys(
+        ("name", "tags", "is_bright", "depth"), Annotated
+    )
