@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from lakehouse.ledger.ids import RowId
 
 _ROW_ID = ("ingestion_id", "line_number")
-#: Decisions about more rows are read with all others.
-_FEW_ROWS = 10_000
+#: Decisions about more rows are read with all others: the answer is kept with the rows that were in question.
+_FEW_ROWS = 500
 
 
 @dataclass(frozen=True)

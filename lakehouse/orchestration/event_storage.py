@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import tempfile
 import threading
 import time
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+import uuid
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import lru_cache
 from itertools import islice
 from operator import itemgetter
@@ -62,14 +64,26 @@ def _engine(address: str) -> sqlalchemy.Engine:
 
 
 def _has_version(file: Path, *tables: str) -> bool:
-    """Whether a database has a version of Dagster's migrations, and ``tables``."""
+    """Whether a database has a version of Dagster's migrations, and ``tables``; not if it is locked or damaged.
+
+    Dagster then opens it itself: it waits for the lock, or reports the damage.
+    """
     if not file.is_file():
         return False
-    with closing(sqlite3.connect(file, timeout=SQLITE_BUSY_TIMEOUT_SECONDS)) as connection:
+    with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(file, timeout=SQLITE_BUSY_TIMEOUT_SECONDS)) as connection:
         known = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if not {"alembic_version", *tables} <= known:
-            return False
-        return connection.execute("SELECT 1 FROM alembic_version").fetchone() is not None
+        return {"alembic_version", *tables} <= known and bool(connection.execute("SELECT 1 FROM alembic_version").fetchone())
+    return False
+
+
+def _is_empty_run(file: Path) -> bool:
+    """Whether a file is a sound file of a run without any event."""
+    if not _has_version(file, "event_logs"):
+        return False
+    with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(file)) as connection:
+        sound = connection.execute("PRAGMA quick_check").fetchone() == ("ok",)
+        return sound and not connection.execute("SELECT 1 FROM event_logs LIMIT 1").fetchone()
+    return False
 
 
 class _NewestOnce(SqlEventLogStorage):
@@ -149,6 +163,7 @@ class SqliteEvents(_NewestOnce, SqliteEventLogStorage):
         self._open = threading.local()  # first: Dagster connects while it creates the storage
         self._tables: set[str] = set()
         self._empty_file = Path(base_dir).parent / f"empty_run_{dg.__version__}"
+        self._empty: bytes | None = None
         self._waits: set[tuple[str, str]] = set()
         super().__init__(base_dir)
         # A transaction holds the lock while further connections are opened.
@@ -181,20 +196,30 @@ class SqliteEvents(_NewestOnce, SqliteEventLogStorage):
         return table_name in self._tables
 
     def _initdb(self, engine: Any, for_index_shard: bool = False) -> None:  # noqa: FBT001, FBT002 (Dagster's)
-        """Create a run's file as a copy of an empty one: Dagster would read its migrations and create the tables for each.
-
-        The empty one is a copy of the first run's file, and bears the name of Dagster's version.
-        """
+        """Create a run's file as a copy of an empty one: Dagster would read its migrations and create the tables for each."""
         file = Path(engine.url.database)
         if for_index_shard:
             super()._initdb(engine, for_index_shard)
         elif file.exists():
             if not _has_version(file):
                 super()._initdb(engine)
-        elif not self._empty_file.is_file() or not _created(file, self._empty_file.read_bytes()):
+        elif not _created(file, self._empty_run()):
             super()._initdb(engine)
-            if not file.with_name(f"{file.name}-wal").exists():  # else another process has it open, and the file lacks the tables
-                _created(self._empty_file, file.read_bytes())
+
+    def _empty_run(self) -> bytes:
+        """The file of a run without events. Made once for each version of Dagster, apart from the files of runs, and kept."""
+        if self._empty is None and _is_empty_run(self._empty_file):
+            self._empty = self._empty_file.read_bytes()
+        if self._empty is None:
+            with tempfile.TemporaryDirectory(dir=self._empty_file.parent) as folder:
+                draft = Path(folder, "run.db")
+                engine = sqlalchemy.create_engine(f"sqlite:///{draft}", poolclass=NullPool)
+                super()._initdb(engine)
+                engine.dispose()
+                self._empty = draft.read_bytes()
+            self._empty_file.unlink(missing_ok=True)  # a damaged one
+            _created(self._empty_file, self._empty)
+        return self._empty
 
     def claim_concurrency_slot(
         self, concurrency_key: str, run_id: str, step_key: str, priority: int | None = None
@@ -246,14 +271,17 @@ class SqliteEvents(_NewestOnce, SqliteEventLogStorage):
 
 def _created(file: Path, content: bytes) -> bool:
     """Create a file atomically; False if another process has done so, or the file system has no links."""
-    whole = file.with_name(f"{file.name}.{os.getpid()}.new")
-    whole.write_bytes(content)
+    whole = file.with_name(f"{file.name}.{uuid.uuid4().hex}.new")
     try:
+        with whole.open("wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
         os.link(whole, file)
     except OSError:
         return False
     finally:
-        whole.unlink()
+        whole.unlink(missing_ok=True)
     return True
 
 

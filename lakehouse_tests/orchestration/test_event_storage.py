@@ -3,17 +3,19 @@
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
+import sqlalchemy
 import yaml
 from sqlalchemy import event as sqlalchemy_event
 from sqlalchemy.engine import Engine
 
+from lakehouse.cli.console import unexpected
 from lakehouse.orchestration import event_storage
 from lakehouse.orchestration.dagster_internals import SqliteEventLogStorage
 from lakehouse.orchestration.event_storage import SqliteEvents, ephemeral_instance, log_all
@@ -146,10 +148,47 @@ def test_the_file_of_a_later_run_is_like_that_of_the_first(tmp_path: Path, monke
                 files.append(Path(instance.event_log_storage.path_for_shard(run_id)))
                 assert len(instance.event_log_storage.get_logs_for_run(run_id)) > 2
     empty = files[-1].parents[1] / f"empty_run_{dg.__version__}"
-    assert copied == [empty, *files[-3:]], "also for the first run of a later process"
+    assert copied == [empty, *files[-4:]], "also for the first run of a later process"
     descriptions = [description(file) for file in files]
     assert all(one == descriptions[0] for one in descriptions)
     assert {file.suffix for file in files[-1].parent.iterdir()} <= {".db", ".db-wal", ".db-shm"}
+
+
+@pytest.mark.parametrize("content", [b"", b"no database", "cut off", "with an event"])
+def test_what_is_no_empty_run_is_no_template(tmp_path: Path, content: bytes | str) -> None:
+    def events_of(run: str) -> int:
+        """The number of events in the file of a new run, opened by a new process."""
+        with event_storage.SqliteEvents(f"{tmp_path / 'history' / 'runs'}")._connect(run) as connection:
+            return connection.execute(sqlalchemy.text("SELECT count(*) FROM event_logs")).scalar_one()
+
+    assert events_of("first") == 0
+    empty = tmp_path / "history" / f"empty_run_{dg.__version__}"
+    sound = empty.read_bytes()
+    if content == "cut off":
+        content = sound[: len(sound) // 2]
+    if content == "with an event":
+        with closing(sqlite3.connect(empty)) as connection, connection:
+            connection.execute("INSERT INTO event_logs (run_id, event) VALUES ('first', '{}')")
+    else:
+        empty.write_bytes(content)
+    assert events_of("second") == 0
+    assert description(empty) == description(tmp_path / "history" / "runs" / "second.db")
+
+
+@pytest.mark.parametrize("database", ["runs.db", "runs/index.db"])
+def test_a_damaged_database_is_reported_as_dagsters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: str) -> None:
+    with instance_of(tmp_path, monkeypatch, OURS) as instance:
+        history = Path(instance.root_directory, "history")
+    history.joinpath(database).write_bytes(b"no database, but longer than its header" * 100)
+
+    def looked_at() -> None:
+        with instance_of(tmp_path, monkeypatch, OURS) as opened:
+            opened.get_runs()
+            opened.event_log_storage.get_asset_records()
+
+    with pytest.raises(sqlalchemy.exc.DatabaseError) as caught:
+        looked_at()
+    assert "move the folders 'history' and 'schedules' away" in unexpected(caught.value)
 
 
 def test_a_file_that_another_process_has_just_created_stays(tmp_path: Path) -> None:

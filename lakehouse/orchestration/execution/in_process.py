@@ -157,7 +157,7 @@ def local_instance(home: Path | None = None) -> dg.DagsterInstance:
         os.environ["DAGSTER_HOME"] = str(home)
     if "DAGSTER_HOME" not in os.environ:
         return ephemeral_instance()
-    place = Path(os.environ["DAGSTER_HOME"]).expanduser()
+    place = Path(os.path.expanduser(os.environ["DAGSTER_HOME"]))  # noqa: PTH111 (an unknown user stays, for Dagster to report)
     if not (place.is_absolute() and place.is_dir()):
         return dg.DagsterInstance.get()  # raises, and says why
     return dg.DagsterInstance.from_ref(InstanceRef.from_dir(f"{place}", overrides=_OUTPUT_STAYS_HERE))
