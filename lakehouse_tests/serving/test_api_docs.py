@@ -12,7 +12,7 @@ from lakehouse.serving.app import create
 from lakehouse.settings import Settings
 from lakehouse_tests.support.api_server import running_server
 
-DOCS = Path(__file__).parents[3] / "docs" / "api.md"
+DOCS = Path(__file__).parents[2] / "docs" / "api.md"
 #: What stands in the document, and what this lake has in its place.
 HERE = {"revenue?": "total?", '["revenue"]': '["total"]', "2024-11-07T10": "2024-01-01T10", "2024-11-07": "2024-01-01"}
 
