@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -15,8 +16,13 @@ from lakehouse.orchestration.automation import alert_sensor, follow_sensors, lan
 from lakehouse.orchestration.resources import LakeSpark, LakeTables, readers
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from lakehouse.contracts import Catalog
     from lakehouse.settings import Settings
+
+#: In process: a step in a separate process would continue when its run is killed.
+_EXECUTOR = dg.in_process_executor
 
 
 def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
@@ -24,75 +30,101 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
     return definitions_of(Lake(settings), catalog)
 
 
-def definitions_of(lake: Lake, catalog: Catalog, *, automated: bool = True) -> dg.Definitions:
-    """The same for a lake, which may have a clock of its own.
-
-    :param automated: whether a daemon uses them. A command runs the assets itself, without check steps.
-    """
-    assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
-    all_checks: list[dg.AssetChecksDefinition] = []
-    all_sensors: list[dg.SensorDefinition] = []
-    all_schedules: list[dg.ScheduleDefinition] = []
-    with warnings.catch_warnings():
-        # Backfill policies (beta) and partitioned checks (preview) are pinned with Dagster's version.
-        warnings.simplefilter("ignore", dg.BetaWarning)
-        warnings.simplefilter("ignore", dg.PreviewWarning)
-        for contract in catalog.sources.values():
-            bronze = source_assets.bronze_asset(lake, catalog, contract)
-            silver = source_assets.silver_asset(lake, catalog, contract)
-            assets += [bronze, source_assets.arrivals_spec(contract), silver]
-            all_checks += assets_checks.source_checks(lake, contract, bronze, silver)
-            kafka = contract.source.kafka
-            all_sensors += [
-                landing_sensor.stream_sensor(lake, contract, kafka)
-                if kafka
-                else landing_sensor.landing_sensor(lake, contract, catalog.sources.values()),
-                landing_sensor.reconciling_sensor(lake, contract),
-            ]
-            all_sensors.append(follow_sensors.steward_sensor(lake, contract))
-            all_schedules += schedules.of_source(lake, contract)
-        for metric in catalog.metrics.values():
-            gold = metric_assets.gold_asset(lake, catalog, metric)
-            assets.append(gold)
-            all_checks.append(assets_checks.metric_checks(lake, catalog, metric, gold))
-            all_sensors.append(follow_sensors.restatement_sensor(lake, catalog, metric))
-            all_schedules.append(schedules.daily_close(lake, catalog, metric))
-            if metric.live is not None and metric.live.managed:
-                all_sensors.append(live_runs.sensor(lake, metric, catalog.sources[metric.source]))
-            for rollup in Series(metric).rollups:
-                longer = metric_assets.rollup_asset(lake, catalog, metric, rollup)
-                assets.append(longer)
-                all_checks.append(assets_checks.rollup_checks(lake, catalog, metric, rollup, longer))
-                all_sensors.append(follow_sensors.rollup_sensor(lake, catalog, metric, rollup))
-                all_schedules.append(schedules.period_close(lake, catalog.sources[metric.source], rollup))
-        all_sensors += [
-            model_sensors.retraining_sensor(lake, catalog, model) for model in catalog.models.values() if model.retrain_when
-        ]
-        if catalog.training_sets:
-            all_sensors.append(model_sensors.release_sensor(lake, catalog))
-        assets += [model_assets.set_asset(lake, catalog, contract) for contract in catalog.training_sets.values()]
-        for model in catalog.models.values():
-            scores = model_assets.scores_asset(lake, catalog, model)
-            assets += [model_assets.model_asset(lake, catalog, model), scores]
-            all_checks.append(assets_checks.checks_of_scores(lake, catalog, model, scores))
-        if catalog.sources:
-            all_sensors += [follow_sensors.automation(lake, catalog), alert_sensor.notices_sensor(lake, catalog)]
-        all_sensors.append(alert_sensor.alerts_sensor(lake, catalog))
-        all_schedules.append(schedules.maintenance_schedule(lake, catalog))
+def definitions_of(lake: Lake, catalog: Catalog) -> dg.Definitions:
+    """The same for a lake, which may have a clock of its own."""
+    with _pinned_features():
+        assets = _assets(lake, catalog)
+        of_each = [Series(metric) for metric in catalog.metrics.values()]
         tables = [(layer, name) for name in catalog.sources for layer in ("bronze", "silver")]
-        tables += [("gold", one.name) for metric in catalog.metrics.values() for one in (Series(metric), *Series(metric).rollups)]
-        resources = {"spark": LakeSpark(long_lived=lake.settings.spark_long_lived), "tables": LakeTables()}
-        # In process: a step in a separate process would continue when its run is killed.
-        executor = dg.in_process_executor
-        if not automated:
-            return dg.Definitions(assets=assets, executor=executor, resources=resources)
+        tables += [("gold", series.name) for daily in of_each for series in (daily, *daily.rollups)]
         definitions = dg.Definitions(
             assets=assets,
-            asset_checks=all_checks,
-            sensors=all_sensors,
-            schedules=all_schedules,
-            executor=executor,
-            resources={**resources, **readers(lake, tables)},
+            asset_checks=_checks(lake, catalog, {asset.key: asset for asset in assets if isinstance(asset, dg.AssetsDefinition)}),
+            sensors=_sensors(lake, catalog),
+            schedules=_schedules(lake, catalog),
+            executor=_EXECUTOR,
+            resources=_resources(lake) | readers(lake, tables),
         )
         definitions.get_repository_def()  # copies sensors, which warns as well; it is kept for the next caller
         return definitions
+
+
+def assets_of(lake: Lake, catalog: Catalog) -> dg.Definitions:
+    """The assets alone, for a command that runs them itself: it needs no check steps, and no sensors and schedules."""
+    with _pinned_features():
+        return dg.Definitions(assets=_assets(lake, catalog), executor=_EXECUTOR, resources=_resources(lake))
+
+
+@contextmanager
+def _pinned_features() -> Iterator[None]:
+    """Without warnings of backfill policies (beta) and partitioned checks (preview): they are pinned with Dagster's version."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        yield
+
+
+def _resources(lake: Lake) -> dict[str, Any]:
+    return {"spark": LakeSpark(long_lived=lake.settings.spark_long_lived), "tables": LakeTables()}
+
+
+def _assets(lake: Lake, catalog: Catalog) -> list[dg.AssetsDefinition | dg.AssetSpec]:
+    assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
+    for contract in catalog.sources.values():
+        bronze, silver = (make(lake, catalog, contract) for make in (source_assets.bronze_asset, source_assets.silver_asset))
+        assets += [bronze, source_assets.arrivals_spec(contract), silver]
+    for metric in catalog.metrics.values():
+        assets.append(metric_assets.gold_asset(lake, catalog, metric))
+        assets += [metric_assets.rollup_asset(lake, catalog, metric, rollup) for rollup in Series(metric).rollups]
+    assets += [model_assets.set_asset(lake, catalog, contract) for contract in catalog.training_sets.values()]
+    for model in catalog.models.values():
+        assets += [model_assets.model_asset(lake, catalog, model), model_assets.scores_asset(lake, catalog, model)]
+    return assets
+
+
+def _checks(lake: Lake, catalog: Catalog, assets: Mapping[dg.AssetKey, dg.AssetsDefinition]) -> list[dg.AssetChecksDefinition]:
+    checks: list[dg.AssetChecksDefinition] = []
+    for source, contract in catalog.sources.items():
+        bronze, _, silver = source_assets.keys(source)
+        checks += assets_checks.source_checks(lake, contract, assets[bronze], assets[silver])
+    for metric in catalog.metrics.values():
+        checks.append(assets_checks.metric_checks(lake, catalog, metric, assets[metric_assets.gold_key(metric.name)]))
+        for rollup in Series(metric).rollups:
+            longer = assets[metric_assets.gold_key(rollup.name)]
+            checks.append(assets_checks.rollup_checks(lake, catalog, metric, rollup, longer))
+    for model in catalog.models.values():
+        checks.append(assets_checks.checks_of_scores(lake, catalog, model, assets[model_assets.scores_key(model.name)]))
+    return checks
+
+
+def _sensors(lake: Lake, catalog: Catalog) -> list[dg.SensorDefinition]:
+    sensors: list[dg.SensorDefinition] = []
+    for contract in catalog.sources.values():
+        kafka = contract.source.kafka
+        sensors += [
+            landing_sensor.stream_sensor(lake, contract, kafka)
+            if kafka
+            else landing_sensor.landing_sensor(lake, contract, catalog.sources.values()),
+            landing_sensor.reconciling_sensor(lake, contract),
+            follow_sensors.steward_sensor(lake, contract),
+        ]
+    for metric in catalog.metrics.values():
+        sensors.append(follow_sensors.restatement_sensor(lake, catalog, metric))
+        if metric.live is not None and metric.live.managed:
+            sensors.append(live_runs.sensor(lake, metric, catalog.sources[metric.source]))
+        sensors += [follow_sensors.rollup_sensor(lake, catalog, metric, rollup) for rollup in Series(metric).rollups]
+    sensors += [model_sensors.retraining_sensor(lake, catalog, model) for model in catalog.models.values() if model.retrain_when]
+    if catalog.training_sets:
+        sensors.append(model_sensors.release_sensor(lake, catalog))
+    if catalog.sources:
+        sensors += [follow_sensors.automation(lake, catalog), alert_sensor.notices_sensor(lake, catalog)]
+    return [*sensors, alert_sensor.alerts_sensor(lake, catalog)]
+
+
+def _schedules(lake: Lake, catalog: Catalog) -> list[dg.ScheduleDefinition]:
+    of_sources = [schedule for contract in catalog.sources.values() for schedule in schedules.of_source(lake, contract)]
+    of_metrics: list[dg.ScheduleDefinition] = []
+    for metric in catalog.metrics.values():
+        of_metrics.append(schedules.daily_close(lake, catalog, metric))
+        of_metrics += [schedules.period_close(lake, catalog.sources[metric.source], rollup) for rollup in Series(metric).rollups]
+    return [*of_sources, *of_metrics, schedules.maintenance_schedule(lake, catalog)]

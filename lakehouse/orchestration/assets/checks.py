@@ -20,6 +20,7 @@ from lakehouse.gold.restatement import reconciliation as restatement_checks
 from lakehouse.lake import Lake
 from lakehouse.live import reconcile as live_closing
 from lakehouse.orchestration import run_events
+from lakehouse.orchestration.assets.metric_assets import gold_key
 from lakehouse.orchestration.assets.source_assets import keys as source_keys
 from lakehouse.orchestration.resources import LakeSpark, LakeTables
 from lakehouse.quality.check_rules import CheckResult
@@ -39,8 +40,8 @@ def check_names(catalog: Catalog) -> dict[dg.AssetKey, list[str]]:
         names |= {key: list(of_layer(contract)) for key, of_layer in zip(source_keys(source), of_layers)}
     for metric in catalog.metrics.values():
         daily = Series(metric)
-        names[dg.AssetKey(["gold", daily.name])] = list(_day_check_names(metric))
-        names |= {dg.AssetKey(["gold", rollup.name]): list(_rollup_check_names(rollup)) for rollup in daily.rollups}
+        names[gold_key(daily.name)] = list(_day_check_names(metric))
+        names |= {gold_key(rollup.name): list(_rollup_check_names(rollup)) for rollup in daily.rollups}
     names |= {dg.AssetKey(["scores", model]): list(SCORE_CHECKS) for model in catalog.models}
     deprecated = publication_checks.deprecated_names()
     return {key: [name for name in of_asset if name not in deprecated] for key, of_asset in names.items()}

@@ -18,6 +18,7 @@ from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
+from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.dagster_internals import SENSOR_NAME_TAG
 from lakehouse.orchestration.plan_runs import BACKFILL_RUNNING, is_backfill_running
 from lakehouse.orchestration.resources import LakeTables
@@ -70,9 +71,10 @@ def steward_sensor(lake: Lake, contract: SourceContract) -> dg.SensorDefinition:
         of_source = [locations.decisions(lake, source), locations.redactions(lake, source)]
         return [*of_source, locations.rebuild_requests(lake), locations.applied_inputs(lake)]
 
+    *_, silver_key = keys(source)
     asset = _FollowingAsset(
         f"stewards_{source}",
-        dg.AssetKey(["silver", source]),
+        silver_key,
         f"Decisions and redactions start silver/{source} for the days that they affect.",
         nothing="no decision waits for silver",
         subject="decisions",
@@ -134,7 +136,7 @@ def _inputs(lake: Lake, series: Series) -> list[Table]:
 
 def automation(lake: Lake, catalog: Catalog) -> dg.AutomationConditionSensorDefinition:
     """Evaluates the automation conditions of silver, which follow arrivals."""
-    targets = [dg.AssetKey(["silver", source]) for source in catalog.sources]
+    targets = [keys(source)[-1] for source in catalog.sources]
     return dg.AutomationConditionSensorDefinition(
         "late_partitions",
         target=dg.AssetSelection.assets(*targets),

@@ -59,7 +59,7 @@ RECONCILES_TAG = "lakehouse/reconciles"
 def landing_sensor(lake: Lake, contract: SourceContract, sources: Collection[SourceContract]) -> dg.SensorDefinition:
     """Runs bronze for each arrival day with a new or changed file that is stable and may be ingested."""
     source = contract.dataset
-    key = dg.AssetKey(["bronze", source])
+    key, _, _ = keys(source)
 
     @dg.sensor(
         name=f"landing_{source}",
@@ -238,7 +238,7 @@ WAITS_TAG = "lakehouse/waits"
 def stream_sensor(lake: Lake, contract: SourceContract, kafka: KafkaTopic) -> dg.SensorDefinition:
     """Runs bronze when messages wait in the topic; one run ingests all of them."""
     source = contract.dataset
-    key = dg.AssetKey(["bronze", source])
+    key, _, _ = keys(source)
 
     @dg.sensor(
         name=f"landing_{source}",

@@ -17,7 +17,7 @@ from lakehouse.errors import LakehouseError
 from lakehouse.gold.publication import held_numbers
 from lakehouse.ledger.failures import COMPUTED
 from lakehouse.orchestration.assets.source_assets import keys
-from lakehouse.orchestration.build import definitions_of
+from lakehouse.orchestration.build import assets_of
 from lakehouse.orchestration.dagster_internals import InstanceRef, NoOpComputeLogManager
 from lakehouse.orchestration.event_storage import ephemeral_instance
 from lakehouse.orchestration.run_events import tags_for
@@ -68,7 +68,7 @@ class InProcess:
     in_parallel = False
 
     def __init__(self, lake: Lake, catalog: Catalog, instance: dg.DagsterInstance) -> None:
-        self._job = definitions_of(lake, catalog, automated=False).resolve_implicit_global_asset_job_def()
+        self._job = assets_of(lake, catalog).resolve_implicit_global_asset_job_def()
         self._job_of_asset = cache(self._of_asset)
         self._lake, self._catalog, self._instance = lake, catalog, instance
         self._one_at_a_time = Lock()
