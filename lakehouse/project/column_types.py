@@ -380,13 +380,6 @@ def _columns(
     return columns, forms, doubts, [question for question in questions if question]
 
 
-def _cut_number(column: InferredColumn, present: Sequence[Any]) -> str | None:
-    """A number of an identifier that a spreadsheet has cut."""
-    if not is_identifier(column) and column.words[-1] not in CODES:
-        return None
-    return next((value.strip() for value in present if isinstance(value, str) and SPREADSHEET_NUMBER.fullmatch(value)), None)
-
-
 def _roomy_type(column: InferredColumn, present: Sequence[Any]) -> str:
     """The type with room for fractions; an identifier with a point is a text, because 1.20 is another code than 1.2."""
     kind = column.type
