@@ -255,7 +255,7 @@ class Ingest:
             if again:
                 bronze_table.append(self._session, lake, contract, again, self._run_id)
             if gone := ingestions.lost_deliveries(lake, self._source):
-                raise ingestions.refused(
+                raise ingestions.lost_rows_error(
                     f"bronze/{self._source}", gone, "put them back into landing as they were, and run this again"
                 )
         if lost := ingestions.lost_claims(lake, self._source):

@@ -208,7 +208,7 @@ def repair(lake: Lake, contract: SourceContract, run_id: str) -> list[date]:
         spark_commits.append_rows_alone(rows(), stored, f"bronze:{contract.dataset}", table.version(), why)
     if gone:
         way_out = "put them back into landing as they were, and run 'lakehouse admin repair' again"
-        raise ingestions.refused(f"bronze/{contract.dataset}", gone, way_out)
+        raise ingestions.lost_rows_error(f"bronze/{contract.dataset}", gone, way_out)
     return sorted({entry.arrival_date for entry, _, _ in again})
 
 

@@ -100,9 +100,8 @@ def append(
         if committed is not None and (committed >= once.version or (once.since is not None and committed > once.since)):
             return False
         further = None if also is None else also(table)
-        why = partition_writer.commit_properties(
-            None, (once.app_id, once.version), further
-        )  # committed since then, it is a conflict
+        # If it is committed from here on, that is a conflict.
+        why = partition_writer.commit_properties(None, (once.app_id, once.version), further)
     write_deltalake(
         table, rows, mode="append", commit_properties=why, writer_properties=COMPRESSED, **_schema_mode(table, rows.schema)
     )

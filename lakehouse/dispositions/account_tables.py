@@ -124,7 +124,7 @@ def restore(lake: Lake, contract: SourceContract, *, anyway: bool = False) -> bo
     lost = [(table, lost) for table in both(lake, source) if (lost := applied_inputs.lost_versions(lake, source, table))]
     if not lost and not anyway:
         return False
-    ingestions.require_none(lake, source)
+    ingestions.require_no_lost_rows(lake, source)
     try:
         _derive(lake, contract)
         for table, versions in lost:

@@ -134,14 +134,14 @@ def check_log(lake: Lake) -> LogTable[FailingCheck]:
     return LogTable(FailingCheck, lake, locations.failed_checks(lake), partition_by="source")
 
 
-def all_of(lake: Lake, source: str) -> list[FailingCheck]:
+def recorded_checks(lake: Lake, source: str) -> list[FailingCheck]:
     """The checks of a source that fail or have failed."""
     return check_log(lake).read({"source": [source]})
 
 
 def failing_checks(lake: Lake, source: str) -> list[FailingCheck]:
     """The checks of a source that fail, by table, day and name."""
-    entries = [entry for entry in all_of(lake, source) if entry.fails]
+    entries = [entry for entry in recorded_checks(lake, source) if entry.fails]
     return sorted(entries, key=lambda entry: (entry.table, entry.day, entry.check))
 
 

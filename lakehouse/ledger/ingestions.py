@@ -291,18 +291,18 @@ def _absent(table: DeltaTable, entries: list[Ingestion]) -> list[Ingestion]:
     return [entry for entry in entries if entry.ingestion_id not in present]
 
 
-def require_none(lake: Lake, source: str) -> None:
+def require_no_lost_rows(lake: Lake, source: str) -> None:
     """Refuse to compute silver from a Bronze or a key log that lacks rows.
 
     :raises LostRowsError: with the files.
     """
     if lost := lost_deliveries(lake, source):
-        raise refused(f"bronze/{source}", lost, f"materialize bronze/{source}: they are read again from landing")
+        raise lost_rows_error(f"bronze/{source}", lost, f"materialize bronze/{source}: they are read again from landing")
     if lost := lost_claims(lake, source):
-        raise refused(f"the key log of {source}", lost, f"materialize bronze/{source}: it is derived again")
+        raise lost_rows_error(f"the key log of {source}", lost, f"materialize bronze/{source}: it is derived again")
 
 
-def refused(table: str, lost: Sequence[Ingestion], way_out: str) -> LostRowsError:
+def lost_rows_error(table: str, lost: Sequence[Ingestion], way_out: str) -> LostRowsError:
     """The error about ``lost`` files."""
     names = join_limited([entry.source_file for entry in lost], _SHOWN)
     rows = sum(entry.rows for entry in lost)

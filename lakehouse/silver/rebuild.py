@@ -267,7 +267,7 @@ def _repair_table(lake: Lake, contract: SourceContract, session: Callable[[], Sp
     files = [] if table is None else data_files.damaged_files_of_table(table)
     if table is None or not files:
         return []
-    ingestions.require_none(lake, contract.dataset)
+    ingestions.require_no_lost_rows(lake, contract.dataset)
     data_files.set_aside(table, files)
     rows_by_day: dict[date, int] = {}
     for file in files:

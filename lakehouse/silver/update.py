@@ -101,8 +101,8 @@ def update(
     _ensure_tables(session, lake, contract)
     for table in contract.silver_tables:
         _make_up_for_lost_commits(lake, table)
-    ingestions.require_none(lake, source)
-    require_none(lake, source)
+    ingestions.require_no_lost_rows(lake, source)
+    require_no_lost_records(lake, source)
     account_tables.restore(lake, contract)
     pending = applied_inputs.pending(lake, source)
     newest_tables = contract.silver_tables[1:]
@@ -355,7 +355,7 @@ def lost_files(lake: Lake, source: str) -> dict[str, date]:
     return {row["source_file"]: row["arrival_date"] for row in rows.to_pylist()}
 
 
-def require_none(lake: Lake, source: str) -> None:
+def require_no_lost_records(lake: Lake, source: str) -> None:
     """Refuse to compute silver while inputs that it contains are recorded nowhere.
 
     :raises LostRecordsError: naming the table.

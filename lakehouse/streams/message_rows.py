@@ -264,7 +264,7 @@ def restore(
             way_out = (
                 "the brokers do not have these messages any more, or have others in their place: restore a newer copy of bronze"
             )
-            raise ingestions.refused(f"bronze/{source}", gone, way_out)
+            raise ingestions.lost_rows_error(f"bronze/{source}", gone, way_out)
     if unclaimed := ingestions.lost_claims(lake, source):
         _LOG.warning("the key log of %s lacks %d deliveries: it is derived again from bronze", source, len(unclaimed))
         ingest.judge(lake, contract, session, [_delivered(entry) for entry in unclaimed], {})

@@ -277,14 +277,14 @@ class GapEntry:
         return OffsetGap(self.kind, PartitionLog(self.topic, self.topic_id, self.partition, self.resets), self.begin, self.resume)
 
 
-def log(lake: Lake) -> LogTable[GapEntry]:
+def gap_log(lake: Lake) -> LogTable[GapEntry]:
     """The table."""
     return LogTable(GapEntry, lake, locations.stream_gaps(lake), partition_by="source")
 
 
 def gap_entries(lake: Lake, source: str) -> list[GapEntry]:
     """All entries of a source, oldest first."""
-    return sorted(log(lake).read({"source": [source]}), key=_in_time)
+    return sorted(gap_log(lake).read({"source": [source]}), key=_in_time)
 
 
 def accepted(known: Iterable[GapEntry]) -> list[OffsetGap]:
@@ -318,7 +318,7 @@ def record_gaps(lake: Lake, contract: SourceContract, gaps: Collection[OffsetGap
     recorded = {entry.gap for entry in open_among(known)}
     new = [_entry(source, gap, now) for gap in gaps if gap not in recorded]
     if new:
-        log(lake).append(new)
+        gap_log(lake).append(new)
     present = [entry for entry in open_among([*known, *new]) if entry.gap in gaps]
     _record_missing(lake, contract, present)
     return present
@@ -332,7 +332,7 @@ def accept_gaps(lake: Lake, contract: SourceContract, by: str, reason: str) -> l
     source, now = contract.dataset, lake.now()
     done = [_entry(source, entry.gap, now, by, reason) for entry in open_gaps(lake, source)]
     if done:
-        log(lake).append(done)
+        gap_log(lake).append(done)
     _record_missing(lake, contract, [])
     return done
 

@@ -59,7 +59,7 @@ def _logs(lake: Lake) -> list[LogTable[Any]]:
     of_all = (
         *(applied_inputs.log, contract_archive.log, failures.log, failures.check_log, ingestions.log, ingestions.unread_log),
         *(publications.log, publications.restatement_log, rebuild_requests.log, tokens.log, cutoff.log, missing_inputs.log),
-        *(status.log, alerts.log, notices.log, dispatch.late_output_log, promotion_log.log, held_numbers.rejected_log),
+        *(status.gap_log, alerts.log, notices.log, dispatch.late_output_log, promotion_log.log, held_numbers.rejected_log),
         *(held_numbers.revert_log, restatement_reports.log, max_lateness_decisions.decision_log, input_sets.log),
         *(input_sets.snapshot_log, correction_record.log, live_batches.log, reconciliations.log, backtest_log.log),
         *(canary_log.log, model_promotions.log, releases.log, retraining.log),

@@ -114,7 +114,7 @@ def _released_by_checks(lake: Lake, series: Series) -> tuple[set[date], datetime
     waiting = {day for day, checks in candidates.failing(lake, series).items() if INPUTS_PASSED in checks}
     if not waiting:
         return set(), None
-    entries = [entry for source in series.metric.read for entry in failures.all_of(lake, source.source)]
+    entries = [entry for source in series.metric.read for entry in failures.recorded_checks(lake, source.source)]
     failing = {day for entry in entries if entry.fails for day in days_reached(series.metric, entry.event_days)}
     return waiting - failing, max((entry.recorded_at for entry in entries if not entry.fails), default=None)
 
