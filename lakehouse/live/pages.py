@@ -15,7 +15,6 @@ from starlette.concurrency import run_in_threadpool
 from lakehouse.calendar import windows
 from lakehouse.contracts.windows import WINDOW_START
 from lakehouse.live import causes, reconciliation_log, status, table
-from lakehouse.live.causes import in_order
 from lakehouse.reports.templates import COLOURS, HEIGHT, Chart, chart, frame, label, short, values
 from lakehouse.serving.page import HEADERS, PREFIX, STATIC, respond
 from lakehouse.serving.parameters import Day, MetricName, NoParameters
@@ -88,7 +87,7 @@ def _compared(cache: PublishedCache, metric: MetricContract, published: Publishe
     reconciled = {entry.cell: entry for entry in reconciliation_log.newest(cache.lake, metric.name, day)}
     measures = [*(measure.name for measure in metric.measures if measure.is_number), "row_count"]
     rows = []
-    for group in sorted({**live, **books}, key=in_order):
+    for group in sorted({**live, **books}, key=causes.in_order):
         for measure in measures:
             streamed, booked = (numbers.get(group, {}).get(measure) for numbers in (live, books))
             gap = causes.difference(streamed, booked)

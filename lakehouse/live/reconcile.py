@@ -24,7 +24,7 @@ from lakehouse.lake import table_io
 from lakehouse.ledger import failures
 from lakehouse.live import batches, causes, reconciliation_log, row_sets, table
 from lakehouse.live import batches as live_batches
-from lakehouse.live.causes import UNEXPLAINED, Reconciled, RowSet, in_order, number
+from lakehouse.live.causes import Reconciled, RowSet
 from lakehouse.quality.check_rules import CheckResult
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def reconcile(
     expired = _expired(metric, before, live)
     entries = []
     groups = {*live.numbers, *expired, *books, *(group for numbers in sets for group in numbers)}
-    for group in sorted(groups, key=in_order):
+    for group in sorted(groups, key=causes.in_order):
         stream = live.numbers.get(group, expired.get(group, {}))
         is_closed = bool(stream.get("is_closed"))
         for measure in _compared(metric):
@@ -267,7 +267,7 @@ def checked(day: date, entries: Sequence[Reconciled]) -> CheckResult:
     """The check of a reconciled day."""
     closed = [entry for entry in entries if entry.is_closed]
     beyond = [entry for entry in closed if entry.exceeds]
-    unexplained = [entry for entry in entries if UNEXPLAINED in entry.causes]
+    unexplained = [entry for entry in entries if causes.UNEXPLAINED in entry.causes]
     numbers = {"numbers": len(entries), "closed": len(closed), "different": sum(bool(entry.gap) for entry in closed)}
     numbers |= {"beyond_threshold": len(beyond), "unexplained": len(unexplained)}
     explanation = None
@@ -297,7 +297,7 @@ def expire(lake: Lake, metric: MetricContract) -> int:
 
 def _share(entry: Reconciled) -> Decimal:
     """The size of a difference as a share of the published number."""
-    books = abs(number(entry.books))
+    books = abs(causes.number(entry.books))
     return abs(entry.gap) / books if books else Decimal("Infinity")
 
 
