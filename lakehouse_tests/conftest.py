@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytest_plugins = [f"lakehouse_tests.support.{name}" for name in ("run_folder", "durations", "dagster_migrations")]
+pytest_plugins = [
+    f"lakehouse_tests.support.{name}" for name in ("run_folder", "durations", "dagster_migrations", "noted_commits")
+]
 
 # How long an example takes says how busy the machine is.
 hypothesis.settings.register_profile("lakehouse", deadline=None, derandomize=not is_proof())

@@ -28,6 +28,7 @@ from lakehouse.calendar.days import BUSINESS_DAY_START, business_day_of, start_o
 from lakehouse.contracts.base import is_only_wider
 from lakehouse.contracts.inputs import OF_A_MESSAGE
 from lakehouse.contracts.record_changes import OF_A_CHANGE
+from lakehouse.lake.table_cache import committed
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:
@@ -197,6 +198,7 @@ def widen(table: DeltaTable, schema: pa.Schema) -> bool:
         partition_filters=[(by, "=", no_partition)],  # no file is removed
         commit_properties=CommitProperties(custom_metadata={"userMetadata": json.dumps(why)}),
     )
+    committed(table.table_uri)
     table.update_incremental()
     return True
 

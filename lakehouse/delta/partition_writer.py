@@ -15,6 +15,7 @@ from deltalake.exceptions import CommitFailedError
 
 from lakehouse.calendar import days as day_conditions
 from lakehouse.delta import columns
+from lakehouse.lake.table_cache import committed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -47,7 +48,7 @@ def create(
     :param properties: in addition to :data:`PROPERTIES`.
     :returns: the table, at its newest version.
     """
-    return DeltaTable.create(
+    table = DeltaTable.create(
         target.address,
         pa.schema([pa.field(item.name, item.type) for item in schema]),
         mode="ignore",
@@ -55,6 +56,8 @@ def create(
         configuration={**PROPERTIES, **(properties or {})},
         storage_options=dict(target.options),
     )
+    committed(target.address)
+    return table
 
 
 def create_with(
@@ -80,6 +83,7 @@ def create_with(
         storage_options=dict(target.options),
         commit_properties=commit_properties(why, transaction),
     )
+    committed(target.address)
 
 
 def replace(
@@ -106,13 +110,16 @@ def replace(
         predicate = f"{column} IN ({', '.join(repr(value) for value in sorted(f'{value}' for value in partitions))})"
     properties = commit_properties(why, transaction)
     if not len(rows):
-        return bool(table.delete(predicate, commit_properties=properties)["num_removed_files"])
+        removed = table.delete(predicate, commit_properties=properties)["num_removed_files"]
+        committed(table.table_uri)
+        return bool(removed)
     if columns.widen(table, rows.schema):
         msg = f"columns of {table.table_uri} have become wider"
         raise CommitFailedError(msg)
     existing = {item.name for item in table.schema().fields}
     mode: dict[str, Any] = {} if set(rows.column_names) == existing else {"schema_mode": "merge"}
     write_deltalake(table, rows, mode="overwrite", predicate=predicate, commit_properties=properties, **mode)
+    committed(table.table_uri)
     return True
 
 
@@ -120,6 +127,7 @@ def commit_without_rows(table: DeltaTable, *, why: Mapping[str, Any], transactio
     """Commit metadata and the version of a transaction without changing any row; see :func:`replace`."""
     nothing = pa.schema(table.schema().to_arrow()).empty_table()
     write_deltalake(table, nothing, mode="append", commit_properties=commit_properties(why, transaction))
+    committed(table.table_uri)
 
 
 def set_properties(table: DeltaTable, properties: Mapping[str, str], why: Mapping[str, Any] | None = None) -> bool:
@@ -131,6 +139,7 @@ def set_properties(table: DeltaTable, properties: Mapping[str, str], why: Mappin
     lacking = properties.items() - table.metadata().configuration.items()
     if lacking:
         table.alter.set_table_properties(dict(lacking), raise_if_not_exists=False, commit_properties=commit_properties(why))
+        committed(table.table_uri)
     return bool(lacking)
 
 

@@ -24,6 +24,7 @@ from lakehouse.delta import columns as wider_types
 from lakehouse.delta import leases, partition_writer
 from lakehouse.delta.data_files import COMPRESSED
 from lakehouse.lake.delta_rs_internals import listed_files
+from lakehouse.lake.table_cache import committed, look_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -39,6 +40,7 @@ retried_on_conflict = retry(
     retry=retry_if_exception_type(CommitFailedError),
     stop=stop_after_attempt(8),
     wait=wait_random_exponential(multiplier=0.05, max=2),
+    before_sleep=lambda _: look_again(),
     reraise=True,
 )
 
@@ -96,8 +98,8 @@ def append(
     table = open_or_create(target, rows.schema, partition_by, properties)
     why: CommitProperties | None = None
     if once is not None:
-        committed = table.transaction_version(once.app_id)
-        if committed is not None and (committed >= once.version or (once.since is not None and committed > once.since)):
+        known = table.transaction_version(once.app_id)
+        if known is not None and (known >= once.version or (once.since is not None and known > once.since)):
             return False
         further = None if also is None else also(table)
         # If it is committed from here on, that is a conflict.
@@ -105,6 +107,7 @@ def append(
     write_deltalake(
         table, rows, mode="append", commit_properties=why, writer_properties=COMPRESSED, **_schema_mode(table, rows.schema)
     )
+    committed(target.address)
     _compact(target)
     return True
 
@@ -138,6 +141,7 @@ def append_new(
 
     written = in_one_commit(rows, write)
     if written:
+        committed(target.address)
         _compact(target)
     return written
 
@@ -167,6 +171,7 @@ def replace(
 
     if not in_one_commit(rows, write):
         table.delete(predicate, commit_properties=why)
+    committed(table.table_uri)
 
 
 def in_one_commit(rows: Iterable[pa.Table], write: Callable[[Any, pa.Schema], None]) -> int:
@@ -285,6 +290,7 @@ def merge(
         commit_properties=properties,
     )
     metrics = merging.when_matched_update_all(differs).when_not_matched_insert_all().execute()
+    committed(table.table_uri)
     return bool(metrics["num_target_rows_inserted"] + metrics["num_target_rows_updated"])
 
 
@@ -300,3 +306,4 @@ def _compact(target: Table) -> None:
     with leases.held(target, leases.COMPACTION) as is_ours, suppress(CommitFailedError):
         if is_ours and (newest := target.snapshot()) is not None:
             newest.optimize.compact(target_size=_SMALL_FILE_BYTES, writer_properties=COMPRESSED)
+            committed(target.address)

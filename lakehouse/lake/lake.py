@@ -7,6 +7,7 @@ argument is a lake.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from lakehouse.lake.table_cache import CachedStorageOptions, TableCache
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import AbstractContextManager
 
     from lakehouse.settings import Settings
 
@@ -96,6 +98,14 @@ class Lake:
         if cache is None and self.cache is not None:
             return self
         return replace(self, cache=cache or TableCache())
+
+    def step(self) -> AbstractContextManager[None]:
+        """A context in which each table is looked at once, see :meth:`TableCache.step`; no effect in a lake without a cache."""
+        return nullcontext() if self.cache is None else self.cache.step()
+
+    def for_step(self) -> Lake:
+        """The same lake with a cache of its own for one step, such as a run; a lake with a cache stays as it is."""
+        return replace(self, cache=TableCache(is_of_one_step=True)) if self.cache is None else self
 
     def with_settings(self, **changes: Any) -> Lake:
         """The same lake with some settings changed, as a stage or a replay needs them; open tables are kept."""

@@ -64,6 +64,13 @@ class Table:
         table = self.open()
         return -1 if table is None else table.version()
 
+    def newest_version(self) -> int:
+        """The version of :meth:`version`, looked up again also within a step: to find that another writer has committed."""
+        cache = cache_of(self.options)
+        if cache is not None:
+            cache.forget_look(self.address)
+        return self.version()
+
     def read(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table | None:
         """The rows that meet ``where``: each named column holds one of the values given for it. None without a table."""
         table = self.open()

@@ -2,7 +2,11 @@
 
 Opening a table reads its log; for a table that is already open, only later commits are read. A caller with many reads passes on
 the lake that :meth:`lakehouse.lake.Lake.cached` returns. A read uses a cache if and only if it was given the options of such a
-lake, which carry the cache. Nothing is global, and two callers that share no lake share no cache.
+lake, which carry the cache. Two callers that share no lake share no cache.
+
+To look for later commits is a request or two in an object store. A *step* (see :meth:`TableCache.step`) looks at each table once.
+What this process commits is seen at once all the same: every writer calls :func:`committed`. Only the count of these commits is
+shared by all caches of the process.
 
 Reading is in ``table_io``; no other module accesses a cache.
 """
@@ -10,11 +14,15 @@ Reading is in ``table_io``; no other module accesses a cache.
 from __future__ import annotations
 
 import threading
+from collections import Counter
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sized
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sized
 
     from deltalake import DeltaTable
 
@@ -22,6 +30,38 @@ _KEEP_ROWS = 20_000
 
 Answer = TypeVar("Answer", bound="Sized")
 Entry = TypeVar("Entry")
+
+#: How often this process has committed to each table, by address.
+_COMMITS: Counter[str] = Counter()
+#: The key of conflicts in the count: after one, each table may have changed.
+_CONFLICTS = ""
+_ONLY = 1
+_STEPS = count(_ONLY + 1)
+
+
+def committed(address: str) -> None:
+    """Note a commit of this process to a table, so that the running steps look at it again.
+
+    :param address: as a path or a URI.
+    """
+    _COMMITS[_normal(address)] += 1
+
+
+def look_again() -> None:
+    """Let the running steps look at each table again: another writer has committed."""
+    _COMMITS[_CONFLICTS] += 1
+
+
+def _normal(address: str) -> str:
+    return unquote(address.removeprefix("file://")).rstrip("/")
+
+
+class _Look(NamedTuple):
+    """When a table was last looked at: in which step, and after which commits of this process."""
+
+    step: int
+    commits: int
+    conflicts: int
 
 
 class _OfThread(threading.local):
@@ -32,28 +72,66 @@ class _OfThread(threading.local):
         self.newest: dict[str, tuple[int, _Identity | None]] = {}
         self.answers: dict[Hashable, tuple[tuple[int, Hashable] | None, Any]] = {}
         self.entries: dict[Hashable, tuple[frozenset[str], list[Any]]] = {}
+        self.step: int | None = None
+        self.looks: dict[str, _Look] = {}
 
 
 class TableCache:
     """Open tables by address, and results for their newest versions, such as rows, by question.
 
-    Each table is updated to its newest version whenever it is requested, so a cache never hides a commit. On a local disk, a
-    table that was deleted, created again or restored from a copy meanwhile is opened again. Each thread has tables and results
-    of its own: an open table of delta-rs serves one thread at a time.
+    Outside of a step, each table is updated to its newest version whenever it is requested, so a cache never hides a commit. On a
+    local disk, a table that was deleted, created again or restored from a copy meanwhile is opened again. Each thread has tables
+    and results of its own: an open table of delta-rs serves one thread at a time.
 
     :param open_table: opens the table at an address, None if there is none; by default with delta-rs and the storage options
         of the read.
+    :param is_of_one_step: whether the cache serves a single step, which ends with it.
     """
 
-    def __init__(self, open_table: Callable[[str], DeltaTable | None] | None = None) -> None:
+    def __init__(self, open_table: Callable[[str], DeltaTable | None] | None = None, *, is_of_one_step: bool = False) -> None:
         self._open_table = open_table
+        self._is_of_one_step = is_of_one_step
         self._kept = _OfThread()
 
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Within the context, this thread looks at each table once, and again after commits and conflicts of this process.
+
+        The commits of other processes are seen by the next step. Where it matters that there is none, as before rows that were
+        computed from a table are committed, the code asks for :meth:`lakehouse.lake.Table.newest_version`. A step within a step
+        belongs to it.
+        """
+        if self._kept.step is not None:
+            yield
+            return
+        self._kept.step = next(_STEPS)
+        try:
+            yield
+        finally:
+            self._kept.step = None
+            self._kept.looks.clear()
+
+    def forget_look(self, path: str) -> None:
+        """Look at a table again at its next request."""
+        self._kept.looks.pop(path, None)
+
     def table(self, path: str, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:
-        """The table at its newest version; None if it does not exist.
+        """The table at its newest version, within a step at the one that the step has seen; None if it does not exist.
 
         :param default: opens the table if the cache was created without ``open_table``.
         """
+        step = self._kept.step or (_ONLY if self._is_of_one_step else None)
+        if step is None:
+            return self._newest(path, default)
+        # Counted before looking: a commit meanwhile is looked for once more.
+        look = _Look(step, _COMMITS[_normal(path)], _COMMITS[_CONFLICTS])
+        if self._kept.looks.get(path) == look:
+            return self._kept.tables.get(path)
+        table = self._newest(path, default)
+        self._kept.looks[path] = look
+        return table
+
+    def _newest(self, path: str, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:
         table = self._kept.tables.get(path)
         if table is not None and self._is_replaced(path, table.version()):
             self._forget(path)

@@ -29,6 +29,7 @@ from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers.served_version import UnservedVersionError
 from lakehouse.lake import table_io
 from lakehouse.lake.delta_rs_internals import listed_files
+from lakehouse.lake.table_cache import committed
 from lakehouse.ledger import key_log
 from lakehouse.operations import retention
 from lakehouse.silver import audit
@@ -198,6 +199,7 @@ class _Work:
             table.optimize.compact(filters or None, _TARGET_BYTES, writer_properties=COMPRESSED, **more)
         else:
             table.optimize.z_order([self._lake_table.sorted_by], None, _TARGET_BYTES, writer_properties=key_log.LAYOUT, **more)
+        committed(self._stored.address)
 
     def _checkpoint(self, table: DeltaTable) -> bool:
         """Write a checkpoint if opening the table would read many commits."""

@@ -34,6 +34,7 @@ from lakehouse.delta.columns import arrow_schema, ddl
 from lakehouse.delta.data_files import COMPRESSED
 from lakehouse.delta.row_writer import in_one_commit
 from lakehouse.errors import LakehouseError
+from lakehouse.lake.table_cache import committed, look_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -54,9 +55,15 @@ _RENEWED, _WAITS = 30.0, 0.5
 
 @contextmanager
 def held(target: Table) -> Iterator[None]:
-    """Hold the lease of a table within the context; wait for it while another process holds it. No effect outside S3."""
+    """Hold the lease of a table within the context, for a commit; wait for it while another process holds it.
+
+    Outside S3, tables need no lease.
+    """
     if not object_store.is_s3(target.address):
-        yield
+        try:
+            yield
+        finally:
+            committed(target.address)
         return
     while (number := leases.take(target, WORK)) is None:
         time.sleep(_WAITS)
@@ -66,6 +73,7 @@ def held(target: Table) -> Iterator[None]:
         yield
     finally:
         renewal.end()
+        committed(target.address)
 
 
 class _Renewal(threading.Thread):
@@ -124,6 +132,7 @@ recomputed_on_conflict = retry(
     retry=retry_if_exception_type(CONFLICTS),
     stop=stop_after_attempt(5),
     wait=wait_random_exponential(multiplier=0.2, max=5),
+    before_sleep=lambda _: look_again(),
     reraise=True,
 )
 

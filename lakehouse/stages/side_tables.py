@@ -36,6 +36,7 @@ from lakehouse.gold.publication import held_numbers, write_audit_publish
 from lakehouse.gold.restatement import metric_query
 from lakehouse.gold.restatement import silver_rows as rows_read
 from lakehouse.lake import table_io
+from lakehouse.lake.table_cache import committed
 from lakehouse.ledger import decisions, ingestions
 from lakehouse.ledger.failures import COMPUTED
 from lakehouse.reparse import changed_claims
@@ -180,6 +181,7 @@ def merge_side_rows(
     others = set(days) - changed
     if others:
         table.delete(day_conditions.condition_among("event_date", others))
+        committed(stored.address)
     on_changed = pc.is_in(live["event_date"], value_set=pa.array(sorted(changed), pa.date32()))
     return changed, live.filter(on_changed), table_io.read_version(table, columns)
 
@@ -224,6 +226,7 @@ def _write(rows: DataFrame, stage: Lake, contract: SourceContract) -> None:
     table = spark_commits.table_of(stored, silver_columns(contract), "event_date", partition_writer.ALL_STATISTICS)
     if table.version() > 0:
         table.delete()
+        committed(stored.address)
     files = max(2, len(table_io.files_with(table, {})) // 8)
     rows = rows.repartition(files, "event_date")
     spark_commits.append_alone(rows, stored, f"silver:{contract.silver_table}", table.version(), {"method": "stage"})
@@ -410,3 +413,4 @@ def _write_numbers(stage: Lake, daily: Series, numbers: Mapping[date, pa.Table])
             schema_mode="overwrite",
             storage_options=stage.storage_options,
         )
+        committed(locations.gold(stage, daily).address)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +14,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from lakehouse.delta import row_writer
-from lakehouse.lake import Table, table_io
-from lakehouse.lake.table_cache import CachedStorageOptions, TableCache, cache_of
+from lakehouse.lake import Lake, Table, table_io
+from lakehouse.lake.table_cache import CachedStorageOptions, TableCache, cache_of, look_again
+from lakehouse.settings import Settings
 
 if TYPE_CHECKING:
     import pytest
@@ -101,3 +104,53 @@ def test_each_thread_has_open_tables_of_its_own(tmp_path: Path) -> None:
         elsewhere = [other.submit(Table(path, options).open).result() for _ in range(2)]
     assert here is Table(path, options).open()
     assert here is not elsewhere[0] is elsewhere[1]
+
+
+def test_a_step_looks_at_a_table_once_and_again_after_a_commit_or_a_conflict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, cache = str(tmp_path / "table"), TableCache()
+    table = Table(path, CachedStorageOptions({}, cache))
+    looked: list[str] = []
+    look = TableCache._newest
+    monkeypatch.setattr(TableCache, "_newest", lambda self, at, default: looked.append(at) or look(self, at, default))
+    with cache.step():
+        assert [table.version() for _ in range(3)] == [-1, -1, -1], "a table that does not exist is looked at once, too"
+        assert len(looked) == 1
+        row_writer.append(table, pa.table({"number": [1]}))
+        looked.clear()
+        with cache.step():
+            assert [table.version() for _ in range(3)] == [1, 1, 1]
+        assert table.version() == 1, "the inner step belongs to the outer one"
+        assert len(looked) <= 1
+        looked.clear()
+        look_again()
+        assert [table.version() for _ in range(3)] == [1, 1, 1]
+        assert len(looked) == 1
+    looked.clear()
+    assert [table.version() for _ in range(3)] == [1, 1, 1]
+    assert len(looked) == 3, "outside of a step nothing is taken as known"
+
+
+def test_what_another_process_commits_is_seen_by_the_next_step_and_where_it_is_looked_for(tmp_path: Path) -> None:
+    path, cache = str(tmp_path / "table"), TableCache()
+    table = Table(path, CachedStorageOptions({}, cache))
+    row_writer.append(table, pa.table({"number": [1]}))
+    rows = "pa.table({'number': [2]})"
+    script = f"from deltalake import write_deltalake; import pyarrow as pa; write_deltalake({path!r}, {rows}, mode='append')"
+    with cache.step():
+        assert table.version() == 1
+        subprocess.run([sys.executable, "-c", script], check=True)
+        assert table.newest_version() == 2
+    with cache.step():
+        assert table.version() == 2
+
+
+def test_the_cache_of_one_step_is_in_a_step_from_its_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Lake(Settings(root=str(tmp_path))).for_step().table("ops", "log")
+    row_writer.append(table, pa.table({"number": [1]}))
+    looked: list[str] = []
+    look = TableCache._newest
+    monkeypatch.setattr(TableCache, "_newest", lambda self, at, default: looked.append(at) or look(self, at, default))
+    assert [table.version() for _ in range(3)] == [1, 1, 1]
+    assert len(looked) <= 1

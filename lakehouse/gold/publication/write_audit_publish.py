@@ -25,6 +25,7 @@ from lakehouse.gold.publication import candidates, revisions
 from lakehouse.gold.publication import checks as publication_checks
 from lakehouse.gold.publication.revisions import Revision, Signature
 from lakehouse.lake import table_io
+from lakehouse.lake.table_cache import look_again
 from lakehouse.ledger import failures
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ again_on_conflict = retry(
     retry=retry_if_exception_type(CommitFailedError),
     stop=stop_after_attempt(_ATTEMPTS),
     wait=wait_random_exponential(multiplier=0.1, max=3),
+    before_sleep=lambda _: look_again(),
     reraise=True,
 )
 

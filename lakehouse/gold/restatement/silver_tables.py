@@ -85,7 +85,7 @@ def versions_read(lake: Lake, metric: MetricContract) -> dict[str, int]:
     for dimension in metric.dimensions:
         tables |= {dimension: locations.silver(lake, dimension)}
         tables |= {f"{dimension}_intervals": locations.intervals(lake, dimension)}
-    return {name: table.version() for name, table in tables.items()}
+    return {name: table.newest_version() for name, table in tables.items()}
 
 
 def changed_since(lake: Lake, metric: MetricContract, versions: Mapping[str, int]) -> str | None:

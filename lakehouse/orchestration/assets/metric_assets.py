@@ -63,7 +63,7 @@ def gold_asset(deployment: Lake, catalog: Catalog, metric: MetricContract) -> dg
         metadata={"dagster/uri": locations.gold(deployment, Series(metric)).address},
     )
     def gold_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
-        lake, engine = deployment.cached(), Engine(spark.session)
+        lake, engine = deployment.for_step(), Engine(spark.session)
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
         gold_repair.restore(lake, catalog, Series(metric), engine.session, context.run.run_id)
@@ -107,7 +107,7 @@ def rollup_asset(deployment: Lake, catalog: Catalog, metric: MetricContract, rol
         metadata={"dagster/uri": locations.gold(deployment, rollup).address},
     )
     def rollup_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
-        lake, engine = deployment.cached(), Engine(spark.session)
+        lake, engine = deployment.for_step(), Engine(spark.session)
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
         gold_repair.restore(lake, catalog, rollup, engine.session, context.run.run_id)
         daily = served_version.daily(lake, catalog, metric)

@@ -82,7 +82,7 @@ def bronze_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
     def bronze_of_source(
         context: dg.AssetExecutionContext, config: SettledFiles, spark: LakeSpark
     ) -> Iterator[dg.MaterializeResult[None]]:
-        lake, engine = deployment.cached(), Engine(spark.session)
+        lake, engine = deployment.for_step(), Engine(spark.session)
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
         kafka = contract.source.kafka
@@ -137,7 +137,7 @@ def silver_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         metadata={"dagster/uri": locations.silver(deployment, source).address} | _uri_of_intervals(deployment, contract),
     )
     def silver_of_source(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
-        lake, engine = deployment.cached(), Engine(spark.session)
+        lake, engine = deployment.for_step(), Engine(spark.session)
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context)
         if not spark.long_lived:  # a long-lived session is prepared for any size

@@ -56,6 +56,11 @@ def catch_up(lake: Lake, catalog: Catalog, source: str, layers: InProcess) -> Ca
     :raises RunFailedError: if a run fails; completed work is kept, and the next call continues from there. A metric, or one of
         its longer periods, that cannot be published does not stop others.
     """
+    with lake.step():
+        return _catch_up(lake, catalog, source, layers)
+
+
+def _catch_up(lake: Lake, catalog: Catalog, source: str, layers: InProcess) -> CatchUpResult:
     _restore_lost_rows(lake, catalog.sources[source], layers)
     silver_days = sorted(applied_inputs.pending(lake, source))
     if silver_days:

@@ -113,6 +113,10 @@ class Replay:
 
     def _take(self, day: date) -> DayResult:
         """Process one arrival day through the layers."""
+        with self._lake.step():
+            return self._layer_by_layer(day)
+
+    def _layer_by_layer(self, day: date) -> DayResult:
         start = perf_counter()
         held = replaced_days.rows_by_day(self._lake, self._contract)
         before = ingestions.inputs(ingestions.all_of(self._lake, self._source)).keys() if held else ()

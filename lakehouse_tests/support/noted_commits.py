@@ -1,0 +1,39 @@
+"""A pytest plugin: whatever a step takes from its cache must be the newest that this process has committed.
+
+A writer that does not call :func:`lakehouse.lake.table_cache.committed` would hide its rows from the rest of its step. Commits of
+other processes are not looked for: they begin with a version that no writer of this process has noted.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakehouse.lake import table_cache
+from lakehouse.lake.table_cache import TableCache
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from deltalake import DeltaTable
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _commits_are_noted() -> Iterator[None]:
+    """Compare each answer of a step with the log of its table, unless it is in an object store."""
+    kept = TableCache.table
+
+    def compared(cache: TableCache, path: str, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:
+        looks: list[Any] = []
+        table = kept(cache, path, lambda: looks.append(path) or default())  # type: ignore[func-returns-value]
+        if "://" not in path and not looks:
+            log = Path(path, "_delta_log")
+            is_newest = not any(log.glob("*.json")) if table is None else not (log / f"{table.version() + 1:020}.json").exists()
+            assert is_newest, f"{path} has a commit that its writer did not note, see {table_cache.__name__}.committed"
+        return table
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TableCache, "table", compared)
+        yield
