@@ -53,6 +53,7 @@ WALKS = {
 LEFT_OUT = (
     "lakehouse.lake",
     "lakehouse.locations",
+    "lakehouse.delta.layout",
     "lakehouse.delta.row_writer",
     "lakehouse.delta.partition_writer",
     "lakehouse.ledger.log_table",

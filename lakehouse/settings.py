@@ -125,6 +125,11 @@ class Settings(BaseSettings):
         ge=0,
         description="Up to this many rows are merged and measured in this process, if measures are exact; 0: always by Spark.",
     )
+    file_bytes: int = Field(
+        262_144,
+        ge=0,
+        description="Target size of the files that days of a new table share; 0: a partition for each day.",
+    )
     spark_long_lived: bool = Field(
         False, description="The session executes many runs: optimise its code for throughput, not for start-up."
     )

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations, pieces
 from lakehouse.bronze import landing as bronze_landing
-from lakehouse.bronze import pending_files, run_deliveries
+from lakehouse.bronze import pending_files
 from lakehouse.bronze import table as bronze_table
 from lakehouse.bronze.landing import Fingerprint, LandingFile
 from lakehouse.delta.columns import bronze_columns
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.bronze.landing import Listing
-    from lakehouse.bronze.pending_files import Readiness
-    from lakehouse.bronze.run_deliveries import RunDelivery
+    from lakehouse.bronze.pending_files import Readiness, RunDelivery
     from lakehouse.bronze.table import Deliveries
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
@@ -207,7 +206,7 @@ class Ingest:
         files: dict[str, LandingFile] = {}
         for day, report in reports.items():
             ready = self._ready(day, only, changed, unseen, entries, report)
-            runs = run_deliveries.of_day(self._lake, self._contract, day)
+            runs = pending_files.runs_of_day(self._lake, self._contract, day)
             for file, fingerprint, problem in self._readable(day, ready, report):
                 entry = self._entry(file, fingerprint, self._delivery_of(file, ready, runs))
                 if problem is None and entry.ingestion_id in known:

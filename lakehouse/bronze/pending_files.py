@@ -2,14 +2,22 @@
 
 Files are listed and read by ``landing``; manifests are parsed in ``file_completeness``, which also judges whether a file is still
 being written. The files are ingested by ``ingest``, in runs that the landing sensor requests.
+
+The files that one ``lakehouse run`` delivered together are recorded in the landing folder, similar to a manifest. The command
+itself, the same command after a stop, and the landing sensor thus all ingest them as the same delivery. Only local landing
+folders have such records. Which rows count among several deliveries belongs to ``dispositions``.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import tempfile
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakehouse.bronze import landing as bronze_landing
@@ -280,3 +288,68 @@ def _violations(
 
 def _names(files: Sequence[LandingFile]) -> str:
     return join_limited([file.name for file in files], _SHOWN, " files")
+
+
+#: Below the landing folder; no pattern matches a name that begins with a dot.
+_RUNS = ".deliveries"
+
+
+@dataclass(frozen=True)
+class RunDelivery:
+    """Files that were delivered together.
+
+    :param name: its name in the ledger. It sorts after the name of the arrival day, and after those of earlier runs of the day.
+    :param files: their names below the landing folder.
+    """
+
+    name: str
+    files: tuple[str, ...]
+
+
+def runs_of_day(lake: Lake, contract: SourceContract, day: date) -> list[RunDelivery]:
+    """The deliveries of an arrival day, oldest first; empty where the contract defines deliveries differently."""
+    folder = _folder_of_runs(lake, contract, day)
+    if contract.materialization.delivery is not None or folder is None or not folder.is_dir():
+        return []
+    records = sorted(folder.glob("*.json"))
+    return [
+        RunDelivery(_name_of_run(path, day), tuple(json.loads(path.read_text(encoding="utf-8"))["files"])) for path in records
+    ]
+
+
+def record_run(lake: Lake, contract: SourceContract, day: date, files: Sequence[str]) -> None:
+    """Record that files were delivered together, before they are copied to the landing folder.
+
+    If they are the files of the newest delivery of the day, nothing is recorded: the command was repeated.
+    """
+    folder, known = _folder_of_runs(lake, contract, day), runs_of_day(lake, contract, day)
+    if contract.materialization.delivery is not None or folder is None or (known and set(known[-1].files) == set(files)):
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    number = len(known) + 1
+    with tempfile.TemporaryDirectory(dir=folder) as partial:
+        written = Path(partial, "record")
+        written.write_text(json.dumps({"files": sorted(files)}), encoding="utf-8")
+        while not _linked(written, folder / f"{number:04}.json"):  # another run has taken the number
+            number += 1
+
+
+def _linked(file: Path, name: Path) -> bool:
+    try:
+        os.link(file, name)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links
+        if name.exists():
+            return False
+        file.replace(name)
+    return True
+
+
+def _folder_of_runs(lake: Lake, contract: SourceContract, day: date) -> Path | None:
+    landing = lake.landing_of(contract.dataset)
+    return None if "://" in landing else Path(landing, _RUNS, contract.dataset, f"{day}")
+
+
+def _name_of_run(path: Path, day: date) -> str:
+    return f"{day} run {path.stem}"

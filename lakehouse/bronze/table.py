@@ -26,7 +26,6 @@ from lakehouse.delta import data_files, partition_writer
 from lakehouse.delta.columns import arrow_schema, bronze_columns, ddl
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io
-from lakehouse.lake.table_cache import committed
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.spark import commits as spark_commits
@@ -189,7 +188,7 @@ def repair(lake: Lake, contract: SourceContract, run_id: str) -> list[date]:
     if files := data_files.damaged_files_of_table(table):
         data_files.set_aside(table, files)
         table.repair()
-        committed(stored.address)
+        stored.committed()
         table.update_incremental()
     lacking = _lacking(lake, contract.dataset, table)
     if not lacking:

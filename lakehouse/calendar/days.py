@@ -127,34 +127,49 @@ LISTED = 5_000
 PART = 500
 #: From so many consecutive days on, a range is shorter than a list.
 _RUN = 3
+#: At most so many ranges are compared with the bounds of a file.
+RANGES = 64
 
 
 def condition_among(column: str, days: Collection[date], literal: str = "DATE'{}'") -> str:
     """The condition that a column holds one of some days; Delta skips the files of other days for it.
 
-    Few days are listed. Of many, consecutive days are written as ranges, and single days as lists, each within a range.
+    Of a list alone, Spark compares only the first and the last day with the bounds of a file, and delta-rs no more than twenty
+    days. So the days are written as ranges; where these would be many, as ranges with gaps and a list.
 
     :param literal: how a day is written.
     """
     in_order = sorted(set(days))
     if len(in_order) <= LISTED:
-        return _listed(column, in_order, literal)
-    ranges, single = [], list[date]()
+        runs = _runs(in_order)
+        ranges = _any_of([_between(column, run, literal) for run in _with_gaps(runs)])
+        return ranges if len(runs) <= RANGES else f"({ranges} AND {_listed(column, in_order, literal)})"
+    ranges_of_many, single = [], list[date]()
     for first, last in _runs(in_order):
         if (last - first).days + 1 < _RUN:
             single += span(first, last)
         else:
-            ranges.append(_between(column, [first, last], literal))
+            ranges_of_many.append(_between(column, [first, last], literal))
     parts = [single[start : start + PART] for start in range(0, len(single), PART)]
-    return _any_of([*ranges, *(f"({_between(column, part, literal)} AND {_listed(column, part, literal)})" for part in parts)])
+    of_parts = (f"({_between(column, part, literal)} AND {_listed(column, part, literal)})" for part in parts)
+    return _any_of([*ranges_of_many, *of_parts])
 
 
 def _between(column: str, days: Sequence[date], literal: str) -> str:
+    if days[0] == days[-1]:
+        return f"{column} = {literal.format(days[0])}"
     return f"{column} BETWEEN {literal.format(days[0])} AND {literal.format(days[-1])}"
 
 
 def _listed(column: str, days: Sequence[date], literal: str) -> str:
     return f"{column} IN ({', '.join(map(literal.format, days))})"
+
+
+def _with_gaps(runs: Sequence[tuple[date, date]]) -> list[tuple[date, date]]:
+    """Runs of days, of which those with the smallest gaps between them are joined until there are few."""
+    gaps = sorted(range(1, len(runs)), key=lambda place: runs[place - 1][1] - runs[place][0])[: RANGES - 1]
+    begins = [0, *sorted(gaps)]
+    return [(runs[begin][0], runs[end - 1][1]) for begin, end in zip(begins, [*begins[1:], len(runs)])]
 
 
 def _runs(days: Sequence[date]) -> list[tuple[date, date]]:

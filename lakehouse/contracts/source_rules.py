@@ -325,7 +325,7 @@ class Materialization(Strict):
     """
 
     strategy: Literal["merge", "append", "overwrite"] = "merge"
-    partition_by: list[str] = Field(default_factory=lambda: ["event_date"], description="Silver is partitioned by event day.")
+    partition_by: list[str] = Field(default_factory=lambda: ["event_date"], description="Silver is addressed by event day.")
     reprocess_policy: ReprocessPolicyName = "merge"
     max_shrink: float = Field(
         0.5,

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from lakehouse.calendar import days as day_conditions
 from lakehouse.delta import commit_log
 from lakehouse.delta.columns import PROVENANCE, WIDENED
+from lakehouse.lake.delta_rs_internals import feeds_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -28,6 +29,8 @@ _GONE = re.compile("not found|no such file", re.IGNORECASE)
 AFTER = ("insert", "update_postimage")
 #: The least number of rows of a part of the feed; it exceeds it by less than one event day. The last part may have fewer.
 _PART_ROWS = 2**18
+#: A feed of at most so many rows is kept with its open table.
+_FEW_ROWS, _FEEDS_KEPT = 5_000, 4
 #: Operations, as Spark and delta-rs name them, that change no row.
 _WITHOUT_CHANGES = {"CREATE TABLE", "ADD COLUMNS", "ADD COLUMN", "SET TBLPROPERTIES", "OPTIMIZE"}
 _FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
@@ -141,6 +144,26 @@ def _feed(
     predicate: str | None = None,
     columns: Sequence[str] | None = None,
     at_most: int | None = None,
+) -> pa.Table | None:
+    if predicate is None and first <= last <= table.version():
+        few = _few_rows(table, first, last)
+        if few is not None:
+            return None if at_most is not None and len(few) > at_most else few if columns is None else few.select(list(columns))
+    return _loaded(table, first, last, predicate, columns, at_most)
+
+
+def _few_rows(table: DeltaTable, first: int, last: int) -> pa.Table | None:
+    """The whole feed of versions if it has few rows: it is asked for several times, each for other columns."""
+    kept = feeds_read(table)
+    if (first, last) not in kept:
+        while len(kept) >= _FEEDS_KEPT:
+            del kept[next(iter(kept))]
+        kept[first, last] = _loaded(table, first, last, None, None, _FEW_ROWS)
+    return kept[first, last]
+
+
+def _loaded(
+    table: DeltaTable, first: int, last: int, predicate: str | None, columns: Sequence[str] | None, at_most: int | None
 ) -> pa.Table | None:
     # delta-rs makes SQL of the names: "limit" would be a keyword.
     quoted = None if columns is None else [f'"{name}"' for name in columns]

@@ -28,6 +28,7 @@ from lakehouse.calendar.days import BUSINESS_DAY_START, business_day_of, start_o
 from lakehouse.contracts.base import is_only_wider
 from lakehouse.contracts.inputs import OF_A_MESSAGE
 from lakehouse.contracts.record_changes import OF_A_CHANGE
+from lakehouse.lake import table_parts
 from lakehouse.lake.table_cache import committed
 from lakehouse.text import json_value
 
@@ -185,9 +186,9 @@ def widen(table: DeltaTable, schema: pa.Schema) -> bool:
     columns = pa.schema(table.schema().to_arrow())
     wanted = {item.name: item.type for item in schema}
     wider = {item.name: wanted[item.name] for item in columns if is_wider(item.type, wanted.get(item.name, item.type))}
-    if not wider or not table.metadata().partition_columns:  # every table with columns of a contract has some
+    by = table_parts.column(table)
+    if not wider or by is None:  # every table with columns of a contract has one
         return False
-    (by, *_) = table.metadata().partition_columns
     no_partition = "-1" if pa.types.is_integer(columns.field(by).type) else "0001-01-01"
     why = {WIDENED: {name: f"{kind}" for name, kind in wider.items()}}
     table.create_write_transaction(
@@ -195,7 +196,7 @@ def widen(table: DeltaTable, schema: pa.Schema) -> bool:
         mode="overwrite",  # a transaction that appends keeps the columns as they are
         schema=Schema.from_arrow(pa.schema([item.with_type(wider.get(item.name, item.type)) for item in columns])),
         partition_by=table.metadata().partition_columns,
-        partition_filters=[(by, "=", no_partition)],  # no file is removed
+        partition_filters=[(by, "=", no_partition)],  # no file is removed, whether or not the days share files
         commit_properties=CommitProperties(custom_metadata={"userMetadata": json.dumps(why)}),
     )
     committed(table.table_uri)

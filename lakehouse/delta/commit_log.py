@@ -21,7 +21,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from lakehouse.delta import partition_writer, row_writer
-from lakehouse.lake.delta_rs_internals import file_system, newest_version
+from lakehouse.lake.delta_rs_internals import commits_read, file_system, newest_version, transaction_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -49,11 +49,15 @@ def history(table: DeltaTable, after: int) -> list[dict[str, Any]]:
     others have committed since, each commit would get the number of an older one.
     """
     opened, before = table.version(), -1
+    known = commits_read(table)
+    if all(version in known for version in range(after + 1, opened + 1)):
+        return [dict(known[version]) for version in range(opened, after, -1)]
     while before != (newest := newest_version(table)):
         before = newest
         commits = table.history(newest - after) if newest > after else []
     numbered = [commit | {"version": newest - place} for place, commit in enumerate(commits)]
-    return [commit for commit in numbered if after < commit["version"] <= opened]
+    known.update({commit["version"]: commit for commit in numbered})
+    return [dict(commit) for commit in numbered if after < commit["version"] <= opened]
 
 
 def copy_from_log(
@@ -74,7 +78,7 @@ def copy_from_log(
     (partition, *_) = schema.names
     while True:
         log = target.open()
-        done = (log.transaction_version(app_id) if log is not None else None) or 0
+        done = (transaction_version(log, app_id) if log is not None else None) or 0
         candidates = [row_of(commit, commit_metadata(commit)) for commit in history(table, done)]
         rows = sorted((row for row in candidates if row is not None), key=lambda row: row["gold_version"])
         if not rows:

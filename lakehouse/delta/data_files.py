@@ -27,12 +27,11 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import dataset as ds
 from pyarrow import fs
 
-from lakehouse.lake import table_io
+from lakehouse.lake import table_io, table_parts
 from lakehouse.lake.delta_rs_internals import file_system, listed_files
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from datetime import date
 
     from deltalake import DeltaTable
 
@@ -140,31 +139,6 @@ def _checked_by(checksum: str) -> str:
     """The file whose checksum is in ``.<name>.crc``."""
     path = PurePosixPath(checksum)
     return f"{path.with_name(path.name[1:].removesuffix('.crc'))}"
-
-
-def by_partition(table: DeltaTable, column: str) -> dict[date, frozenset[str]]:
-    """The paths of a table's files, by the value of the column that it is partitioned by."""
-    actions = listed_files(table)
-    by_value: dict[date, set[str]] = {}
-    for value, path in zip(actions[f"partition.{column}"].to_pylist(), actions["path"].to_pylist()):
-        by_value.setdefault(value, set()).add(path)
-    return {value: frozenset(paths) for value, paths in by_value.items()}
-
-
-def rows_by_partition(table: DeltaTable) -> dict[Any, int]:
-    """The number of rows for each value of the column that the table is partitioned by, from the log alone."""
-    (column,) = table.metadata().partition_columns
-    files = listed_files(table)
-    counted = files.group_by(f"partition.{column}").aggregate([("num_records", "sum")])
-    rows = pc.fill_null(counted["num_records_sum"], 0)  # a file of another writer may lack its count
-    return dict(zip(counted[f"partition.{column}"].to_pylist(), rows.to_pylist()))
-
-
-def read(system: fs.FileSystem, paths: Iterable[str], column: str, value: date) -> pa.Table:
-    """The rows of the files of one partition, with the partition column, which only the log contains."""
-    parts = [_plain(pq.ParquetFile(system.open_input_file(unquote(path))).read(use_threads=False)) for path in sorted(paths)]
-    rows = pa.concat_tables(parts, promote_options="default")
-    return rows.append_column(column, pa.array([value] * len(rows), pa.date32()))
 
 
 def with_texts(
@@ -278,14 +252,6 @@ def _as(schema: pa.Schema, rows: pa.Table) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _plain(rows: pa.Table) -> pa.Table:
-    """The rows without string views, which delta-rs writes when it rewrites files and Arrow cannot sort."""
-    views = [item for item in rows.schema if pa.types.is_string_view(item.type)]
-    for item in views:
-        rows = rows.set_column(rows.column_names.index(item.name), item.name, rows[item.name].cast(pa.string()))
-    return rows
-
-
 #: The suffix of the new name of a truncated file; maintenance deletes the file, because no log lists it.
 _SUFFIX = ".damaged"
 
@@ -294,14 +260,19 @@ class DamagedFile(NamedTuple):
     """A data file.
 
     :param path: below the table's folder.
-    :param partition: the value of the column that the table is partitioned by; None without one.
+    :param first: the first day, or other part of the table, of which it may have had rows; None where its table has no parts.
     :param rows: the number of rows that it had.
     """
 
     path: str
-    partition: Any
+    first: Any
+    last: Any
     rows: int
     is_missing: bool
+
+    def may_hold(self, part: Any) -> bool:
+        """Whether it may have had rows of a part."""
+        return self.first is not None and bool(self.first <= part <= self.last)
 
 
 def damaged_files(table: Table) -> list[DamagedFile]:
@@ -315,14 +286,12 @@ def damaged_files_of_table(table: DeltaTable) -> list[DamagedFile]:
     listed = listed_files(table)
     if not len(listed):
         return []
-    columns = table.metadata().partition_columns
-    values = listed[f"partition.{columns[0]}"].to_pylist() if columns else [None] * len(listed)
     counts = listed["num_records"].to_pylist() if "num_records" in listed.column_names else [0] * len(listed)
     infos = file_system(table).get_file_info([unquote(path) for path in listed["path"].to_pylist()])
-    expected = zip(infos, listed["size_bytes"].to_pylist(), values, counts)
+    expected = zip(infos, listed["size_bytes"].to_pylist(), table_parts.spans(table, listed), counts)
     damaged = [
-        DamagedFile(info.path, value, count or 0, not info.is_file)
-        for info, size, value, count in expected
+        DamagedFile(info.path, first, last, count or 0, not info.is_file)
+        for info, size, (first, last), count in expected
         if not info.is_file or info.size != size
     ]
     return sorted(damaged, key=lambda file: file.path)

@@ -12,6 +12,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -22,6 +24,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
+from lakehouse import object_store
 from lakehouse.delta.partition_writer import commit_without_rows
 
 if TYPE_CHECKING:
@@ -152,3 +155,55 @@ def has_ended(process: str) -> bool:
         return running.status() == psutil.STATUS_ZOMBIE or abs(running.create_time() - float(start)) >= _SAME_START
     except psutil.NoSuchProcess:
         return True
+
+
+#: Commits to a table to which one process at a time may commit in S3, because Spark writes it.
+COMMITS = Work("_commit_lease", timedelta(minutes=2))
+#: Seconds between renewals, and between attempts to take the lease.
+_RENEWED, _WAITS = 30.0, 0.5
+
+
+@contextmanager
+def alone(target: Table) -> Iterator[None]:
+    """Hold the lease of a table within the context, for a commit; wait for it while another process holds it.
+
+    Outside S3, tables need no lease.
+    """
+    if not object_store.is_s3(target.address):
+        try:
+            yield
+        finally:
+            target.committed()
+        return
+    while (number := take(target, COMMITS)) is None:
+        time.sleep(_WAITS)
+    renewal = _Renewal(target, number)
+    renewal.start()
+    try:
+        yield
+    finally:
+        renewal.end()
+        target.committed()
+
+
+class _Renewal(threading.Thread):
+    """Renews a lease until it is ended."""
+
+    def __init__(self, target: Table, number: int) -> None:
+        super().__init__(daemon=True)
+        self._target, self._number = target, number
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """Renew the lease repeatedly; a lease of another process is never changed."""
+        while not self._ended.wait(_RENEWED):
+            number = renew(self._target, COMMITS, self._number)
+            if number is None:
+                return
+            self._number = number
+
+    def end(self) -> None:
+        """Stop renewing the lease and end it."""
+        self._ended.set()
+        self.join()
+        end(self._target, COMMITS, self._number)

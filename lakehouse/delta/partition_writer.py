@@ -1,4 +1,4 @@
-"""Creates tables and replaces whole partitions through delta-rs, in one commit with metadata about its reason.
+"""Creates tables and replaces whole parts of them, days or buckets, through delta-rs, in one commit that names its reason.
 
 Appends and upserts of rows are in ``row_writer``.
 """
@@ -15,6 +15,7 @@ from deltalake.exceptions import CommitFailedError
 
 from lakehouse.calendar import days as day_conditions
 from lakehouse.delta import columns
+from lakehouse.lake import table_parts
 from lakehouse.lake.table_cache import committed
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ APPEND_ONLY = {"delta.appendOnly": "true"}
 def create(
     target: Table,
     schema: pa.Schema,
-    partition_by: Sequence[str] | None = None,
+    partition_by: str | Sequence[str] | None = None,
     *,
     properties: Mapping[str, str] | None = None,
 ) -> DeltaTable:
@@ -52,11 +53,12 @@ def create(
         target.address,
         pa.schema([pa.field(item.name, item.type) for item in schema]),
         mode="ignore",
-        partition_by=list(partition_by or []),
+        partition_by=partition_by if isinstance(partition_by, str) else list(partition_by or []),
         configuration={**PROPERTIES, **(properties or {})},
+        raise_if_key_not_exists=False,  # some properties are this project's
         storage_options=dict(target.options),
     )
-    committed(target.address)
+    target.committed()
     return table
 
 
@@ -83,7 +85,7 @@ def create_with(
         storage_options=dict(target.options),
         commit_properties=commit_properties(why, transaction),
     )
-    committed(target.address)
+    target.committed()
 
 
 def replace(
@@ -96,13 +98,14 @@ def replace(
 ) -> bool:
     """Make ``rows`` the whole content of ``partitions``, in one commit; new columns are added, missing ones are left empty.
 
-    :param partitions: values of the column that the table is partitioned by, days or names; all rows lie in them.
+    :param partitions: values of the column by which the table is addressed, days or names; all rows lie in them.
     :param transaction: the Delta transaction, by id and version, that the commit records.
     :returns: whether there was anything to commit.
-    :raises CommitFailedError: when another writer has changed one of the partitions since ``table`` was opened, and once
-        columns of the table have got the wider types of the rows: what the rows were computed from has to be read again.
+    :raises CommitFailedError: when another writer has changed a file with one of the partitions since ``table`` was opened, and
+        once columns of the table have got the wider types of the rows: what the rows were computed from has to be read again.
     """
-    (column,) = table.metadata().partition_columns
+    column = table_parts.column(table)
+    assert column is not None  # noqa: S101 (such a table is never written in parts)
     days = [value for value in partitions if isinstance(value, date)]
     if len(days) == len(partitions):
         predicate = day_conditions.condition_among(column, days, "'{}'")

@@ -107,7 +107,7 @@ def append(
     write_deltalake(
         table, rows, mode="append", commit_properties=why, writer_properties=COMPRESSED, **_schema_mode(table, rows.schema)
     )
-    committed(target.address)
+    target.committed()
     _compact(target)
     return True
 
@@ -141,7 +141,7 @@ def append_new(
 
     written = in_one_commit(rows, write)
     if written:
-        committed(target.address)
+        target.committed()
         _compact(target)
     return written
 
@@ -306,4 +306,4 @@ def _compact(target: Table) -> None:
     with leases.held(target, leases.COMPACTION) as is_ours, suppress(CommitFailedError):
         if is_ours and (newest := target.snapshot()) is not None:
             newest.optimize.compact(target_size=_SMALL_FILE_BYTES, writer_properties=COMPRESSED)
-            committed(target.address)
+            target.committed()

@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 from deltalake import Schema, write_deltalake
 
 from lakehouse import locations, pieces
-from lakehouse.delta import change_feed, data_files, partition_writer, provenance, row_writer
+from lakehouse.delta import change_feed, leases, partition_writer, provenance, row_writer
 from lakehouse.delta.change_feed import AFTER
 from lakehouse.delta.columns import arrow_schema
 from lakehouse.delta.data_files import COMPRESSED
 from lakehouse.delta.row_writer import in_one_commit
 from lakehouse.dimensions import tables
-from lakehouse.lake import table_io
+from lakehouse.lake import table_io, table_parts
 from lakehouse.spark import commits
 from lakehouse.spark.commits import MergeClauses
 
@@ -59,7 +59,7 @@ class BucketTable(NamedTuple):
         commits.table_of(self.table, self.columns, "bucket", self.properties)
         table = self._snapshot()
         if missing:
-            with commits.held(self.table):
+            with leases.alone(self.table):
                 table.alter.add_columns(Schema.from_arrow(arrow_schema(missing)).fields)
             table = self._snapshot()
         return table
@@ -109,7 +109,7 @@ class BucketTable(NamedTuple):
         def write(data: Any, _: pa.Schema) -> None:
             write_deltalake(table, data, commit_properties=properties, **more)
 
-        with commits.held(self.table):
+        with leases.alone(self.table):
             if not in_one_commit(pieces, write):
                 write(arrow_schema(self.columns).empty_table(), arrow_schema(self.columns))
 
@@ -120,7 +120,7 @@ class BucketTable(NamedTuple):
 
     def _groups(self, table: DeltaTable, rows: pa.Table) -> Iterator[tuple[list[int], pa.Table]]:
         """The rows, grouped by buckets: each group has as many buckets as hold few rows together, at least one."""
-        held, together, count = data_files.rows_by_partition(table), list[int](), 0
+        held, together, count = table_parts.rows(table), list[int](), 0
         for bucket in sorted(pc.unique(rows["bucket"]).to_pylist()):
             if together and count + held.get(bucket, 0) > _HELD_ROWS:
                 yield together, rows.filter(pc.is_in(rows["bucket"], pa.array(together, pa.int32())))

@@ -21,12 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import data_files
 from lakehouse.dimensions import buckets as dimension_buckets
 from lakehouse.dimensions import changed_intervals, fact_index, interval_table, tables
 from lakehouse.dimensions.interval_table import intervals
 from lakehouse.dispositions.winners import groups, numpy_of
-from lakehouse.lake import table_io
+from lakehouse.lake import table_io, table_parts
 from lakehouse.quality.check_rules import CheckResult, row_counts
 from lakehouse.quality.row_sums import RowSums
 
@@ -112,7 +111,7 @@ def _parts(lake: Lake, contract: SourceContract, silver: DeltaTable, days: Colle
         changes = dimension_buckets.read(contract, copy[0], buckets, of_days)
         yield _KeysInQuestion(changes, interval_table.read(contract, table, buckets, of_days), is_sampled=True)
         return
-    buckets = sorted(data_files.rows_by_partition(copy[0]))
+    buckets = sorted(table_parts.rows(copy[0]))
     first = min(days).toordinal() % max(len(buckets), 1)
     sample = {*(buckets[first:] + buckets[:first])[:_SAMPLED]}
     for bucket in buckets:

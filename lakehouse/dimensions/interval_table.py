@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import change_feed, data_files, partition_writer, row_writer
+from lakehouse.delta import change_feed, partition_writer, row_writer
 from lakehouse.dimensions import buckets as dimension_buckets
 from lakehouse.dimensions import tables
 from lakehouse.dimensions.buckets import LIVES, BucketTable
 from lakehouse.dispositions.winners import groups, numpy_of
-from lakehouse.lake import table_io
+from lakehouse.lake import table_io, table_parts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -129,7 +129,7 @@ def _differing(contract: SourceContract, by_key: DeltaTable, table: DeltaTable, 
 
 def _all_differing(lake: Lake, contract: SourceContract, by_key: DeltaTable, table: DeltaTable) -> pa.Table | None:
     """The :func:`differences` of all keys, bucket by bucket; None if they exceed the limit, or the table is empty."""
-    if not data_files.rows_by_partition(table):
+    if not table_parts.rows(table):
         return None
     parts: list[pa.Table] = []
     for bucket in sorted({*_buckets(by_key), *_buckets(table)}):
@@ -141,7 +141,7 @@ def _all_differing(lake: Lake, contract: SourceContract, by_key: DeltaTable, tab
 
 
 def _buckets(table: DeltaTable) -> Iterator[int]:
-    return iter(sorted(data_files.rows_by_partition(table)))
+    return iter(sorted(table_parts.rows(table)))
 
 
 #: A key has one change per event time. While silver holds a change on two event days, the one that arrived later counts.

@@ -7,7 +7,8 @@ this list.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -15,10 +16,14 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from deltalake import DeltaTable
 
 #: The attribute in which an open table carries its files, with the version that they belong to.
 _LISTED = "_lakehouse_files"
+#: The attributes for the transactions of a version; for the commits of its log and for its change feed, which never change.
+_TRANSACTIONS, _COMMITS, _FEEDS = "_lakehouse_transactions", "_lakehouse_commits", "_lakehouse_feeds"
 
 
 def listed_files(table: DeltaTable) -> pa.Table:
@@ -33,6 +38,33 @@ def listed_files(table: DeltaTable) -> pa.Table:
     return files
 
 
+def transaction_version(table: DeltaTable, app_id: str) -> int | None:
+    """The version of a Delta transaction that an open table records; looked up once per version.
+
+    delta-rs reads the log since the last checkpoint for it.
+    """
+    version, known = vars(table).get(_TRANSACTIONS, (None, {}))
+    if version != table.version():
+        known = {}
+        vars(table)[_TRANSACTIONS] = (table.version(), known)
+    if app_id not in known:
+        known[app_id] = table.transaction_version(app_id)
+    found: int | None = known[app_id]
+    return found
+
+
+def commits_read(table: DeltaTable) -> dict[int, dict[str, Any]]:
+    """The commits of an open table's log that were read before, by version; to be added to."""
+    commits: dict[int, dict[str, Any]] = vars(table).setdefault(_COMMITS, {})
+    return commits
+
+
+def feeds_read(table: DeltaTable) -> dict[tuple[int, int], pa.Table | None]:
+    """The parts of an open table's change feed that were read before, by first and last version; to be added to."""
+    feeds: dict[tuple[int, int], pa.Table | None] = vars(table).setdefault(_FEEDS, {})
+    return feeds
+
+
 def newest_version(table: DeltaTable) -> int:
     """The newest version in the log; ``table`` stays at its own. The public way opens the table a second time."""
     version: int = table._table.get_latest_version()  # noqa: SLF001
@@ -42,9 +74,45 @@ def newest_version(table: DeltaTable) -> int:
 def file_system(table: DeltaTable) -> fs.FileSystem:
     """The file system of a table's folder, with the table's credentials, as delta-rs's own dataset builds it.
 
-    For local tables it is Arrow's own: reading through delta-rs's can end the process with an abort at exit.
+    For local tables it is Arrow's own: reading through delta-rs's can end the process with an abort at exit. In an object store,
+    small data files are fetched as a whole, by one request instead of several, and kept: they never change.
     """
     uri = table.table_uri
     if "://" not in uri or uri.startswith("file://"):
         return fs.SubTreeFileSystem(unquote(uri.removeprefix("file://")), fs.LocalFileSystem())
-    return fs.PyFileSystem(DeltaStorageHandler.from_table(table._table))  # noqa: SLF001
+    listed = listed_files(table)
+    sizes = dict(zip(map(unquote, listed["path"].to_pylist()), listed["size_bytes"].to_pylist()))
+    handler = _SmallFilesWhole.from_table(table._table, known_sizes=sizes)  # noqa: SLF001
+    handler.uri, handler.sizes = uri, sizes
+    return fs.PyFileSystem(handler)
+
+
+_SMALL_BYTES, _KEPT_BYTES = 2**20, 2**26
+_KEPT: dict[tuple[str, str], pa.Buffer] = {}
+_KEPT_LOCK = Lock()
+
+
+class _SmallFilesWhole(DeltaStorageHandler):  # type: ignore[misc] # a class without types
+    """A table's folder in an object store; its small data files are read as a whole.
+
+    ``sizes`` are the bytes of the data files.
+    """
+
+    uri: str
+    sizes: Mapping[str, int]
+
+    def open_input_file(self, path: str) -> pa.NativeFile:
+        """A data file for random access."""
+        size = self.sizes.get(path, _SMALL_BYTES)
+        if size >= _SMALL_BYTES:
+            return super().open_input_file(path)
+        with _KEPT_LOCK:
+            kept = _KEPT.pop((self.uri, path), None)
+        if kept is None:
+            with super().open_input_file(path) as file:
+                kept = pa.py_buffer(file.read(size))
+        with _KEPT_LOCK:
+            _KEPT[self.uri, path] = kept
+            while sum(buffer.size for buffer in _KEPT.values()) > _KEPT_BYTES:
+                del _KEPT[next(iter(_KEPT))]
+        return pa.BufferReader(kept)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakehouse.lake import table_io
-from lakehouse.lake.table_cache import cache_of
+from lakehouse.lake.table_cache import cache_of, committed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -70,6 +70,10 @@ class Table:
         if cache is not None:
             cache.forget_look(self.address)
         return self.version()
+
+    def committed(self) -> None:
+        """Note a commit of this process, see :func:`lakehouse.lake.table_cache.committed`."""
+        committed(self.address)
 
     def read(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table | None:
         """The rows that meet ``where``: each named column holds one of the values given for it. None without a table."""

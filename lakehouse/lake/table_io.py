@@ -36,7 +36,7 @@ _FEW_VALUES = 10_000
 #: Up to this many values are compared one by one: then Arrow uses the statistics of row groups.
 _SINGLE_VALUES = 32
 #: Times that Spark wrote as INT96 would become nanoseconds, which end in 1677 and 2262.
-_SPARKS_TIMES = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
+SPARKS_TIMES = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
 
 
 class DamagedLogError(LakehouseError):
@@ -74,6 +74,14 @@ def question(path: str, columns: Sequence[str] | None, where: Where | None, *mor
 def read_version(table: DeltaTable, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table:
     """The rows of :meth:`lakehouse.lake.Table.read` for an open table."""
     return _read(table, files_with(table, where or {}), columns, where or {})
+
+
+def read_files(table: DeltaTable, files: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
+    """All rows of some of a table's files.
+
+    :param files: as ``listed_files`` gives them.
+    """
+    return _read(table, files, columns, {})
 
 
 def _read(table: DeltaTable, files: pa.Table, columns: Sequence[str] | None, where: Where) -> pa.Table:
@@ -177,6 +185,8 @@ def split(rows: pa.Table, column: str) -> dict[Any, pa.Table]:
 def files_with(table: DeltaTable, where: Where) -> pa.Table:
     """The files that may hold rows which meet ``where``, as delta-rs lists them from the log."""
     files = listed_files(table)
+    if any(not len(values) for values in where.values()):
+        return files.slice(0, 0)
     for column, values in where.items():
         if f"partition.{column}" in files.column_names:
             kept = files[f"partition.{column}"]
@@ -227,12 +237,12 @@ def _dataset(table: DeltaTable, files: pa.Table, where: Where) -> tuple[ds.Datas
     read it.
     """
     if table.protocol().min_reader_version > 1:  # delta-rs knows what it can read, and reports what it cannot
-        return table.to_pyarrow_dataset(filesystem=file_system(table), parquet_read_options=_SPARKS_TIMES), where
+        return table.to_pyarrow_dataset(filesystem=file_system(table), parquet_read_options=SPARKS_TIMES), where
     schema = pa.schema(table.schema().to_arrow())
     partitions = [column for column in table.metadata().partition_columns if f"partition.{column}" in files.column_names]
     values = [files[f"partition.{column}"].to_pylist() for column in partitions]
     system = file_system(table)
-    form = ds.ParquetFileFormat(read_options=_SPARKS_TIMES)
+    form = ds.ParquetFileFormat(read_options=SPARKS_TIMES)
     fragments = [
         form.make_fragment(unquote(path), system, _equal(partitions, own), file_size=size)
         for path, size, *own in zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), *values)

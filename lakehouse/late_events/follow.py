@@ -19,7 +19,6 @@ from lakehouse import locations
 from lakehouse.delta import commit_log, data_files, partition_writer, row_writer
 from lakehouse.dispositions import readings as bronze_readings
 from lakehouse.lake import table_io
-from lakehouse.lake.table_cache import committed
 from lakehouse.late_events import late_rows, left_out
 from lakehouse.late_events.left_out import Deliveries
 from lakehouse.ledger import applied_inputs, key_log, late_decisions
@@ -136,7 +135,7 @@ def _classify(lake: Lake, metric: MetricContract, contract: SourceContract, know
             stale = ", ".join(f"'{name}'" for name in pc.unique(before["ingestion_id"]).to_pylist())
             predicate = f"metric = '{metric.name}' AND ingestion_id IN ({stale})"
             table.delete(predicate, commit_properties=partition_writer.commit_properties(why, (_FOLLOWED, number)))
-            committed(stored.address)
+            stored.committed()
             table, number = row_writer.open_or_create(stored, late_rows.SCHEMA, ["arrival_date"]), number + 1
         if len(late):
             row_writer.append_new(stored, table, [late], [_FOLLOWED], app_version=number, why=why)

@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 from lakehouse import locations
 from lakehouse.calendar.days import end_of_day, span
-from lakehouse.delta import data_files
 from lakehouse.delta.columns import distinct_values
-from lakehouse.lake import table_io
+from lakehouse.lake import table_io, table_parts
 from lakehouse.lateness import historical_rows
 from lakehouse.lateness.completeness import Ages, Arrivals
 from lakehouse.lateness.rules import propose, rows_within, tiers_of
@@ -130,7 +129,7 @@ class LatenessMeasurement:
 def newest_arrival(lake: Lake, source: str, until: date = date.max) -> date | None:
     """The newest arrival day with rows in Bronze through ``until``, from the partitions of the dispositions."""
     table = locations.dispositions(lake, source).open()
-    days = [] if table is None else data_files.by_partition(table, "arrival_date")
+    days = [] if table is None else table_parts.files(table)
     return max((day for day in days if day <= until), default=None)
 
 

@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io
+from lakehouse.lake.delta_rs_internals import transaction_version
 from lakehouse.ledger import ids, key_log
 from lakehouse.ledger.ids import delivery_name
 from lakehouse.ledger.log_table import LogTable
@@ -274,7 +275,7 @@ def lost_claims(lake: Lake, source: str) -> list[Ingestion]:
     if table is None:
         return known
     newest = sorted(known, key=lambda entry: (entry.recorded_at, entry.arrival_date))[-_LOOKED_AT:]
-    unmarked = [entry for entry in newest if table.transaction_version(key_log.app_id(entry.ingestion_id)) is None]
+    unmarked = [entry for entry in newest if transaction_version(table, key_log.app_id(entry.ingestion_id)) is None]
     return _absent(table, known) if _absent(table, unmarked) else []
 
 

@@ -18,7 +18,6 @@ from lakehouse.delta import partition_writer, row_writer
 from lakehouse.dispositions.winners import first_rows, groups
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.lake import table_io
-from lakehouse.lake.table_cache import committed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -85,7 +84,7 @@ def clear(lake: Lake, metric: MetricContract) -> None:
     table = locations.live(lake, metric.name).snapshot()
     if table is not None:
         table.delete()
-        committed(table.table_uri)
+        locations.live(lake, metric.name).committed()
 
 
 @row_writer.retried_on_conflict

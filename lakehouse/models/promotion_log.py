@@ -1,6 +1,7 @@
 """``ops/model_promotions``: the promotions and rollbacks of models, each with its start and its end.
 
-Here are also the release notes of a promotion, as Markdown: author, version, reason, training data, and comparison.
+Here are also the release notes of a promotion, as Markdown: author, version, reason, training data, and comparison; and
+:func:`records`, the promotions of data and models in one form, for a common log as JSON lines.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.delta import leases
 from lakehouse.gold.promotion.promotion_log import PromotionKind
+from lakehouse.gold.promotion.promotion_log import log as data_log
 from lakehouse.ledger.log_table import LogTable
 from lakehouse.text import format_moment
 from lakehouse.training_sets import releases, tables
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakehouse.contracts import Catalog
+    from lakehouse.gold.promotion.promotion_log import PromotionEntry
     from lakehouse.lake import Lake
     from lakehouse.models.backtest_log import Backtest
     from lakehouse.training_sets.releases import Release
@@ -220,3 +223,49 @@ def _quality(release: Release, replaced: Release | None) -> list[str]:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
+
+
+def records(lake: Lake, name: str | None = None) -> list[dict[str, Any]]:
+    """All promotions and rollbacks of data and models, or those of ``name``, oldest first; times as text in ISO 8601.
+
+    The keys are ``of`` (``data`` or ``model``), ``name``, ``kind``, ``from``, ``to``, ``by``, ``reason``, ``at``, ``accepted``,
+    ``sign_off``, ``release_notes`` and ``more``.
+    """
+    of_data = data_log(lake).read({"metric": [name]} if name else None)
+    of_models = completed(lake, name)
+    of_both = [*map(_of_data, of_data), *map(_of_model, of_models)]
+    return sorted(of_both, key=lambda record: (record["at"], record["name"]))
+
+
+def _of_data(entry: PromotionEntry) -> dict[str, Any]:
+    return {
+        "of": "data",
+        "name": entry.metric,
+        "kind": entry.kind.value,
+        "from": f"v{entry.from_version}",
+        "to": f"v{entry.to_version}",
+        "by": entry.by,
+        "reason": entry.reason,
+        "at": entry.moved_at.isoformat(),
+        "accepted": entry.accepted or [],
+        "sign_off": None,
+        "release_notes": entry.release_notes,
+        "more": {"gold_version": entry.gold_version, "periods": entry.periods, "inputs": dict(entry.inputs)},
+    }
+
+
+def _of_model(entry: ModelPromotion) -> dict[str, Any]:
+    return {
+        "of": "model",
+        "name": entry.model,
+        "kind": entry.kind.value,
+        "from": entry.from_version,
+        "to": entry.to_version,
+        "by": entry.by,
+        "reason": entry.notes,
+        "at": entry.recorded_at.isoformat(),
+        "accepted": entry.accepted or [],
+        "sign_off": entry.sign_off,
+        "release_notes": entry.release_notes,
+        "more": {"number": entry.number, "backtest": entry.backtest},
+    }

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from lakehouse.models import backtest_log, canary_log, lineage, promotion_export, promotion_log
+from lakehouse.models import backtest_log, canary_log, lineage, promotion_log
 from lakehouse.serving import released_models, responses
 from lakehouse.serving.parameters import NAME, NoParameters, Parameters
 from lakehouse.serving.responses import Problem
@@ -182,7 +182,7 @@ def promotion_routes(cache: PublishedCache) -> APIRouter:
 
         With `Accept: application/x-ndjson`, the response is a log of JSON lines.
         """
-        records = await run_in_threadpool(promotion_export.records, cache.lake, wanted.name)
+        records = await run_in_threadpool(promotion_log.records, cache.lake, wanted.name)
         if request.headers.get("accept", "").startswith(LINES):
             text = "".join(f"{json.dumps(record, default=str, ensure_ascii=False)}\n" for record in records)
             return responses.respond_with_text(request, text, LINES)

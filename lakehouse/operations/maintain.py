@@ -23,15 +23,15 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from lakehouse import locations
-from lakehouse.delta import leases
+from lakehouse.delta import layout, leases
 from lakehouse.delta.data_files import COMPRESSED, Storage
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers.served_version import UnservedVersionError
-from lakehouse.lake import table_io
+from lakehouse.lake import table_io, table_parts
 from lakehouse.lake.delta_rs_internals import listed_files
-from lakehouse.lake.table_cache import committed
 from lakehouse.ledger import key_log
 from lakehouse.operations import retention
+from lakehouse.operations.retention import Crowd
 from lakehouse.silver import audit
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.lake import Lake
     from lakehouse.locations import LakeTable
-    from lakehouse.operations.retention import Crowd, ReaderNeeds
+    from lakehouse.operations.retention import ReaderNeeds
 
 _TARGET_BYTES = 128 * 2**20
 _SMALL_FILES = 8
@@ -143,7 +143,8 @@ class _Work:
         checkpointed = self._checkpoint(table)
         log_files = self._clean_log(table)
         deleted = self._vacuum(table)
-        saved = sum(crowd.files - crowd.files_after(_TARGET_BYTES) for crowd in crowds.values())
+        target = self._lake.settings.file_bytes if table_parts.share_files(table) else _TARGET_BYTES
+        saved = sum(crowd.files - crowd.files_after(target) for crowd in crowds.values())
         return Upkeep(
             table=f"{self._lake_table}",
             files_before=before,
@@ -161,6 +162,8 @@ class _Work:
 
         :returns: the compacted partitions.
         """
+        if table_parts.share_files(table):
+            return self._laid_out(table)
         crowds = retention.crowded(_file_sizes(table), _TARGET_BYTES, _SMALL_FILES)
         if crowds and self._lake_table.silver_of is not None:
             source = self._lake_table.silver_of.dataset
@@ -185,6 +188,17 @@ class _Work:
                 return {}
         return crowds
 
+    def _laid_out(self, table: DeltaTable) -> dict[Any, Crowd]:
+        """Bring the files of a table whose days share files into shape; returns those that were replaced, under one key."""
+        wanted = layout.out_of_shape(self._lake, table)
+        is_silver = self._lake_table.silver_of is not None
+        if not wanted:
+            return {}
+        if not self._dry_run and not layout.keep(self._lake, self._stored, alone=is_silver):
+            self._kept.append("another process was writing to it: laid out the next time")
+            return {}
+        return {None: Crowd(len(wanted.old), sum(file.size for file in wanted.old))}
+
     @retry(
         retry=retry_if_exception_type(CommitFailedError),
         stop=stop_after_attempt(3),
@@ -199,7 +213,7 @@ class _Work:
             table.optimize.compact(filters or None, _TARGET_BYTES, writer_properties=COMPRESSED, **more)
         else:
             table.optimize.z_order([self._lake_table.sorted_by], None, _TARGET_BYTES, writer_properties=key_log.LAYOUT, **more)
-        committed(self._stored.address)
+        self._stored.committed()
 
     def _checkpoint(self, table: DeltaTable) -> bool:
         """Write a checkpoint if opening the table would read many commits."""

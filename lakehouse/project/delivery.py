@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakehouse.bronze import run_deliveries
+from lakehouse.bronze import pending_files
 from lakehouse.contracts import SourceContract, load_catalog, load_contract
 from lakehouse.contracts.inputs import DAY
 from lakehouse.contracts.loader import load_sound_catalog
@@ -39,7 +39,7 @@ def deliver(lake: Lake, contract: SourceContract, files: Sequence[Path], day: da
 
     A file takes the place of a held file of its name: a person has mended it.
 
-    Together the files are one delivery, see ``bronze.run_deliveries``.
+    Together the files are one delivery, see ``bronze.pending_files``.
 
     :returns: the paths in the landing folder.
     :raises UndeliveredFileError: for a file that is missing or cannot be read, a landing folder that is not local, or a different
@@ -59,7 +59,7 @@ def deliver(lake: Lake, contract: SourceContract, files: Sequence[Path], day: da
     targets: list[Path] = []
     for file in files:
         targets.append(_target(Path(landing), contract.source.landing, file, day, targets, held))
-    run_deliveries.record(lake, contract, day, [target.relative_to(landing).as_posix() for target in targets])
+    pending_files.record_run(lake, contract, day, [target.relative_to(landing).as_posix() for target in targets])
     for file, target in zip(files, targets):
         if not _has_content(target, file):
             target.parent.mkdir(parents=True, exist_ok=True)

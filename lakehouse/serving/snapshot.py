@@ -9,16 +9,18 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.delta import commit_log, data_files
+from lakehouse.delta import commit_log
 from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
-from lakehouse.lake.delta_rs_internals import file_system
+from lakehouse.lake import table_io, table_parts
+from lakehouse.lake.delta_rs_internals import listed_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -162,12 +164,11 @@ def read(of: Table, by: str, before: Snapshot | None) -> Snapshot:
         table.update_incremental()
     if table.version() == before.version:
         return before if table is before.table else replace(before, table=table, opened=opened)
-    files_of = data_files.by_partition(table, by)
-    system = file_system(table)
-    periods = {
-        start: before.periods[start]
-        if before.files.get(start) == paths
-        else PeriodVersions(data_files.read(system, paths, by, start))
-        for start, paths in files_of.items()
-    }
+    files_of = table_parts.files(table)
+    changed = {start: paths for start, paths in files_of.items() if before.files.get(start) != paths}
+    periods = {start: before.periods[start] for start in files_of.keys() - changed.keys()}
+    if changed:
+        listed = listed_files(table)
+        rows = table_io.read_files(table, listed.filter(pc.is_in(listed["path"], pa.array({*chain(*changed.values())}))))
+        periods |= {start: PeriodVersions(own) for start, own in table_io.split(rows, by).items() if start in changed}
     return Snapshot(table.version(), table.transaction_version(served_version.SERVED) or 1, periods, files_of, table, opened)

@@ -15,12 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations, pieces
-from lakehouse.delta import data_files
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dimensions import checks as dimension_checks
 from lakehouse.dispositions import account as dispositions_account
 from lakehouse.dispositions.reprocess_policy import policy_of
-from lakehouse.lake import table_io
+from lakehouse.lake import table_io, table_parts
 from lakehouse.ledger import applied_inputs, ingestions, key_log, redactions
 from lakehouse.ledger.row_states import Disposition
 from lakehouse.quality import check_rules, row_sums
@@ -209,7 +208,7 @@ def _keys_twice(
     policy, source = policy_of(contract), contract.dataset
     if not policy.keys_contend:
         return Counter()
-    others = data_files.rows_by_partition(table).keys() - set(days)
+    others = table_parts.rows(table).keys() - set(days)
     if not others:
         return _twice_within(table, days, days)
     if changed is None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import partition_writer
+from lakehouse.delta import layout, leases, partition_writer
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions import claims, deliveries, living_rows, winners
 from lakehouse.dispositions.readings import ROW_ID
@@ -59,7 +59,7 @@ def merge(
     """
     stored = locations.silver_of(lake, contract)
     while True:
-        table = spark_commits.table_of(stored, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
+        table = spark_commits.table_of(stored, silver_columns(contract), *layout.of_silver(lake))
         before = table.version()
         rows = _merge_rows(lake, contract, days, ingestion_ids, arrival_days)
         if len(rows):
@@ -88,7 +88,7 @@ def rebuild(lake: Lake, contract: SourceContract, days: Collection[date], why: M
         different = changed_days(held.select(schema.names).cast(schema), wanted)
         if different:
             rows = wanted.filter(pc.is_in(wanted["event_date"], value_set=pa.array(sorted(different), pa.date32())))
-            with spark_commits.held(stored):
+            with leases.alone(stored):
                 partition_writer.replace(table, rows, different, why=why)
         if stored.newest_version() <= before + bool(different):
             return True

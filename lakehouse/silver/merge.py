@@ -8,6 +8,8 @@ rows are concerned, and :func:`rebuild` computes days from Bronze; all give the 
 
 from __future__ import annotations
 
+from collections import Counter
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,14 +17,14 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
 from lakehouse.calendar import days as day_conditions
-from lakehouse.delta import partition_writer
+from lakehouse.delta import layout
 from lakehouse.delta.columns import silver_columns
 from lakehouse.dispositions import claims, deliveries, living_rows, row_frames
 from lakehouse.dispositions.living_rows import Slice
 from lakehouse.dispositions.readings import ROW_ID
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.winners import LIVING_KINDS
-from lakehouse.lake import table_io
+from lakehouse.lake import table_io, table_parts
 from lakehouse.ledger import decisions, key_log
 from lakehouse.silver import admitted_claims
 from lakehouse.spark import commits as spark_commits
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from lakehouse.ledger.ingestions import Ingestion
 
 _SORTED_ROWS = 500_000  # the approximate number of rows that a task sorts by day before it writes them
+#: The most days of a list with a place for each.
+_SPANNED_DAYS = 2**16
 _CLAIM_ROW = ["record_key", "event_date", "arrival_date", "ingestion_id", "line_number"]
 
 
@@ -127,11 +131,11 @@ def merge(
     target = locations.silver_of(lake, contract)
     row_count = sum(entry.rows for entry in contents.values())
     while True:
-        table = spark_commits.table_of(target, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
+        table = spark_commits.table_of(target, silver_columns(contract), *layout.of_silver(lake))
         before = table.version()
         if not table_io.rows_at_most(table, {"event_date": days}):
             rows = _first_rows(spark, lake, contract, days, contents, arrival_days)
-            rows = _a_file_for_each_day(rows, row_count)
+            rows = _in_files(lake, table, rows, rows_by_day(contents, days))
             spark_commits.append_alone(rows, target, f"silver:{contract.silver_table}", before, why)
         else:
             if row_count > lake.settings.local_rows:
@@ -153,18 +157,18 @@ def rebuild(
     days: Collection[date],
     why: dict[str, Any],
     *,
-    row_count: int,
+    rows_of_days: Mapping[date, int],
 ) -> set[date]:
     """Compute days from Bronze and replace those whose content differs.
 
-    :param row_count: the approximate number of rows of the days.
+    :param rows_of_days: the approximate number of rows of each day.
     :returns: the days that were written.
     """
     target = locations.silver_of(lake, contract)
     written: set[date] = set()
     while True:
         before = target.version()
-        wanted = _a_file_for_each_day(state(spark, lake, contract, Slice(days)), row_count).persist()
+        wanted = _in_files(lake, target.open(), state(spark, lake, contract, Slice(days)), rows_of_days).persist()
         try:
             current = spark.read.format("delta").load(target.address).where(on_days(days))
             different = changed_days(current, wanted)
@@ -198,9 +202,34 @@ def row_hash(columns: Sequence[str]) -> Column:
     return F.xxhash64(*columns, *(F.col(name).isNull() for name in columns))
 
 
-def _a_file_for_each_day(rows: DataFrame, row_count: int) -> DataFrame:
-    """The rows, partitioned like those of a MERGE: every task writes whole days."""
-    return rows.repartition(max(2, row_count // _SORTED_ROWS), "event_date")
+def _in_files(lake: Lake, table: DeltaTable | None, rows: DataFrame, rows_of_days: Mapping[date, int]) -> DataFrame:
+    """The rows, partitioned so that every task writes whole days, and those that share a file in their order.
+
+    :param table: the table to which they are written.
+    :param rows_of_days: about how many rows each day has.
+    """
+    if table is None or not table_parts.share_files(table):
+        return rows.repartition(max(2, sum(rows_of_days.values()) // _SORTED_ROWS), "event_date")
+    files = layout.in_files(rows_of_days, layout.rows_per_file(lake, table)) or [[]]
+    place = F.lit(0)
+    if len(files) > 1:
+        numbers = {day: number for number, days in enumerate(files) for day in days}
+        first, span = min(numbers), (max(numbers) - min(numbers)).days
+        if span < _SPANNED_DAYS:  # a map is searched, an array is not
+            by_offset = F.lit([numbers.get(first + timedelta(days=offset), 0) for offset in range(span + 1)])
+            place = F.try_element_at(by_offset, F.datediff("event_date", F.lit(first)) + 1)
+        else:
+            by_day = F.create_map(*(F.lit(one) for pair in numbers.items() for one in pair))
+            place = F.try_element_at(by_day, F.col("event_date"))
+    return rows.repartitionById(len(files), F.coalesce(place, F.lit(0)).cast("int")).sortWithinPartitions("event_date")
+
+
+def rows_by_day(contents: Mapping[str, Ingestion], days: Collection[date]) -> Counter[date]:
+    """About how many rows the ingestions bring to each of the days."""
+    brought: Counter[date] = Counter()
+    for entry in contents.values():
+        brought.update({day: count for day, count in entry.rows_by_day.items() if day in days})
+    return brought
 
 
 def _first_rows(
@@ -273,10 +302,10 @@ def clauses(table: DeltaTable, contract: SourceContract, days: Collection[date])
 
 def _lives(days: Collection[date]) -> Column:
     """Whether a claim puts a row on one of ``days``."""
-    return F.col("kind").isin(*LIVING_KINDS) & on_days(days)
+    return F.coalesce(F.col("kind").isin(*LIVING_KINDS) & on_days(days), F.lit(False))
 
 
 def on_days(days: Collection[date]) -> Column:
-    """Whether a row lies on one of ``days``."""
+    """Whether a row lies on one of ``days``; NULL for one without a day."""
     # As text: to build a Column from objects takes several calls to the JVM for each day.
-    return F.expr(f"coalesce({day_conditions.condition_among('event_date', days)}, false)")
+    return F.expr(day_conditions.condition_among("event_date", days))

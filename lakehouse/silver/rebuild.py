@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
-from lakehouse.delta import data_files, partition_writer, provenance, row_writer
+from lakehouse.delta import data_files, layout, partition_writer, provenance, row_writer
 from lakehouse.delta.columns import bronze_columns, content_columns
 from lakehouse.dispositions import account_tables, claims, judgement_history, row_frames
 from lakehouse.dispositions.living_rows import Slice
-from lakehouse.lake import table_io
+from lakehouse.lake import table_io, table_parts
 from lakehouse.ledger import applied_inputs, ingestions, key_log, rebuild_requests
 from lakehouse.ledger.rebuild_requests import RebuildRequest
 from lakehouse.silver import merge as silver_merge
@@ -268,14 +268,18 @@ def _repair_table(lake: Lake, contract: SourceContract, session: Callable[[], Sp
     if table is None or not files:
         return []
     ingestions.require_no_lost_rows(lake, contract.dataset)
+    known = key_log.days(lake, contract.dataset)
     data_files.set_aside(table, files)
-    rows_by_day: dict[date, int] = {}
-    for file in files:
-        rows_by_day[file.partition] = rows_by_day.get(file.partition, 0) + file.rows
-    for day, count in sorted(rows_by_day.items()):
-        why = {"run_id": run_id, "method": "repair", "days": [f"{day}"], **provenance.stamp(contract)}
+    shared = table_parts.share_files(table)  # then a file is replaced as a whole
+    days = sorted(day for day in known if any(file.may_hold(day) for file in files))
+    for together in [days] if shared else [[day] for day in days]:
+        why = {"run_id": run_id, "method": "repair", "days": [f"{day}" for day in together], **provenance.stamp(contract)}
+        count = sum(file.rows for file in files if any(map(file.may_hold, together)))
         with sized_for(session(), lake, many=count > lake.settings.local_rows):
-            rows = silver_merge.state(session(), lake, contract, Slice([day])).toArrow()
-        partition_writer.replace(table, rows, [day], why=why)
+            rows = silver_merge.state(session(), lake, contract, Slice(together)).toArrow()
+        if shared:
+            layout.make_again(table, files, together, rows, why)
+        else:
+            partition_writer.replace(table, rows, together, why=why)
         table.update_incremental()
-    return sorted(rows_by_day)
+    return days

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakehouse import locations
-from lakehouse.delta import data_files
 from lakehouse.dispositions.reprocess_policy import policy_of
+from lakehouse.lake import table_parts
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def rows_by_day(lake: Lake, contract: SourceContract) -> dict[date, int]:
     if not policy_of(contract).chooses_deliveries:
         return {}
     table = locations.silver(lake, contract.dataset).open()
-    return {} if table is None else data_files.rows_by_partition(table)
+    return {} if table is None else table_parts.rows(table)
 
 
 def replaced_by(

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from lakehouse import locations
-from lakehouse.delta import change_feed, commit_log, partition_writer, provenance
+from lakehouse.delta import change_feed, commit_log, layout, partition_writer, provenance
 from lakehouse.delta.columns import bronze_columns, silver_columns
 from lakehouse.dimensions import fact_index, interval_table
 from lakehouse.dispositions import account_tables, readings
@@ -130,6 +130,8 @@ def update(
             _rebuild(lake, contract, session, concerned, ids, run)
         _follow(lake, contract, metrics, rebuilt, ids, "rebuild", run_id)
     fact_index.follow(lake, metrics)
+    for table in contract.silver_tables:
+        layout.keep(lake, locations.silver_of(lake, table), alone=True)
     silver = target.open()
     after = before if silver is None else silver.version()
     changed = {} if silver is None else change_feed.describe(silver, before + 1, after)
@@ -203,7 +205,7 @@ def _ensure_tables(session: Callable[[], SparkSession], lake: Lake, contract: So
     spark_commits.add_missing_columns(session, locations.bronze(lake, contract.dataset), bronze_columns(contract))
     for stored in (locations.silver_of(lake, table) for table in contract.silver_tables):
         spark_commits.add_missing_columns(session, stored, silver_columns(contract))
-        spark_commits.table_of(stored, silver_columns(contract), "event_date", partition_writer.CHANGE_FEED)
+        spark_commits.table_of(stored, silver_columns(contract), *layout.of_silver(lake))
 
 
 @spark_commits.recomputed_on_conflict
@@ -244,11 +246,11 @@ def _rebuild(
     asked = [entry for entry in rebuild_requests.all_of(lake, contract.dataset) if entry.operation_id in ids]
     if asked:
         why |= {"operation": asked[-1].operation, "reason": asked[-1].reason, "by": asked[-1].runner_id}
-    row_count = sum(rows for entry in known.values() for day, rows in entry.rows_by_day.items() if day in days)
-    if row_count <= lake.settings.local_rows and local_merge.rebuild(lake, contract, days, why):
+    rows_of_days = silver_merge.rows_by_day(known, days)
+    if sum(rows_of_days.values()) <= lake.settings.local_rows and local_merge.rebuild(lake, contract, days, why):
         return
     with sized_for(session(), lake, many=sum(entry.rows for entry in known.values()) > lake.settings.local_rows):
-        silver_merge.rebuild(session(), lake, contract, days, why, row_count=row_count)
+        silver_merge.rebuild(session(), lake, contract, days, why, rows_of_days=rows_of_days)
 
 
 def _follow(

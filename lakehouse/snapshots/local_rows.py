@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from lakehouse import locations
-from lakehouse.delta import data_files
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dispositions import living_rows
+from lakehouse.lake import table_parts
 from lakehouse.ledger import key_log, redactions
 from lakehouse.snapshots import input_sets
 from lakehouse.snapshots.input_sets import NamedSnapshot, known_at
@@ -70,7 +70,7 @@ def first_rows(
     """
     schema = arrow_schema(silver_columns(contract))
     table = locations.silver(lake, contract.dataset).open()
-    held = {} if table is None else data_files.rows_by_partition(table)
+    held = {} if table is None else table_parts.rows(table)
     in_order = sorted(held.keys() & set(days))
     read = schema.empty_table()
     while in_order and len(read) < count:

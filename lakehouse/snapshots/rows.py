@@ -18,6 +18,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
+from lakehouse.calendar.days import condition_among
 from lakehouse.delta.columns import arrow_schema, silver_columns
 from lakehouse.dimensions import tables
 from lakehouse.dimensions.interval_table import intervals
@@ -95,7 +96,7 @@ def computed(
         rows = silver_merge.state(spark, lake, contract, Slice(in_order, ids, until)).select(*columns).persist()
         try:
             for start in range(0, len(in_order), _DAYS_AT_ONCE):
-                some = rows.where(rows.event_date.isin(in_order[start : start + _DAYS_AT_ONCE]))
+                some = rows.where(condition_among("event_date", in_order[start : start + _DAYS_AT_ONCE]))
                 yield some.orderBy("event_date", "record_key").toArrow()
         finally:
             rows.unpersist()

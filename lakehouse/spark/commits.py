@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 import uuid
 from contextlib import contextmanager
 from contextvars import copy_context
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,15 +24,17 @@ from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from lakehouse import object_store, pieces
+from lakehouse import pieces
 from lakehouse.calendar import days as day_conditions
 from lakehouse.delta import columns as wider_types
-from lakehouse.delta import commit_log, leases, partition_writer
+from lakehouse.delta import commit_log, partition_writer
 from lakehouse.delta.columns import arrow_schema, ddl
 from lakehouse.delta.data_files import COMPRESSED
+from lakehouse.delta.leases import alone
 from lakehouse.delta.row_writer import in_one_commit
 from lakehouse.errors import LakehouseError
-from lakehouse.lake.table_cache import committed, look_again
+from lakehouse.lake import table_parts
+from lakehouse.lake.table_cache import look_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -46,57 +46,6 @@ if TYPE_CHECKING:
 
     from lakehouse.delta.columns import Columns
     from lakehouse.lake import Table
-
-
-WORK = leases.Work("_commit_lease", timedelta(minutes=2))
-#: Seconds between renewals, and between attempts to take the lease.
-_RENEWED, _WAITS = 30.0, 0.5
-
-
-@contextmanager
-def held(target: Table) -> Iterator[None]:
-    """Hold the lease of a table within the context, for a commit; wait for it while another process holds it.
-
-    Outside S3, tables need no lease.
-    """
-    if not object_store.is_s3(target.address):
-        try:
-            yield
-        finally:
-            committed(target.address)
-        return
-    while (number := leases.take(target, WORK)) is None:
-        time.sleep(_WAITS)
-    renewal = _Renewal(target, number)
-    renewal.start()
-    try:
-        yield
-    finally:
-        renewal.end()
-        committed(target.address)
-
-
-class _Renewal(threading.Thread):
-    """Renews a lease until it is ended."""
-
-    def __init__(self, target: Table, number: int) -> None:
-        super().__init__(daemon=True)
-        self._target, self._number = target, number
-        self._ended = threading.Event()
-
-    def run(self) -> None:
-        """Renew the lease repeatedly; a lease of another process is never changed."""
-        while not self._ended.wait(_RENEWED):
-            number = leases.renew(self._target, WORK, self._number)
-            if number is None:
-                return
-            self._number = number
-
-    def end(self) -> None:
-        """Stop renewing the lease and end it."""
-        self._ended.set()
-        self.join()
-        leases.end(self._target, WORK, self._number)
 
 
 #: The key of a commit's id in its metadata.
@@ -153,17 +102,19 @@ class MergeClauses(NamedTuple):
     emptied: Sequence[str]
 
 
-def table_of(target: Table, columns: Columns, partition_by: str, properties: Mapping[str, str]) -> DeltaTable:
+def table_of(target: Table, columns: Columns, partition_by: str | None, properties: Mapping[str, str]) -> DeltaTable:
     """The table at its newest version, created if it does not exist; columns get the wider types of the contract.
 
-    :param properties: the properties of a new table; a table of an earlier release gets missing ones.
+    :param partition_by: the column by which a new table is partitioned, if any; see also ``delta.layout.of_days``.
+    :param properties: the properties of a new table; a table of an earlier release gets missing ones, but stays partitioned.
     """
     table = target.open()
     if table is None:
-        return partition_writer.create(target, arrow_schema(columns), [partition_by], properties=properties)
-    lacking = properties.items() - table.metadata().configuration.items()
+        return partition_writer.create(target, arrow_schema(columns), partition_by, properties=properties)
+    wanted = {name: value for name, value in properties.items() if name != table_parts.DAYS}
+    lacking = wanted.items() - table.metadata().configuration.items()
     if lacking:
-        with held(target):
+        with alone(target):
             table.alter.set_table_properties(dict(lacking))
     return _widened(target, columns, table)
 
@@ -172,7 +123,7 @@ def _widened(target: Table, columns: Columns, table: DeltaTable) -> DeltaTable:
     """A table whose columns have the wider types of a contract."""
     if not _other_types(table, columns):
         return table
-    with held(target):
+    with alone(target):
         newest = target.snapshot()
         if newest is not None and wider_types.widen(newest, arrow_schema(columns)):
             return newest
@@ -203,7 +154,7 @@ def add_missing_columns(spark: Callable[[], SparkSession], target: Table, column
     if table is not None:
         _widened(target, columns, table)
     if new:
-        with held(target):
+        with alone(target):
             spark().sql(f"ALTER TABLE delta.`{target}` ADD COLUMNS ({ddl(new)})")
 
 
@@ -240,7 +191,7 @@ def append_alone(frame: DataFrame, target: Table, app_id: str, since: int, metad
     commit_id = uuid.uuid4().hex
     named = json.dumps({**metadata, _COMMIT_ID: commit_id}, default=str)
     options = {"txnAppId": app_id, "txnVersion": f"{since + 1}", "userMetadata": named}
-    with held(target), watched(frame.sparkSession, f"append to {target}"):
+    with alone(target), watched(frame.sparkSession, f"append to {target}"):
         frame.write.format("delta").mode("append").options(**options).save(target.address)
     table = target.open()
     commits = [] if table is None else commit_log.history(table, since)
@@ -262,7 +213,7 @@ def append_rows_alone(
     :param also: further Delta transactions that the commit records, as id to version.
     :raises CommitFailedError: if another writer has appended at the same moment.
     """
-    with held(target):
+    with alone(target):
         table = target.snapshot()
         if table is None or (table.transaction_version(app_id) or -1) > since:
             msg = f"another writer has appended to {target} since version {since}"
@@ -283,7 +234,7 @@ def replace_days(frame: DataFrame, target: Table, days: Collection[date], metada
     replaced = day_conditions.condition_among("event_date", days)
     options = {"replaceWhere": replaced, "userMetadata": json.dumps(metadata, default=str)}
     what = f"replacement of {len(days)} days of {target}"
-    with held(target), watched(frame.sparkSession, what):
+    with alone(target), watched(frame.sparkSession, what):
         frame.write.format("delta").mode("overwrite").options(**options).save(target.address)
 
 
@@ -297,7 +248,7 @@ def merge(spark: SparkSession, source: DataFrame, target: Table, clauses: MergeC
     view = f"merge_source_{uuid.uuid4().hex}"
     source.createOrReplaceTempView(view)
     try:
-        with held(target), _commit_metadata(spark, metadata), watched(spark, f"MERGE into {target}"):
+        with alone(target), _commit_metadata(spark, metadata), watched(spark, f"MERGE into {target}"):
             spark.sql(f"""
                 MERGE INTO delta.`{target}` t USING {view} s ON {clauses.on}
                 WHEN MATCHED AND {clauses.delete} THEN DELETE
@@ -333,7 +284,7 @@ def merge_rows(
     )
     merging = merging.when_matched_delete(clauses.delete)
     merging = merging.when_matched_update(values | dict.fromkeys(clauses.emptied, "NULL"), predicate=clauses.update)
-    with held(target):
+    with alone(target):
         merging.when_not_matched_insert(values, predicate=clauses.insert).execute()
 
 

@@ -99,8 +99,8 @@ def scan(spark: SparkSession, lake: Lake, source: Table, columns: Sequence[str],
         _of_files(spark, source, table, files) if is_listed_here and is_plain else spark.read.format("delta").load(source.address)
     )
     for column, values in where.items():
-        are_many = len(values) > days.LISTED and all(type(value) is date for value in values)
-        frame = frame.where(days.condition_among(column, values) if are_many else F.col(column).isin(sorted(values)))
+        are_days = len(values) > 0 and all(type(value) is date for value in values)
+        frame = frame.where(days.condition_among(column, values) if are_days else F.col(column).isin(sorted(values)))
     held = {item.name for item in table.schema().fields}
     return frame.select(*(F.col(name) if name in held else F.lit(None).alias(name) for name in columns))
 

@@ -21,8 +21,9 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse import locations
 from lakehouse.calendar import days as day_conditions
 from lakehouse.contracts.series import days_reached, source_days
-from lakehouse.delta import change_feed, partition_writer
+from lakehouse.delta import change_feed, layout
 from lakehouse.delta.columns import arrow_schema, content_columns, silver_columns
+from lakehouse.delta.partition_writer import ALL_STATISTICS
 from lakehouse.dispositions import claims, deliveries, living_rows
 from lakehouse.dispositions.living_rows import Slice
 from lakehouse.dispositions.reprocess_policy import policy_of
@@ -36,7 +37,6 @@ from lakehouse.gold.publication import held_numbers, write_audit_publish
 from lakehouse.gold.restatement import metric_query
 from lakehouse.gold.restatement import silver_rows as rows_read
 from lakehouse.lake import table_io
-from lakehouse.lake.table_cache import committed
 from lakehouse.ledger import decisions, ingestions
 from lakehouse.ledger.failures import COMPUTED
 from lakehouse.reparse import changed_claims
@@ -165,23 +165,22 @@ def merge_side_rows(
     schema = arrow_schema(silver_columns(contract))
     live = schema.empty_table() if live is None else live.cast(schema)
     stored = locations.silver_of(stage, contract)
-    properties = partition_writer.CHANGE_FEED
-    table = spark_commits.table_of(stored, silver_columns(contract), "event_date", properties)
+    table = spark_commits.table_of(stored, silver_columns(contract), *layout.of_silver(stage))
     if len(live):
         spark_commits.append_rows_alone([live], stored, f"silver:{source}", table.version(), {"method": "live rows"})
-    table = spark_commits.table_of(stored, silver_columns(contract), "event_date", properties)
+    table = spark_commits.table_of(stored, silver_columns(contract), *layout.of_silver(stage))
     before = table.version()
     rows = _rows_to_merge(lake, stage, contract, days)
     if len(rows):
         clauses = silver_merge.clauses(table, contract, days)
         spark_commits.merge_rows(table, stored, rows, clauses, {"method": "merge"})
-    table = spark_commits.table_of(stored, silver_columns(contract), "event_date", properties)
+    table = spark_commits.table_of(stored, silver_columns(contract), *layout.of_silver(stage))
     feed = change_feed.feed_of(table, before + 1, table.version(), columns=["event_date"])
     changed = {day for day in pc.unique(feed["event_date"]).to_pylist() if day is not None}
     others = set(days) - changed
     if others:
         table.delete(day_conditions.condition_among("event_date", others))
-        committed(stored.address)
+        stored.committed()
     on_changed = pc.is_in(live["event_date"], value_set=pa.array(sorted(changed), pa.date32()))
     return changed, live.filter(on_changed), table_io.read_version(table, columns)
 
@@ -223,10 +222,10 @@ def read(spark: SparkSession, stage: Lake, contract: SourceContract, days: Colle
 def _write(rows: DataFrame, stage: Lake, contract: SourceContract) -> None:
     """Replace the content of the stage's silver table by ``rows``."""
     stored = locations.silver_of(stage, contract)
-    table = spark_commits.table_of(stored, silver_columns(contract), "event_date", partition_writer.ALL_STATISTICS)
+    table = spark_commits.table_of(stored, silver_columns(contract), *layout.of_days(stage, "event_date", ALL_STATISTICS))
     if table.version() > 0:
         table.delete()
-        committed(stored.address)
+        stored.committed()
     files = max(2, len(table_io.files_with(table, {})) // 8)
     rows = rows.repartition(files, "event_date")
     spark_commits.append_alone(rows, stored, f"silver:{contract.silver_table}", table.version(), {"method": "stage"})
@@ -413,4 +412,4 @@ def _write_numbers(stage: Lake, daily: Series, numbers: Mapping[date, pa.Table])
             schema_mode="overwrite",
             storage_options=stage.storage_options,
         )
-        committed(locations.gold(stage, daily).address)
+        locations.gold(stage, daily).committed()

@@ -24,7 +24,6 @@ from lakehouse.contracts.training_set import KEY_PREFIX
 from lakehouse.delta import provenance
 from lakehouse.delta.columns import is_number
 from lakehouse.lake import table_io
-from lakehouse.lake.table_cache import committed
 from lakehouse.spark.session import sized_for
 from lakehouse.training_sets import events, labels, releases, tables
 from lakehouse.training_sets import records as set_records
@@ -176,7 +175,7 @@ def write(rows: DataFrame, target: Table) -> None:
     # A Spark Connect client names the collation of texts that an Arrow function returned, and only Spark reads such a table.
     plain = rows.select(*(F.col(field.name).cast(field.dataType.simpleString()).alias(field.name) for field in rows.schema))
     plain.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(target.address)
-    committed(target.address)
+    target.committed()
 
 
 def refuse_deprecated(lake: Lake, catalog: Catalog, contract: TrainingSetContract) -> None:

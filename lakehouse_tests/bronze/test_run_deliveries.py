@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse.bronze import run_deliveries
+from lakehouse.bronze import pending_files
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.dispositions import account
 from lakehouse.lake import SimulatedClock
@@ -93,7 +93,7 @@ def test_a_contract_can_say_what_a_delivery_is(tmp_path: Path, lake: Lake, how: 
     source = source_under("overwrite_partition_safe", delivery=how)
     run(lake, source, written(tmp_path, "a", a=1, b=2), written(tmp_path, "b", a=3, c=4))
     assert living(lake, source) == lives
-    assert run_deliveries.of_day(lake, source, DAY) == []
+    assert pending_files.runs_of_day(lake, source, DAY) == []
 
 
 def test_known_content_that_senders_repeat_by_mistake_does_not_count_again(tmp_path: Path, lake: Lake) -> None:

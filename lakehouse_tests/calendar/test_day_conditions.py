@@ -21,22 +21,35 @@ FIRST = date(1901, 1, 1)
 
 
 def holding(condition: str, days: list[date]) -> set[date]:
-    """The days for which a condition holds, read as text. The range of a list says nothing that the list does not."""
-    condition = re.sub(r"BETWEEN \S+ AND \S+ AND day IN", "IN", condition)
-    spans = re.findall(r"BETWEEN DATE'([-0-9]+)' AND DATE'([-0-9]+)'", condition)
-    single = set(re.findall(r"DATE'([-0-9]+)'", re.sub(r"BETWEEN \S+ AND \S+", "", condition)))
-    return {day for day in days if f"{day}" in single or any(first <= f"{day}" <= last for first, last in spans)}
+    """The days for which a condition holds, as an expression of Python."""
+    text = re.sub(r"day BETWEEN DATE('[-0-9]+') AND DATE('[-0-9]+')", r"(\1 <= day <= \2)", condition)
+    text = re.sub(r"day IN (\([^)]*\))", lambda found: f"day in {found[1].replace('DATE', '').replace(')', ',)')}", text)
+    text = text.replace("day = DATE", "day == ").replace(" AND ", " and ").replace(" OR ", " or ")
+    return {day for day in days if eval(text, {}, {"day": f"{day}"})}
 
 
-@given(st.sets(st.integers(0, 60), min_size=1), st.integers(1, 5))
-def test_a_condition_holds_for_the_days_that_it_is_made_of(numbers: set[int], listed: int) -> None:
+@given(st.sets(st.integers(0, 60), min_size=1), st.integers(1, 5), st.integers(2, 6))
+def test_a_condition_holds_for_the_days_that_it_is_made_of(numbers: set[int], listed: int, ranges: int) -> None:
     every = [FIRST + timedelta(days=number) for number in range(61)]
     days = {every[number] for number in numbers}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(day_conditions, "LISTED", listed)
-        condition = day_conditions.condition_among("day", days)
-    assert holding(condition, every) == days
-    assert condition.count("(") == condition.count(")")
+    for most in (listed, day_conditions.LISTED):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(day_conditions, "LISTED", most)
+            patch.setattr(day_conditions, "RANGES", ranges)
+            condition = day_conditions.condition_among("day", days)
+        assert holding(condition, every) == days
+        assert condition.count("(") == condition.count(")")
+
+
+def test_few_runs_of_days_are_ranges_and_of_many_the_widest_gaps_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    days = [FIRST + timedelta(days=number) for number in (0, 1, 5, 30, 32)]
+    assert day_conditions.condition_among("day", days[:3]) == (
+        "(day BETWEEN DATE'1901-01-01' AND DATE'1901-01-02' OR day = DATE'1901-01-06')"
+    )
+    monkeypatch.setattr(day_conditions, "RANGES", 2)
+    assert day_conditions.condition_among("day", days).startswith(
+        "((day BETWEEN DATE'1901-01-01' AND DATE'1901-01-06' OR day BETWEEN DATE'1901-01-31' AND DATE'1901-02-02') AND day IN ("
+    )
 
 
 def test_a_table_with_more_days_than_can_be_listed(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.contracts import Catalog
-from lakehouse.models import backtest_log, canary, canary_log, promotion, promotion_export, promotion_log, tracking
+from lakehouse.models import backtest_log, canary, canary_log, promotion, promotion_log, tracking
 from lakehouse.models.backtest_log import Backtest
 from lakehouse.models.canary_log import CanaryEntry, CanaryEvent, CanaryOutcome
 from lakehouse.models.promotion import ModelPromotionError
@@ -169,7 +169,7 @@ def test_a_person_may_sign_off_what_is_not_met_and_the_notes_tell_it(trained_lak
         "Signed off by ana: fewer false alarms count more\n",
     ):
         assert part in done.release_notes
-    records = promotion_export.records(lake)
+    records = promotion_log.records(lake)
     assert [(record["of"], record["kind"], record["from"], record["to"], record["sign_off"]) for record in records] == [
         ("model", "promote", None, "v2.3", None),
         ("model", "promote", "v2.3", "v2.4", "fewer false alarms count more"),

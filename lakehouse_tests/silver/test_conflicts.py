@@ -41,6 +41,7 @@ def test_a_compaction_in_the_middle_of_a_merge_fails_nobody(
     lake, spark, local_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.settings.local_rows = local_rows
+    lake.settings.file_bytes = 1  # several files, for the compaction
     sample = SampleLake(lake, contract(), spark)
     for arrived in (1, 2, 3):
         sample.deliver(date(2024, 2, arrived), csv_file([line(f"k{arrived}", arrived, arrived)]))
@@ -72,7 +73,8 @@ def test_a_compaction_in_the_middle_of_a_merge_fails_nobody(
     monkeypatch.setattr(local_merge, "_merge_rows", disturbed_here)
     sample.update()
     assert done.exists()
-    told = [commit["operation"] for commit in commit_log.history(DeltaTable(table), -1)]
+    commits = commit_log.history(DeltaTable(table), -1)
+    told = [commit["operation"] for commit in commits if commit_log.commit_metadata(commit).get("method") != "layout"]
     assert told[:2] == ["MERGE", "OPTIMIZE"]
     assert sample.silver() == sample.rebuilt([date(2024, 2, 1)])
     assert {row[0] for row in sample.silver()} == {"k1", "k2", "k3"}

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.contracts.series import PUBLISHED, ColumnType, days_reached
 from lakehouse.gold.numbers.lifecycle import PublishedState, State
-from lakehouse.lake import table_io
+from lakehouse.lake import table_io, table_parts
 from lakehouse.lake.delta_rs_internals import listed_files
 from lakehouse.text import json_value
 
@@ -170,24 +170,35 @@ def latest(existing: pa.Table, series: Series) -> dict[date, pa.Table]:
 
 
 def due(lake: Lake, series: Series, today: date) -> dict[date, date]:
-    """The periods whose newest number is due for its next state, each with the day since when, from the table's log alone."""
-    files = files_of(locations.gold(lake, series))
-    if files is None or "min.due_on" not in files.column_names:
+    """The periods whose newest number is due for its next state, each with the day since when."""
+    return {start: day for start, day in due_dates(lake, series, today).items() if day <= today}
+
+
+def due_dates(lake: Lake, series: Series, through: date | None = None) -> dict[date, date]:
+    """The days on which numbers that are not final are due for their next state, by period.
+
+    Only files that the table's log names for it are read.
+
+    :param through: at least those that are due by this day; by default all.
+    """
+    table = locations.gold(lake, series).open()
+    files = None if table is None else listed_files(table)
+    if table is None or files is None or "min.due_on" not in files.column_names:
         return {}
-    waiting = files.filter(pc.less_equal(files["min.due_on"], pa.scalar(today, pa.date32())))
-    first = waiting.group_by(f"partition.{series.by}").aggregate([("min.due_on", "min")])
-    return dict(zip(*(first[name].to_pylist() for name in (f"partition.{series.by}", "min.due_on_min"))))
+    if through is not None:
+        files = files.filter(pc.less_equal(files["min.due_on"], pa.scalar(through, pa.date32())))
+    return {start: first for start, (first, _) in table_parts.bounds(table, files, "due_on").items()}
 
 
-def partitions(table: Table, by: str) -> set[date]:
-    """The days for which a table has files, from its log alone."""
-    files = files_of(table)
-    return set() if files is None else set(files[f"partition.{by}"].to_pylist())
+def days_held(table: Table) -> set[date]:
+    """The days for which a table has rows, from its log, see :mod:`lakehouse.lake.table_parts`."""
+    opened = table.open()
+    return set() if opened is None else set(table_parts.rows(opened))
 
 
 def starts(lake: Lake, series: Series) -> set[date]:
-    """The first days of the periods for which a series has numbers, from the log of its table alone."""
-    return partitions(locations.gold(lake, series), series.by)
+    """The first days of the periods for which a series has numbers."""
+    return days_held(locations.gold(lake, series))
 
 
 def known_days(lake: Lake, daily: Series) -> set[date]:
@@ -203,14 +214,14 @@ def known_days(lake: Lake, daily: Series) -> set[date]:
 def days_in_silver(lake: Lake, daily: Series) -> set[date]:
     """The days of a metric whose window covers rows of one of its silver tables."""
     tables = locations.every_silver_read(lake, daily.metric).values()
-    in_silver = set().union(*(partitions(table, "event_date") for table in tables))
+    in_silver = set().union(*(days_held(table) for table in tables))
     return days_reached(daily.metric, in_silver)
 
 
 def published_by_all(lake: Lake, derived: Series) -> set[date]:
     """The first days of the periods for which every input of a derived series has a number, from the tables' logs alone."""
     tables = [locations.gold_of(lake, one.metric, derived.kind) for one in derived.metric.inputs]
-    known = [partitions(table, derived.by) for table in tables]
+    known = [days_held(table) for table in tables]
     return set.intersection(*known) if known else set()
 
 
@@ -218,9 +229,7 @@ def lacking_inputs(lake: Lake, derived: Series) -> dict[date, list[str]]:
     """The periods without a number of a derived series for which some inputs have one and others have none, from the tables' logs
     alone: by first day, the inputs without one.
     """
-    known = {
-        one.metric: partitions(locations.gold_of(lake, one.metric, derived.kind), derived.by) for one in derived.metric.inputs
-    }
+    known = {one.metric: days_held(locations.gold_of(lake, one.metric, derived.kind)) for one in derived.metric.inputs}
     missing = set().union(*known.values()) - starts(lake, derived) if known else set()
     lacking = {start: [name for name, starts in known.items() if start not in starts] for start in sorted(missing)}
     return {start: names for start, names in lacking.items() if names}

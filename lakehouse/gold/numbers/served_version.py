@@ -14,6 +14,7 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
 from lakehouse.delta import commit_log
 from lakehouse.errors import LakehouseError
+from lakehouse.lake.delta_rs_internals import transaction_version
 from lakehouse.ledger import publications
 
 if TYPE_CHECKING:
@@ -213,4 +214,4 @@ def transaction(series: Series, table: DeltaTable | None) -> tuple[str, int] | N
 
 
 def _number_in(table: DeltaTable | None) -> int:
-    return (None if table is None else table.transaction_version(SERVED)) or 1
+    return (None if table is None else transaction_version(table, SERVED)) or 1

@@ -337,7 +337,8 @@ def promotions(
 def _print_as_json(name: str | None) -> None:
     """Print the promotions of data and models, one line of JSON each."""
     from lakehouse.gold.promotion import promotion_log  # noqa: PLC0415 (Arrow loads in a second)
-    from lakehouse.models import promotion, promotion_export  # noqa: PLC0415
+    from lakehouse.models import promotion  # noqa: PLC0415
+    from lakehouse.models import promotion_log as of_both  # noqa: PLC0415
 
     lake, catalog = deployment()
     if name is not None and name not in {*(metric.metric for metric in catalog.metrics.values()), *catalog.models}:
@@ -349,7 +350,7 @@ def _print_as_json(name: str | None) -> None:
     for model in catalog.models.values():
         if name in {None, model.name}:
             promotion.settle(lake, model)
-    for record in promotion_export.records(lake, name):
+    for record in of_both.records(lake, name):
         out.print(json.dumps(record, default=str, ensure_ascii=False), soft_wrap=True)
 
 

@@ -16,7 +16,7 @@ from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
 from lakehouse.contracts.series import CANDIDATE, LINEAGE, Origin, named
-from lakehouse.delta import partition_writer, provenance
+from lakehouse.delta import layout, partition_writer, provenance
 from lakehouse.gold.numbers import lifecycle, window_reasons
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.published_table import arrow_schema, content_of, digest
@@ -172,7 +172,10 @@ def propose(lake: Lake, series: Series, drafts: Sequence[tuple[Draft, int]], run
         return
     rows = pa.concat_tables([_rows(series, draft, number, run_id, now) for draft, number in new], promote_options="default")
     where = locations.candidates(lake, series)
-    table = where.open() or partition_writer.create(where, rows.schema, [series.by], properties=partition_writer.ALL_STATISTICS)
+    table = where.open()
+    if table is None:
+        partition_by, properties = layout.of_days(lake, series.by, partition_writer.ALL_STATISTICS)
+        table = partition_writer.create(where, rows.schema, partition_by, properties=properties)
     partition_writer.replace(table, rows, [draft.start for draft, _ in new])
 
 

@@ -26,7 +26,7 @@ from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
 from lakehouse.contracts.series import PUBLISHED, Origin, named
-from lakehouse.delta import commit_log, partition_writer
+from lakehouse.delta import commit_log, layout, partition_writer
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import history, served_version, window_reasons
 from lakehouse.gold.numbers.lifecycle import PublishAction, PublishedState, RevisionReason, State, VersionName, grows, next_change
@@ -246,8 +246,9 @@ def _created(lake: Lake, series: Series, schema: pa.Schema) -> DeltaTable:
 
     :raises CommitFailedError: if another writer has created it meanwhile, and may have published the same periods.
     """
-    stored, properties = locations.gold(lake, series), partition_writer.ALL_STATISTICS  # due periods are found by them
-    table = partition_writer.create(stored, schema, [series.by], properties=properties)
+    # Due periods are found by the statistics.
+    partition_by, properties = layout.of_days(lake, series.by, partition_writer.ALL_STATISTICS)
+    table = partition_writer.create(locations.gold(lake, series), schema, partition_by, properties=properties)
     if table.version() > 0:
         msg = f"another run has just published {series.name} for the first time"
         raise CommitFailedError(msg)
@@ -273,14 +274,7 @@ def write_again(
     if table is not None:
         partition_writer.replace(table, rows, starts, why=why, transaction=transaction)
         return
-    partition_writer.create_with(
-        locations.gold(lake, series),
-        rows,
-        [series.by],
-        properties=partition_writer.ALL_STATISTICS,
-        why=why,
-        transaction=transaction,
-    )
+    partition_writer.replace(_created(lake, series, rows.schema), rows, starts, why=why, transaction=transaction)
 
 
 _SHOWN = 3

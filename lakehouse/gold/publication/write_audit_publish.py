@@ -18,7 +18,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 from lakehouse import locations, pieces
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import days_reached
-from lakehouse.delta import provenance
+from lakehouse.delta import layout, provenance
 from lakehouse.gold.numbers import history, published_table
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason
 from lakehouse.gold.publication import candidates, revisions
@@ -211,6 +211,8 @@ def _publish(
     # The publication must be reported in any case: on a conflict only the clean-up of the candidates is repeated.
     settle = again_on_conflict(candidates.settle) if done else candidates.settle
     settle(lake, series, {*starts, *waiting}, failed)
+    for table in (locations.gold(lake, series), locations.candidates(lake, series)):
+        layout.keep(lake, table)
     return PublishResult(done, sorted(failed), outcomes, lineage)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series, source_read
-from lakehouse.delta import data_files, partition_writer
+from lakehouse.delta import data_files, layout, partition_writer
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import history
 from lakehouse.gold.numbers.lifecycle import parse_version_name
@@ -25,14 +26,12 @@ from lakehouse.gold.publication import revisions
 from lakehouse.gold.publication.revisions import LostNumbersError
 from lakehouse.gold.reproduction import recompute
 from lakehouse.gold.reproduction.recompute import HistoricalContracts
-from lakehouse.lake import table_io
-from lakehouse.lake.delta_rs_internals import file_system
+from lakehouse.lake import table_io, table_parts
 from lakehouse.ledger import publications
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import date
 
     from deltalake import DeltaTable
     from pyspark.sql import SparkSession
@@ -67,24 +66,30 @@ def _with_damaged_files(
         return []
     data_files.set_aside(table, files)
     publications.follow(lake, series.name, stored)
-    starts = sorted({file.partition for file in files})
+    known = {start for entry in publications.of(lake, series.name) for start in map(date.fromisoformat, entry.published)}
+    starts = sorted(start for start in known if any(file.may_hold(start) for file in files))
     recorded = _recorded(lake, series, set(starts))
-    repaired, lost = [], []
+    made: dict[date, pa.Table] = {}
+    names, lost = list[str](), list[str]()
     for start in starts:
         copies = _copies(lake, series, table, start)
         versions = {**dict.fromkeys(copies), **recorded[start]}
         rows = _remade(lake, catalog, series, start, versions, copies, session)
-        if missing := [name for name, made in rows.items() if made is None]:
+        if missing := [name for name, content in rows.items() if content is None]:
             lost += missing
             continue
-        whole = _in_order(pa.concat_tables(rows.values(), promote_options="default"))
-        why = {"run_id": run_id, "method": "repair", "repaired": sorted(rows)}
-        partition_writer.replace(table, whole, [start], why=why)
-        table.update_incremental()
-        repaired.append(start)
+        made[start] = _in_order(pa.concat_tables(rows.values(), promote_options="default"))
+        names += sorted(rows)
+    why = {"run_id": run_id, "method": "repair", "repaired": names}
+    if not table_parts.share_files(table):
+        for start, whole in made.items():
+            partition_writer.replace(table, whole, [start], why=why)
+            table.update_incremental()
+    elif made and not lost:  # a file is replaced as a whole
+        layout.make_again(table, files, starts, pa.concat_tables(made.values(), promote_options="default"), why)
     if lost:
         raise _cannot_be_made(series, lost)
-    return repaired
+    return sorted(made)
 
 
 def _cannot_be_made(series: Series, versions: list[str]) -> LostNumbersError:
@@ -216,13 +221,13 @@ def _copies(lake: Lake, series: Series, table: DeltaTable, start: date) -> dict[
     for number in range(newest, max(newest - _SEARCHED, -1), -1):
         try:
             older.load_as_version(number)
-            files = data_files.by_partition(older, series.by).get(start)
+            is_damaged = any(file.may_hold(start) for file in data_files.damaged_files_of_table(older))
+            rows = None if is_damaged else table_io.read_version(older, None, {series.by: [start]})
         except Exception:  # noqa: BLE001 (the log does not reach back further, or an entry is damaged)
             break
-        if not files:
-            break
-        if not any(file.partition == start for file in data_files.damaged_files_of_table(older)):
-            rows = data_files.read(file_system(older), files, series.by, start)
+        if rows is not None:
+            if not len(rows):
+                break
             return table_io.split(rows, "version_name")
     return {}
 

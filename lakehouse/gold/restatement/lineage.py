@@ -20,11 +20,12 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.series import days_reached, source_days
-from lakehouse.delta import commit_log, data_files, provenance
+from lakehouse.delta import commit_log, provenance
 from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason
 from lakehouse.gold.publication import late_at_close
 from lakehouse.gold.restatement import silver_tables
+from lakehouse.lake import table_parts
 from lakehouse.late_events import left_out
 from lakehouse.ledger import applied_inputs, decisions, ingestions, late_decisions, rebuild_requests, redactions
 from lakehouse.ledger.ids import is_manual_input
@@ -241,7 +242,7 @@ def count_silver_rows(
         return {}
     counts: Counter[date] = Counter()
     for table in held:
-        counts.update(data_files.rows_by_partition(table))
+        counts.update(table_parts.rows(table))
     counts.subtract(silver_tables.count(lake, metric, source_days(metric, days)))
     uncounted, limited = Counter[date](), set(days).difference(with_every_row)
     if metric.late_source is not None and limited:

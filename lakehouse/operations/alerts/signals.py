@@ -25,7 +25,8 @@ from lakehouse.gold.numbers.published_table import TIME
 from lakehouse.gold.publication import candidates, late_at_close
 from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import due_by_calendar
-from lakehouse.lake import table_io
+from lakehouse.lake import table_io, table_parts
+from lakehouse.lake.delta_rs_internals import listed_files
 from lakehouse.late_events import counters
 from lakehouse.lateness import recent_lags
 from lakehouse.lateness.rules import tiers_of
@@ -165,7 +166,7 @@ def _overdue(lake: Lake, source: SourceContract | None, series: Series, about: A
     starts = due_by_calendar(lake, series, now - (min(tolerated, may_wait) + 1) * _DAY)
     if not starts:
         return
-    due_on = _due_on(lake, series)
+    due_on = published_table.due_dates(lake, series)
     today, zone = lifecycle.today(now, terms), ZoneInfo(terms.timezone or "UTC")
     limits = closing.limits(lake, source, series, [series.period(start) for start in starts]) if source else {}
     for start in starts:
@@ -211,7 +212,7 @@ def restatements_of_days(lake: Lake, daily: Series, weeks: int) -> tuple[list[Pe
     if files is None or "max.published_at" not in files.column_names:
         return [], None
     begin = lake.now() - (weeks + 1) * _WEEK
-    restated = _restated(lake, daily, _since(files, "restated_on", begin, daily), begin)
+    restated = _restated(lake, daily, _since(lake, daily, "restated_on", begin), begin)
     return restated, pc.min(files["min.published_at"]).as_py()
 
 
@@ -222,7 +223,7 @@ def _values(lake: Lake, series: Series, about: AlertSubject) -> Iterator[Alert]:
     files = published_table.files_of(locations.gold(lake, series)) if bounds else None
     if files is None or "max.published_at" not in files.column_names:
         return
-    judged = {*_since(files, "published_at", now - alert_rules.JUDGED_FOR, series), *_due_on(lake, series)}
+    judged = {*_since(lake, series, "published_at", now - alert_rules.JUDGED_FOR), *published_table.due_dates(lake, series)}
     for rows in _newest(lake, series, judged, bounds):
         for bound in bounds:
             number = _number(rows, series, bound)
@@ -327,18 +328,11 @@ def _restated(lake: Lake, daily: Series, days: set[date], begin: datetime) -> li
     ]
 
 
-def _since(files: pa.Table, column: str, begin: datetime, series: Series) -> set[date]:
+def _since(lake: Lake, series: Series, column: str, begin: datetime) -> set[date]:
     """The periods with a row whose time in ``column`` is ``begin`` or later."""
-    if f"max.{column}" not in files.column_names:
+    table = locations.gold(lake, series).open()
+    files = None if table is None else listed_files(table)
+    if table is None or files is None or f"max.{column}" not in files.column_names:
         return set()
-    newest = pc.greater_equal(files[f"max.{column}"].cast(TIME), pa.scalar(begin, TIME))
-    return set(files.filter(newest)[f"partition.{series.by}"].to_pylist())
-
-
-def _due_on(lake: Lake, series: Series) -> dict[date, date]:
-    """The days on which numbers that are not final are due to change state, by period."""
-    files = published_table.files_of(locations.gold(lake, series))
-    if files is None or "min.due_on" not in files.column_names:
-        return {}
-    open_periods = files.filter(pc.is_valid(files["min.due_on"]))
-    return dict(zip(open_periods[f"partition.{series.by}"].to_pylist(), open_periods["min.due_on"].to_pylist()))
+    files = files.filter(pc.greater_equal(files[f"max.{column}"].cast(TIME), pa.scalar(begin, TIME)))
+    return {start for start, (_, newest) in table_parts.bounds(table, files, column).items() if newest >= begin}

@@ -20,12 +20,13 @@ from lakehouse import locations
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import pending_files, reader
 from lakehouse.contracts.series import days_reached, source_days
-from lakehouse.delta import data_files, provenance
+from lakehouse.delta import provenance
 from lakehouse.dispositions import claims
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import published_table, served_version
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.impact import affected_periods
+from lakehouse.lake import table_parts
 from lakehouse.ledger import applied_inputs, ingestions, key_log
 from lakehouse.operations.backfills import entity_scope
 from lakehouse.operations.backfills import plan as backfill_plan
@@ -405,7 +406,7 @@ def _silver_days(lake: Lake, contract: SourceContract, request: BackfillRequest,
         keys = pc.unique(pa.chunked_array([*of_files, *held["record_key"].chunks], pa.string()))
         days |= claims.affected_event_days(lake, contract, touched, keys)
     if request.write_mode == "overwrite":
-        existing = key_log.days(lake, source) | published_table.partitions(locations.silver(lake, source), "event_date")
+        existing = key_log.days(lake, source) | published_table.days_held(locations.silver(lake, source))
         days |= {day for day in existing if request.first_day <= day <= request.last_day}
     return days
 
@@ -436,7 +437,7 @@ def _check_manifest(promised: Sequence[ManifestEntry], files: Sequence[PlannedFi
 def _rows_by_day(table: Table) -> Counter[date]:
     """The number of rows for each day of a table; empty without a table."""
     opened = table.open()
-    return Counter({} if opened is None else data_files.rows_by_partition(opened))
+    return Counter({} if opened is None else table_parts.rows(opened))
 
 
 def still_as_planned(lake: Lake, catalog: Catalog, planned: BackfillPlan) -> None:

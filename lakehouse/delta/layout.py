@@ -1,0 +1,425 @@
+"""How the days of a table share its files: whole, adjacent days, sorted, up to a target size.
+
+Rows are written by day everywhere else; :func:`keep` then brings the files into shape, in a commit that changes no row: readers
+of the change feed and of streams see nothing of it. Where an update has put the days of several files into one, has left files
+that cross, or small files side by side, exactly these files are written again. A day larger than the target has files of its own.
+
+A table of an earlier release, which is partitioned by day, stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import CommitProperties
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
+from pyarrow import dataset as ds
+
+from lakehouse.delta import leases, partition_writer
+from lakehouse.errors import LakehouseError
+from lakehouse.lake import table_io, table_parts
+from lakehouse.lake.delta_rs_internals import file_system, listed_files
+from lakehouse.lake.table_cache import committed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from deltalake import DeltaTable
+    from pyarrow import fs
+
+    from lakehouse.delta.data_files import DamagedFile
+    from lakehouse.lake import Lake, Table
+
+    Why = Mapping[str, Any]
+
+#: Rows that are in memory at a time; a group of files with more is read once for each so many.
+_ROWS_AT_ONCE = 2**20
+#: Of a table without rows.
+_BYTES_PER_ROW = 48
+#: A file may have grown to this many times the target before it is cut.
+_OUTGROWN = 2
+_TEXT_IN_STATISTICS = 64
+_METHOD = {"method": "layout"}
+
+
+class OfDays(NamedTuple):
+    """How a new table is created: the column by which it is partitioned, if it is, and its properties."""
+
+    partition_by: str | None
+    properties: Mapping[str, str]
+
+
+def of_days(lake: Lake, column: str, properties: Mapping[str, str]) -> OfDays:
+    """How a new table of days is created: its days share files, unless the settings ask for a partition for each.
+
+    :param column: the column of days.
+    :param properties: its other properties.
+    """
+    if not lake.settings.file_bytes:
+        return OfDays(column, properties)
+    return OfDays(None, {**properties, table_parts.DAYS: column})
+
+
+def of_silver(lake: Lake) -> OfDays:
+    """How a new silver table is created."""
+    # A wide source has its day behind the first 32 columns, of which alone there would be statistics.
+    return of_days(lake, "event_date", {**partition_writer.CHANGE_FEED, **partition_writer.ALL_STATISTICS})
+
+
+@dataclass(frozen=True)
+class DayFile:
+    """A data file with the first and the last day that it may hold; ``written`` orders files by their age."""
+
+    path: str
+    size: int
+    rows: int
+    first: Any
+    last: Any
+    written: int = 0
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """Files that stay or go together: one, or all files that hold nothing but one day."""
+
+    files: tuple[DayFile, ...]
+
+    @cached_property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+    @property
+    def first(self) -> Any:
+        return self.files[0].first
+
+    @cached_property
+    def last(self) -> Any:
+        return max(file.last for file in self.files)
+
+
+class NewFile(NamedTuple):
+    """A file to be written: the rows of some days in the files that it replaces, in part or as a whole."""
+
+    first: date
+    last: date
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """The files that :func:`keep` replaces, and those that it writes instead, in the order of their days."""
+
+    old: Sequence[DayFile] = ()
+    new: Sequence[NewFile] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.new)
+
+
+def keep(lake: Lake, target: Table, *, alone: bool = False) -> bool:
+    """Bring the files of a table into shape, unless they are, or another writer commits meanwhile.
+
+    :param target: a table of any form, or none.
+    :param alone: whether only one process at a time may commit to it in S3, see :func:`lakehouse.delta.leases.alone`.
+    :returns: whether files were written.
+    """
+    table = target.open()
+    wanted = out_of_shape(lake, table)
+    if table is None or not wanted:
+        return False
+    if alone:
+        with leases.alone(target):
+            return keep(lake, target)
+    try:
+        _commit(table, wanted.old, [*_written(table, wanted)], _METHOD, changes_rows=False)
+    except CommitFailedError:
+        return False  # the next update tries again
+    return True
+
+
+def out_of_shape(lake: Lake, table: DeltaTable | None) -> Rewrite:
+    """What :func:`keep` would write again."""
+    file_bytes = lake.settings.file_bytes
+    if table is None or not file_bytes or not table_parts.share_files(table) or table.protocol().min_reader_version > 1:
+        return Rewrite()
+    return planned(_files(table), file_bytes, lambda files: _rows_by_day(table, files))
+
+
+def planned(
+    files: Iterable[DayFile], file_bytes: int, rows_by_day: Callable[[Sequence[DayFile]], Mapping[DayFile, Mapping[date, int]]]
+) -> Rewrite:
+    """Which files are to be replaced by which, so that each day is in one file, files do not cross, and small ones are joined.
+
+    Of files that cross, the older ones stay, as far as the newer ones hold none of the days between their first and last one: an
+    update that has put the rows of distant days into one file makes no other file be written again.
+
+    :param file_bytes: the target size of a file.
+    :param rows_by_day: returns the days of files, each with its number of rows.
+    """
+    kept, taken_apart = _uncrossed(_units(files), file_bytes)
+    days_of: dict[DayFile, Mapping[date, int]] = {}
+    waiting = taken_apart
+    while waiting:
+        found = rows_by_day([file for unit in waiting for file in unit.files])
+        days_of |= found
+        entered = {place for place in (_holder(kept, day) for days in found.values() for day in days) if place is not None}
+        waiting = [kept[place] for place in sorted(entered)]
+        kept = [unit for place, unit in enumerate(kept) if place not in entered]
+    sizes: dict[date, float] = {}
+    for file, days in days_of.items():
+        for day, count in days.items():
+            sizes[day] = sizes.get(day, 0) + count * file.size / max(file.rows, 1)
+    old, new = [*days_of], []
+    for bucket in _packed(kept, sizes, file_bytes):
+        units = [item for item in bucket if isinstance(item, _Unit)]
+        if len(units) == len(bucket) == 1 and not _has_many_files(units[0], file_bytes):
+            continue
+        old += [file for unit in units for file in unit.files]
+        firsts = [item.first if isinstance(item, _Unit) else item for item in bucket]
+        new.append(NewFile(min(firsts), max(item.last if isinstance(item, _Unit) else item for item in bucket)))
+    return Rewrite(old, new)
+
+
+def _units(files: Iterable[DayFile]) -> list[_Unit]:
+    """The files, those of one and the same day together, the oldest first."""
+    of_one_day: dict[date, list[DayFile]] = {}
+    units: list[_Unit] = []
+    for file in sorted(files, key=lambda one: (one.written, one.path)):
+        if file.first == file.last:
+            of_one_day.setdefault(file.first, []).append(file)
+        else:
+            units.append(_Unit((file,)))
+    units += [_Unit(tuple(stack)) for stack in of_one_day.values()]
+    return sorted(units, key=lambda unit: (unit.files[0].written, unit.files[0].path))
+
+
+def _uncrossed(units: Sequence[_Unit], file_bytes: int) -> tuple[list[_Unit], list[_Unit]]:
+    """Units that do not cross, in the order of their days, and the others, with those that have outgrown the target."""
+    kept: list[_Unit] = []
+    others: list[_Unit] = []
+    for unit in units:
+        place = bisect_left(kept, unit.first, key=lambda one: one.last)
+        crosses = place < len(kept) and kept[place].first <= unit.last
+        outgrown = unit.size > _OUTGROWN * file_bytes and unit.first != unit.last
+        if crosses or outgrown:
+            others.append(unit)
+        else:
+            kept.insert(place, unit)
+    return kept, others
+
+
+def _holder(kept: Sequence[_Unit], day: date) -> int | None:
+    """The place of the unit between whose first and last day a day lies."""
+    place = bisect_left(kept, day, key=lambda one: one.last)
+    return place if place < len(kept) and kept[place].first <= day else None
+
+
+def _packed(kept: Sequence[_Unit], sizes: Mapping[date, float], file_bytes: int) -> list[list[_Unit | date]]:
+    """Units and single days in the order of days, as many in a bucket as a file may hold."""
+    items: list[tuple[date, float, _Unit | date]] = [(unit.first, unit.size, unit) for unit in kept]
+    items += [(day, size, day) for day, size in sizes.items()]
+    buckets: list[list[_Unit | date]] = []
+    held = 0.0
+    for _, size, item in sorted(items, key=lambda one: one[0]):
+        if not buckets or held + size > file_bytes:
+            buckets.append([])
+            held = 0
+        buckets[-1].append(item)
+        held += size
+    return buckets
+
+
+def _has_many_files(unit: _Unit, file_bytes: int) -> bool:
+    """Whether the files of one day should be fewer."""
+    if unit.size <= file_bytes:
+        return len(unit.files) > 1
+    return sum(file.size < file_bytes for file in unit.files) > _OUTGROWN
+
+
+def make_again(table: DeltaTable, damaged: Collection[DamagedFile], days: Collection[date], rows: pa.Table, why: Why) -> None:
+    """Replace damaged files by the rows of the days that they may have held, in one commit.
+
+    :param days: all days that one of the files may have held.
+    :param rows: all rows of these days.
+    :raises CommitFailedError: when another writer has committed since ``table`` was opened.
+    """
+    by, listed = table_parts.column(table), listed_files(table)
+    lost = {file.path for file in damaged}
+    crossed = [
+        path
+        for path, (first, last) in zip(listed["path"].to_pylist(), table_parts.spans(table, listed))
+        if unquote(path) not in lost and first is not None and any(first <= day <= last for day in days)
+    ]
+    held = table_io.read_files(table, listed.filter(pc.is_in(listed["path"], pa.array(crossed, pa.string()))))
+    schema = pa.schema(table.schema().to_arrow())
+    others = _as(held.filter(pc.invert(pc.is_in(held[by], pa.array(sorted(days), pa.date32())))), schema)
+    whole = pa.concat_tables([others, _as(rows, schema)]).sort_by(by)
+    added = [_write(file_system(table), whole, table, changes_rows=True)] if len(whole) else []
+    removed = [file for file in _files(table) if unquote(file.path) in lost or file.path in crossed]
+    _commit(table, removed, added, why, changes_rows=True)
+
+
+def _commit(table: DeltaTable, removed: Sequence[DayFile], added: Sequence[AddAction], why: Why, *, changes_rows: bool) -> None:
+    now = int(time.time() * 1000)
+    actions: list[AddAction | RemoveAction] = [*added]
+    actions += [RemoveAction(file.path, changes_rows, now, file.size, {}) for file in removed]
+    table.create_write_transaction(
+        actions,
+        mode="append",
+        schema=table.schema(),
+        # Without retries, any other commit is a conflict: delta-rs would not find that it has removed one of the files.
+        commit_properties=CommitProperties(custom_metadata={"userMetadata": json.dumps(why, default=str)}, max_commit_retries=0),
+    )
+    committed(table.table_uri)
+    table.update_incremental()
+
+
+def _files(table: DeltaTable) -> list[DayFile]:
+    """The files of a table; those without bounds, of an unusual writer, are left alone."""
+    listed = listed_files(table)
+    numbers = zip(*(listed[name].to_pylist() for name in ("path", "size_bytes", "num_records", "modification_time")))
+    return [
+        DayFile(path, size, count or 0, first, last, written)
+        for (path, size, count, written), (first, last) in zip(numbers, table_parts.spans(table, listed))
+        if first is not None and last is not None
+    ]
+
+
+def _rows_by_day(table: DeltaTable, files: Sequence[DayFile]) -> dict[DayFile, Mapping[date, int]]:
+    listed = listed_files(table)
+    by_path = {file.path: file for file in files}
+    of_these = listed.filter(pc.is_in(listed["path"], pa.array([*by_path], pa.string())))
+    return {by_path[path]: days for path, days in table_parts.rows_of_files(table, of_these)}
+
+
+def _written(table: DeltaTable, wanted: Rewrite) -> Iterator[AddAction]:
+    """Write the new files; some million rows are in memory at a time."""
+    system, by = file_system(table), table_parts.column(table)
+    assert by is not None  # noqa: S101 (its days share files)
+    schema = pa.schema(table.schema().to_arrow())
+    counts: Counter[date] = Counter()
+    for of_file in _rows_by_day(table, wanted.old).values():
+        counts.update(of_file)
+    left = sum(file.rows for file in wanted.old)
+    for together in _passes(wanted.new, counts):
+        rows = _read(system, wanted.old, schema, by, (together[0].first, together[-1].last))
+        left -= len(rows)
+        for new in together:
+            own = rows.filter(_between(rows[by], new.first, new.last))
+            for begin in range(0, len(own), _ROWS_AT_ONCE):
+                yield _write(system, own.slice(begin, _ROWS_AT_ONCE), table, changes_rows=False)
+    if left:
+        msg = f"{table.table_uri}: {left} rows are in no day of their files' bounds, so the files are left as they are"
+        raise LakehouseError(msg)
+
+
+def _passes(new: Sequence[NewFile], counts: Mapping[date, int]) -> Iterator[list[NewFile]]:
+    """The new files, some with about a million rows at a time."""
+    days = sorted(counts)
+    together: list[NewFile] = []
+    held = 0
+    for file in new:
+        rows = sum(counts[day] for day in days[bisect_left(days, file.first) : bisect_right(days, file.last)])
+        if together and held + rows > _ROWS_AT_ONCE:
+            yield together
+            together, held = [], 0
+        together.append(file)
+        held += rows
+    if together:
+        yield together
+
+
+def _between(days: pa.ChunkedArray, first: date, last: date) -> pa.ChunkedArray:
+    return pc.and_(pc.greater_equal(days, pa.scalar(first, days.type)), pc.less_equal(days, pa.scalar(last, days.type)))
+
+
+def _read(system: fs.FileSystem, group: Sequence[DayFile], schema: pa.Schema, by: str, days: tuple[date, date]) -> pa.Table:
+    form = ds.ParquetFileFormat(read_options=table_io.SPARKS_TIMES)
+    pieces = []
+    for file in sorted(group, key=lambda one: (one.first, one.path)):
+        if file.last >= days[0] and file.first <= days[1]:
+            fragment = form.make_fragment(unquote(file.path), system)
+            rows = _as(fragment.to_table(schema=fragment.physical_schema), schema)
+            pieces.append(rows.filter(_between(rows[by], *days)))
+    rows = pa.concat_tables(pieces)
+    return rows.sort_by(by)
+
+
+def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with the columns of the table: files may be older than a column, and delta-rs writes string views."""
+    columns = [
+        rows[item.name].cast(item.type) if item.name in rows.column_names else pa.nulls(len(rows), item.type) for item in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _write(system: fs.FileSystem, rows: pa.Table, table: DeltaTable, *, changes_rows: bool) -> AddAction:
+    path = f"part-{uuid.uuid4()}.zstd.parquet"
+    with system.open_output_stream(path) as stream:
+        pq.write_table(rows, stream, compression="zstd", compression_level=1, coerce_timestamps="us")
+        size = stream.tell()
+    with_bounds = int(table.metadata().configuration.get("delta.dataSkippingNumIndexedCols", 32))
+    names = rows.column_names if with_bounds < 0 else rows.column_names[:with_bounds]
+    return AddAction(path, size, {}, int(time.time() * 1000), changes_rows, json.dumps(statistics(rows.select(names))))
+
+
+def statistics(rows: pa.Table) -> dict[str, Any]:
+    """The statistics of a file as Delta's log has them: the number of rows; the bounds and the number of NULLs of each column."""
+    bounds: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}}
+    for name in rows.column_names:
+        if not _has_bounds(rows[name].type):
+            continue
+        both = pc.min_max(rows[name])
+        low, high = both["min"].as_py(), both["max"].as_py()
+        if low is None or any(isinstance(end, str) and len(end) > _TEXT_IN_STATISTICS for end in (low, high)):
+            continue
+        bounds["minValues"][name], bounds["maxValues"][name] = _in_log(low), _in_log(high)
+    nulls = {name: rows[name].null_count for name in rows.column_names if not pa.types.is_nested(rows[name].type)}
+    return {"numRecords": len(rows), **bounds, "nullCount": nulls}
+
+
+def _has_bounds(kind: pa.DataType) -> bool:
+    tests = (pa.types.is_integer, pa.types.is_date, pa.types.is_timestamp, pa.types.is_string, pa.types.is_boolean)
+    return any(test(kind) for test in tests)
+
+
+def _in_log(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def in_files(rows_by_day: Mapping[date, int], rows_per_file: int) -> list[list[date]]:
+    """The days that share a file, for all rows that a new table will hold; a larger day is alone.
+
+    :param rows_per_file: see :func:`rows_per_file`.
+    """
+    files: list[list[date]] = []
+    held = 0
+    for day in sorted(rows_by_day):
+        if not files or held + rows_by_day[day] > rows_per_file:
+            files.append([])
+            held = 0
+        files[-1].append(day)
+        held += rows_by_day[day]
+    return files
+
+
+def rows_per_file(lake: Lake, table: DeltaTable) -> int:
+    """About how many rows of a table make a file of the target size."""
+    listed = listed_files(table)
+    rows = table_io.rows_of(listed)
+    bytes_per_row = pc.sum(listed["size_bytes"]).as_py() / rows if rows else _BYTES_PER_ROW
+    return max(int(lake.settings.file_bytes / bytes_per_row), 1)

@@ -1,0 +1,315 @@
+"""How days share files, against a dict of days: any target size gives the same rows, counts and changes."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse.delta import change_feed, data_files, layout, partition_writer
+from lakehouse.delta.layout import DayFile
+from lakehouse.errors import LakehouseError
+from lakehouse.lake import Lake, Table, table_io, table_parts
+from lakehouse.lake.delta_rs_internals import listed_files
+from lakehouse.settings import Settings
+from lakehouse_tests.support.empty_lake import lake_in
+from lakehouse_tests.support.laws import law
+
+FIRST = date(2024, 1, 1)
+SCHEMA = pa.schema([("event_date", pa.date32()), ("record_key", pa.string()), ("value", pa.int64())])
+PARTITIONED = 0
+TARGETS = (PARTITIONED, 1, 2_000, 2**40)
+
+Content = dict[date, list[tuple[str, int]]]
+days = st.integers(0, 11).map(lambda offset: FIRST + timedelta(days=offset))
+of_day = st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 2)), max_size=5, unique_by=lambda row: row[0])
+updates = st.lists(st.dictionaries(days, of_day, min_size=1, max_size=4), min_size=1, max_size=5)
+
+
+def rows_of(content: Content) -> pa.Table:
+    rows = [{"event_date": day, "record_key": key, "value": value} for day, held in content.items() for key, value in held]
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+def with_target(folder: Path | str, file_bytes: int) -> Lake:
+    return Lake(Settings(root=f"{folder}", file_bytes=file_bytes)).cached()
+
+
+def silver_in(lake: Lake) -> Table:
+    table = lake.table("silver", "events")
+    if table.open() is None:
+        partition_writer.create(table, SCHEMA, *layout.of_silver(lake)[:1], properties=layout.of_silver(lake).properties)
+    return table
+
+
+def opened(table: Table) -> DeltaTable:
+    found = table.open()
+    assert found is not None
+    return found
+
+
+def content_of(table: Table) -> Content:
+    rows = table.read()
+    assert rows is not None
+    content: Content = {}
+    for row in rows.to_pylist():
+        content.setdefault(row["event_date"], []).append((row["record_key"], row["value"]))
+    return {day: sorted(held) for day, held in content.items()}
+
+
+def replaced(table: Table, update: Content) -> None:
+    partition_writer.replace(opened(table), rows_of(update), list(update))
+
+
+@law(200, in_each_run=25)
+@given(updates)
+def test_any_target_gives_the_rows_counts_and_changes_of_partitions(history: list[Content]) -> None:
+    model: Content = {}
+    with tempfile.TemporaryDirectory() as folder:
+        lakes = [with_target(f"{folder}/{target}", target) for target in TARGETS]
+        for update in history:
+            before = dict(model)
+            model = {day: sorted(held) for day, held in {**model, **update}.items() if held}
+            for lake in lakes:
+                table = silver_in(lake)
+                version = table.version()
+                replaced(table, update)
+                layout.keep(lake, table)
+                assert content_of(table) == model
+                now = opened(table)
+                assert table_parts.rows(now) == {day: len(held) for day, held in model.items()}
+                assert table_parts.files(now).keys() == model.keys()
+                changed = change_feed.describe(now, version + 1, now.version())
+                assert changed.keys() == {day for day in {*before, *model} if before.get(day, []) != model.get(day, [])}
+
+
+@law(200, in_each_run=30)
+@given(updates, st.sampled_from(TARGETS[1:]))
+def test_files_hold_whole_days_in_order_and_are_neither_much_larger_nor_crossing(history: list[Content], target: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        lake = with_target(folder, target)
+        table = silver_in(lake)
+        for update in history:
+            replaced(table, update)
+            layout.keep(lake, table)
+        assert not layout.out_of_shape(lake, opened(table))
+        assert not layout.keep(lake, table), "what is in shape is not written again"
+        assert all(len(paths) == 1 for paths in table_parts.files(opened(table)).values()), "a day is read from one file"
+
+
+def test_a_commit_that_brings_files_into_shape_changes_no_row(tmp_path: Path) -> None:
+    lake = with_target(tmp_path, 1)
+    table = silver_in(lake)
+    replaced(table, {FIRST + timedelta(days=n): [("a", n)] for n in range(5)})
+    version = table.version()
+    assert layout.keep(lake, table)
+    assert table.version() == version + 1
+    assert len(listed_files(opened(table))) == 5
+    assert len(change_feed.feed_of(opened(table), version + 1, version + 1)) == 0
+    assert [entry["dataChange"] for entry in _actions(table, version + 1)] == [False] * 6
+    for path in listed_files(opened(table))["path"].to_pylist():
+        in_file = pq.read_table(f"{table}/{path}")["event_date"].to_pylist()
+        assert in_file == sorted(in_file)
+
+
+def _actions(table: Table, version: int) -> list[dict[str, Any]]:
+    lines = Path(f"{table}", "_delta_log", f"{version:020}.json").read_text().splitlines()
+    return [action for line in lines for kind, action in json.loads(line).items() if kind in {"add", "remove"}]
+
+
+@pytest.mark.parametrize("change", ["append", "replace", "delete"])
+def test_beside_the_commit_of_another_writer_the_files_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    lake = with_target(tmp_path, 1)
+    table = silver_in(lake)
+    replaced(table, {FIRST + timedelta(days=n): [("a", n)] for n in range(3)})
+    written = layout._written
+
+    def meanwhile(*args: Any) -> Any:
+        files = list(written(*args))
+        other = DeltaTable(table.address)
+        if change == "append":
+            write_deltalake(other, rows_of({FIRST: [("b", 7)]}), mode="append")
+        elif change == "replace":
+            partition_writer.replace(other, rows_of({FIRST: [("b", 7)]}), [FIRST])
+        else:
+            other.delete("event_date = '2024-01-02'")
+        return files
+
+    with monkeypatch.context() as patch:
+        patch.setattr(layout, "_written", meanwhile)
+        assert not layout.keep(lake, table)
+    after = content_of(Table(table.address))
+    assert (
+        after
+        == {
+            "append": {FIRST: [("a", 0), ("b", 7)], date(2024, 1, 2): [("a", 1)], date(2024, 1, 3): [("a", 2)]},
+            "replace": {FIRST: [("b", 7)], date(2024, 1, 2): [("a", 1)], date(2024, 1, 3): [("a", 2)]},
+            "delete": {FIRST: [("a", 0)], date(2024, 1, 3): [("a", 2)]},
+        }[change]
+    )
+    assert layout.keep(with_target(tmp_path, 1), table), "the next update tries again"
+    assert content_of(Table(table.address)) == after
+
+
+def test_rows_that_the_bounds_of_their_file_hide_stop_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = with_target(tmp_path, 1)
+    table = silver_in(lake)
+    replaced(table, {FIRST + timedelta(days=n): [("a", n)] for n in range(3)})
+    monkeypatch.setattr(layout, "_between", lambda days, *_: pa.chunked_array([[n < 1 for n in range(len(days))]]))
+    with pytest.raises(LakehouseError, match="rows are in no day"):
+        layout.keep(lake, table)
+    assert len(content_of(table)) == 3
+
+
+def test_a_table_of_an_earlier_release_stays_partitioned(tmp_path: Path) -> None:
+    table = silver_in(with_target(tmp_path, PARTITIONED))
+    now = silver_in(with_target(tmp_path, 2**20))
+    replaced(now, {FIRST: [("a", 1)], date(2024, 1, 2): [("b", 1)]})
+    assert not layout.keep(with_target(tmp_path, 2**20), now)
+    assert opened(table).metadata().partition_columns == ["event_date"]
+    assert not table_parts.share_files(opened(table))
+
+
+def test_damaged_files_are_replaced_by_the_rows_of_their_days(tmp_path: Path) -> None:
+    lake = with_target(tmp_path, 2**20)
+    table = silver_in(lake)
+    content: Content = {FIRST + timedelta(days=n): [("a", n), ("b", n)] for n in range(6)}
+    replaced(table, dict(list(content.items())[:4]))
+    (path,) = listed_files(opened(table))["path"].to_pylist()
+    replaced(table, dict(list(content.items())[4:]))
+    (tmp_path / "silver" / "events" / path).unlink()
+    files = data_files.damaged_files(table)
+    assert [(file.path, file.first, file.last) for file in files] == [(path, FIRST, FIRST + timedelta(days=3))]
+    lost = [day for day in content if files[0].may_hold(day)]
+    layout.make_again(opened(table), files, lost, rows_of({day: content[day] for day in lost}), {"method": "repair"})
+    assert content_of(Table(table.address)) == content
+    assert data_files.damaged_files(table) == []
+
+
+def test_days_that_files_share_are_told_with_the_bounds_of_their_columns(tmp_path: Path) -> None:
+    for target in (PARTITIONED, 2**20):
+        table = silver_in(with_target(tmp_path / f"{target}", target))
+        replaced(table, {FIRST: [("a", 3), ("b", 5)], date(2024, 1, 2): [("c", 4)]})
+        bounds = table_parts.bounds(opened(table), listed_files(opened(table)), "value")
+        assert bounds == {FIRST: (3, 5), date(2024, 1, 2): (4, 4)}
+        assert table_parts.bounds(opened(table), listed_files(opened(table)), "unknown") == {}
+
+
+def test_statistics_name_what_readers_skip_files_by() -> None:
+    moment = datetime(2024, 1, 1, 12, 0, 0, 123456, tzinfo=timezone.utc)
+    rows = pa.table(
+        {
+            "day": pa.array([date(2024, 1, 2), date(2024, 1, 1)], pa.date32()),
+            "at": pa.array([moment, None], pa.timestamp("us", "UTC")),
+            "text": pa.array(["b", "a"]),
+            "long": pa.array(["x" * 100, "y"]),
+            "none": pa.array([None, None], pa.string()),
+            "amount": pa.array([Decimal("1.10"), Decimal("2.20")]),
+            "flag": pa.array([True, False]),
+            "list": pa.array([[1], [2]]),
+        }
+    )
+    assert layout.statistics(rows) == {
+        "numRecords": 2,
+        "minValues": {"day": "2024-01-01", "at": "2024-01-01T12:00:00.123456Z", "text": "a", "flag": False},
+        "maxValues": {"day": "2024-01-02", "at": "2024-01-01T12:00:00.123456Z", "text": "b", "flag": True},
+        "nullCount": {"day": 0, "at": 1, "text": 0, "long": 0, "none": 2, "amount": 0, "flag": 0},
+    }
+
+
+def file(days: str, size: int, written: int = 0, name: str = "") -> DayFile:
+    """A file with rows of some days, as "0 3 9"; each has as many rows as bytes, shared equally."""
+    numbers = [int(number) for number in days.split()]
+    first, last = (FIRST + timedelta(days=number) for number in (numbers[0], numbers[-1]))
+    return DayFile(name or days, size, size, first, last, written)
+
+
+def planned(files: list[DayFile]) -> tuple[set[str], list[tuple[int, int]]]:
+    def days_of(some: Any) -> dict[DayFile, dict[date, int]]:
+        numbers = {one: (one.path if " " in one.path or one.path.isdigit() else "0").split() for one in some}
+        return {one: {FIRST + timedelta(days=int(day)): one.rows // len(days) for day in days} for one, days in numbers.items()}
+
+    found = layout.planned(files, 100, days_of)
+    return {one.path for one in found.old}, [((new.first - FIRST).days, (new.last - FIRST).days) for new in found.new]
+
+
+@pytest.mark.parametrize(
+    ("files", "old", "new"),
+    [
+        pytest.param([], set(), [], id="no file"),
+        pytest.param([file("0 3", 90), file("4 6", 80)], set(), [], id="in shape"),
+        pytest.param([file("0 3", 40), file("4 6", 50)], {"0 3", "4 6"}, [(0, 6)], id="small neighbours"),
+        pytest.param([file("0 9", 210)], {"0 9"}, [(0, 0), (9, 9)], id="outgrown"),
+        pytest.param([file("0 9", 200)], set(), [], id="not yet outgrown"),
+        pytest.param([file("0", 5_000)], set(), [], id="a large day"),
+        pytest.param([file("0", 5_000), file("1", 10)], set(), [], id="a small day beside a large one"),
+        pytest.param([file("0", 90, 0, "one"), file("0", 90, 1, "two")], set(), [], id="a large day in two files"),
+        pytest.param([file("0", 40, 0, "one"), file("0", 50, 1, "two")], {"one", "two"}, [(0, 0)], id="a small day in two"),
+        pytest.param([file("0", 60, n, f"f{n}") for n in range(3)], {"f0", "f1", "f2"}, [(0, 0)], id="a large day in many"),
+        pytest.param(
+            [file("0 1 2", 90), file("3 4 5", 90), file("6 7 8", 90), file("9", 40, 1), file("12 20", 70)],
+            set(),
+            [],
+            id="in shape with gaps",
+        ),
+        pytest.param(
+            [file("2 4", 90), file("6 8", 90), file("0 10", 90, 1)],
+            {"0 10"},
+            [(0, 0), (10, 10)],
+            id="a wide file is cut around the files between its days",
+        ),
+        pytest.param(
+            [file("2 4", 90), file("6 8", 90), file("3 10", 90, 1)],
+            {"2 4", "3 10"},
+            [(2, 3), (4, 4), (10, 10)],
+            id="a file that holds one of its days is written again, the other one is not",
+        ),
+        pytest.param(
+            [file("0 9", 90), file("3", 5, 1)], {"0 9", "3"}, [(0, 9)], id="a late day goes into the file of its neighbours"
+        ),
+    ],
+)
+def test_files_are_written_again_where_they_cross_are_small_or_have_outgrown(
+    files: list[DayFile], old: set[str], new: list[tuple[int, int]]
+) -> None:
+    assert planned(files) == (old, new)
+
+
+def test_an_update_of_distant_days_leaves_the_files_between_them(tmp_path: Path) -> None:
+    lake = with_target(tmp_path, 1)
+    table = silver_in(lake)
+    replaced(table, {FIRST + timedelta(days=n): [("a", n)] for n in range(30)})
+    layout.keep(lake, table)
+    before = set(listed_files(opened(table))["path"].to_pylist())
+    replaced(table, {FIRST: [("a", 7)], FIRST + timedelta(days=29): [("b", 7)]})
+    layout.keep(lake, table)
+    after = set(listed_files(opened(table))["path"].to_pylist())
+    assert len(before & after) == 28
+    assert len(after) == 30
+
+
+def test_a_new_table_has_as_many_rows_a_file_as_fit(tmp_path: Path) -> None:
+    counts = {FIRST + timedelta(days=n): count for n, count in enumerate([4, 4, 3, 20, 1, 1])}
+    shared = layout.in_files(counts, 10)
+    assert [[counts[day] for day in group] for group in shared] == [[4, 4], [3], [20], [1, 1]]
+    lake = with_target(tmp_path, 4_800)
+    assert layout.rows_per_file(lake, opened(silver_in(lake))) == 100
+
+
+def test_an_emptied_table_has_no_days(tmp_path: Path) -> None:
+    lake = lake_in(tmp_path)
+    table = silver_in(lake)
+    replaced(table, {FIRST: [("a", 1)]})
+    replaced(table, {FIRST: []})
+    assert table_parts.rows(opened(table)) == {}
+    assert table_io.rows_at_most(opened(table), {}) == 0
