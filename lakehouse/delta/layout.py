@@ -51,6 +51,8 @@ _ROWS_AT_ONCE = 2**20
 _BYTES_PER_ROW = 48
 #: A file may have grown to this many times the target before it is cut.
 _OUTGROWN = 2
+#: From so many small files side by side on, they are joined: a commit for each new day would cost more than it saves.
+_TOGETHER = 8
 _TEXT_IN_STATISTICS = 64
 _METHOD = {"method": "layout"}
 
@@ -184,7 +186,7 @@ def planned(
     old, new = [*days_of], []
     for bucket in _packed(kept, sizes, file_bytes):
         units = [item for item in bucket if isinstance(item, _Unit)]
-        if len(units) == len(bucket) == 1 and not _has_many_files(units[0], file_bytes):
+        if len(units) == len(bucket) and len(units) < _TOGETHER and not any(_has_many_files(unit, file_bytes) for unit in units):
             continue
         old += [file for unit in units for file in unit.files]
         firsts = [item.first if isinstance(item, _Unit) else item for item in bucket]

@@ -130,8 +130,6 @@ def update(
             _rebuild(lake, contract, session, concerned, ids, run)
         _follow(lake, contract, metrics, rebuilt, ids, "rebuild", run_id)
     fact_index.follow(lake, metrics)
-    for table in contract.silver_tables:
-        layout.keep(lake, locations.silver_of(lake, table), alone=True)
     silver = target.open()
     after = before if silver is None else silver.version()
     changed = {} if silver is None else change_feed.describe(silver, before + 1, after)
@@ -262,10 +260,12 @@ def _follow(
     method: str,
     run_id: str,
 ) -> None:
-    """Audit the commit, update the intervals, then record the inputs of the commit as applied.
+    """Bring the files into shape, audit the commit, update the intervals, then record the inputs of the commit as applied.
 
     If the process stops in between, the inputs are still waiting, and the repeated run completes the work.
     """
+    for table in contract.silver_tables:
+        layout.keep(lake, locations.silver_of(lake, table), alone=True)  # before the followers, which then have its commit
     audit.follow(lake, contract, metrics)
     late_events.follow(lake, contract, metrics)
     interval_table.follow(lake, contract)

@@ -248,7 +248,9 @@ def planned(files: list[DayFile]) -> tuple[set[str], list[tuple[int, int]]]:
     [
         pytest.param([], set(), [], id="no file"),
         pytest.param([file("0 3", 90), file("4 6", 80)], set(), [], id="in shape"),
-        pytest.param([file("0 3", 40), file("4 6", 50)], {"0 3", "4 6"}, [(0, 6)], id="small neighbours"),
+        pytest.param([file("0 3", 40), file("4 6", 50)], set(), [], id="a few small neighbours"),
+        pytest.param([file(f"{n}", 9) for n in range(8)], {f"{n}" for n in range(8)}, [(0, 7)], id="many small neighbours"),
+        pytest.param([file("2 4", 40), file("0 9", 40, 1)], {"2 4", "0 9"}, [(0, 9)], id="a small file between two days"),
         pytest.param([file("0 9", 210)], {"0 9"}, [(0, 0), (9, 9)], id="outgrown"),
         pytest.param([file("0 9", 200)], set(), [], id="not yet outgrown"),
         pytest.param([file("0", 5_000)], set(), [], id="a large day"),

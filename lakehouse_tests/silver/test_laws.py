@@ -37,7 +37,7 @@ def content(rows: Iterable[Row]) -> dict[date, set[Row]]:
 
 
 def check(history: History, sample: SampleLake, *, by_sequence: bool) -> None:
-    sample.lake.settings.local_rows = history.local_rows
+    sample.lake.settings.local_rows, sample.lake.settings.file_bytes = history.local_rows, history.file_bytes
     known: list[Record] = []
     delivered: list[str] = []
 

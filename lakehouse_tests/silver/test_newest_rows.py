@@ -65,7 +65,7 @@ def rebuilt(sample: SampleLake, ids: Iterable[str] | None = None) -> set[Row]:
 
 
 def check(history: History, sample: SampleLake, *, by_sequence: bool) -> None:
-    sample.lake.settings.local_rows = history.local_rows
+    sample.lake.settings.local_rows, sample.lake.settings.file_bytes = history.local_rows, history.file_bytes
     known: list[Record] = []
     delivered: list[str] = []
     for number, step in enumerate(history.steps):

@@ -29,12 +29,17 @@ class Step:
 
 @dataclass(frozen=True)
 class History:
-    """The files of a source and the order of their arrival; ``piece_rows`` is how many rows are processed at a time, 0: all."""
+    """The files of a source and the order of their arrival.
+
+    ``piece_rows`` is how many rows are processed at a time, 0: all. ``file_bytes`` is the target size of the files that days of
+    silver share, 0: a partition for each day.
+    """
 
     files: list[list[Record]]
     steps: list[Step]
     local_rows: int
     piece_rows: int
+    file_bytes: int = 2**18
 
 
 @st.composite
@@ -62,7 +67,8 @@ def histories(draw: st.DrawFn) -> History:
     arrivals = st.sampled_from([date(2024, 2, day) for day in (1, 2, 3)])
     subset = st.frozensets(st.sampled_from(DAYS), max_size=3)
     steps = [Step(file, draw(arrivals), draw(subset)) for file in [*order, *again]]
-    return History([[*file] for file in files], steps, draw(st.sampled_from([0, 2, 20_000])), draw(st.sampled_from([0, 1, 3])))
+    local_rows, piece_rows = draw(st.sampled_from([0, 2, 20_000])), draw(st.sampled_from([0, 1, 3]))
+    return History([[*file] for file in files], steps, local_rows, piece_rows, draw(st.sampled_from([0, 1, 4_000, 2**18])))
 
 
 def record_at(hour: int, key: str, op: Any, day: int | None, corrects: str | None = None) -> Record:
@@ -96,14 +102,14 @@ CORNERS = [
 ]
 
 
-def corners(order: list[int], updated: list[list[date]], *, local_rows: int, piece_rows: int) -> History:
+def corners(order: list[int], updated: list[list[date]], *, local_rows: int, piece_rows: int, file_bytes: int = 2**18) -> History:
     steps = [Step(file, date(2024, 2, 1 + file), frozenset(days)) for file, days in zip(order, updated)]
-    return History(CORNERS, steps, local_rows, piece_rows)
+    return History(CORNERS, steps, local_rows, piece_rows, file_bytes)
 
 
-#: Everything is updated after each file, two rows at a time, in the process.
-FORWARD = corners([0, 1, 2], [DAYS, DAYS, DAYS], local_rows=20_000, piece_rows=2)
-#: Of what has come some days are updated; the middle file comes again.
-BACKWARD = corners([2, 1, 0, 1], [DAYS[:1], DAYS[2:], [], []], local_rows=20_000, piece_rows=0)
+#: Everything is updated after each file, two rows at a time, in the process; each day has a file.
+FORWARD = corners([0, 1, 2], [DAYS, DAYS, DAYS], local_rows=20_000, piece_rows=2, file_bytes=1)
+#: Of what has come some days are updated; the middle file comes again; silver is partitioned by day, as in earlier releases.
+BACKWARD = corners([2, 1, 0, 1], [DAYS[:1], DAYS[2:], [], []], local_rows=20_000, piece_rows=0, file_bytes=0)
 #: Two files, by Spark: the rows of one, and what the other changes of them.
 BY_SPARK = corners([1, 0], [DAYS, []], local_rows=0, piece_rows=0)

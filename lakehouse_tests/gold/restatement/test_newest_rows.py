@@ -62,7 +62,7 @@ def number_of(records: Iterable[Record]) -> dict[date, tuple[int | None, int]]:
 def run(history: History, folders: pytest.TempPathFactory, spark: SparkSession) -> None:
     sample = SampleLake(lake_in(folders.mktemp("lake")), appended(), spark)
     reproducible = ReproducibleLake(sample, [NEWEST, EVERY])
-    sample.lake.settings.local_rows = history.local_rows
+    sample.lake.settings.local_rows, sample.lake.settings.file_bytes = history.local_rows, history.file_bytes
     files = [[replace(record, sequence=0) for record in file] for file in history.files]
     known: list[Record] = []
     seen: dict[str, dict[date, tuple[int | None, int]]] = {definition.name: {} for definition in (NEWEST, EVERY)}
