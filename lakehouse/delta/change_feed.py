@@ -147,7 +147,7 @@ def _feed(
 ) -> pa.Table | None:
     if predicate is None and first <= last <= table.version():
         few = _few_rows(table, first, last)
-        if few is not None:
+        if few is not None and {*(columns or ())} <= {*few.column_names}:  # the table may have got further columns
             return None if at_most is not None and len(few) > at_most else few if columns is None else few.select(list(columns))
     return _loaded(table, first, last, predicate, columns, at_most)
 
@@ -158,7 +158,12 @@ def _few_rows(table: DeltaTable, first: int, last: int) -> pa.Table | None:
     if (first, last) not in kept:
         while len(kept) >= _FEEDS_KEPT:
             del kept[next(iter(kept))]
-        kept[first, last] = _loaded(table, first, last, None, None, _FEW_ROWS)
+        try:
+            kept[first, last] = _loaded(table, first, last, None, None, _FEW_ROWS)
+        except ForgottenFeedError:
+            raise
+        except Exception:  # noqa: BLE001 (delta-rs cannot read columns that are newer than a file, see the callers' columns)
+            kept[first, last] = None
     return kept[first, last]
 
 

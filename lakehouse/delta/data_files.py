@@ -271,8 +271,8 @@ class DamagedFile(NamedTuple):
     is_missing: bool
 
     def may_hold(self, part: Any) -> bool:
-        """Whether it may have had rows of a part."""
-        return self.first is not None and bool(self.first <= part <= self.last)
+        """Whether it may have had rows of a part; a file of unknown bounds may have had rows of any."""
+        return self.first is None or bool(self.first <= part <= self.last)
 
 
 def damaged_files(table: Table) -> list[DamagedFile]:

@@ -10,6 +10,7 @@ A table of an earlier release, which is partitioned by day, stays as it is.
 from __future__ import annotations
 
 import json
+import logging
 import time
 import uuid
 from bisect import bisect_left, bisect_right
@@ -24,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import dataset as ds
 
@@ -32,7 +33,7 @@ from lakehouse.delta import leases, partition_writer
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io, table_parts
 from lakehouse.lake.delta_rs_internals import file_system, listed_files
-from lakehouse.lake.table_cache import committed
+from lakehouse.lake.table_cache import look_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -45,8 +46,11 @@ if TYPE_CHECKING:
 
     Why = Mapping[str, Any]
 
+_LOG = logging.getLogger(__name__)
 #: Rows that are in memory at a time; a group of files with more is read once for each so many.
 _ROWS_AT_ONCE = 2**20
+#: An update leaves more rows than these to maintenance.
+MANY_ROWS = 2**22
 #: Of a table without rows.
 _BYTES_PER_ROW = 48
 #: A file may have grown to this many times the target before it is cut.
@@ -54,7 +58,8 @@ _OUTGROWN = 2
 #: From so many small files side by side on, they are joined: a commit for each new day would cost more than it saves.
 _TOGETHER = 8
 _TEXT_IN_STATISTICS = 64
-_METHOD = {"method": "layout"}
+#: The metadata of its commits.
+METHOD = {"method": "layout"}
 
 
 class OfDays(NamedTuple):
@@ -130,11 +135,12 @@ class Rewrite:
         return bool(self.new)
 
 
-def keep(lake: Lake, target: Table, *, alone: bool = False) -> bool:
-    """Bring the files of a table into shape, unless they are, or another writer commits meanwhile.
+def keep(lake: Lake, target: Table, *, alone: bool = False, at_most: int = MANY_ROWS) -> bool:
+    """Bring the files of a table into shape, unless they are, another writer commits meanwhile, or a file cannot be read.
 
     :param target: a table of any form, or none.
     :param alone: whether only one process at a time may commit to it in S3, see :func:`lakehouse.delta.leases.alone`.
+    :param at_most: files with more rows together are left for maintenance.
     :returns: whether files were written.
     """
     table = target.open()
@@ -143,11 +149,16 @@ def keep(lake: Lake, target: Table, *, alone: bool = False) -> bool:
         return False
     if alone:
         with leases.alone(target):
-            return keep(lake, target)
+            return keep(lake, target, at_most=at_most)
+    if sum(file.rows for file in wanted.old) > at_most:
+        return False
     try:
-        _commit(table, wanted.old, [*_written(table, wanted)], _METHOD, changes_rows=False)
+        _commit(table, wanted.old, [*_written(table, wanted)], METHOD, changes_rows=False)
     except CommitFailedError:
         return False  # the next update tries again
+    except (DeltaError, LakehouseError, OSError, pa.ArrowException) as problem:
+        _LOG.warning("the files of %s stay as they are: %s", target.name, problem)
+        return False
     return True
 
 
@@ -259,17 +270,20 @@ def make_again(table: DeltaTable, damaged: Collection[DamagedFile], days: Collec
     """
     by, listed = table_parts.column(table), listed_files(table)
     lost = {file.path for file in damaged}
+    paths = listed["path"].to_pylist()
     crossed = [
         path
-        for path, (first, last) in zip(listed["path"].to_pylist(), table_parts.spans(table, listed))
-        if unquote(path) not in lost and first is not None and any(first <= day <= last for day in days)
+        for path, (first, last) in zip(paths, table_parts.spans(table, listed))
+        if unquote(path) not in lost and (first is None or any(first <= day <= last for day in days))
     ]
     held = table_io.read_files(table, listed.filter(pc.is_in(listed["path"], pa.array(crossed, pa.string()))))
     schema = pa.schema(table.schema().to_arrow())
     others = _as(held.filter(pc.invert(pc.is_in(held[by], pa.array(sorted(days), pa.date32())))), schema)
     whole = pa.concat_tables([others, _as(rows, schema)]).sort_by(by)
     added = [_write(file_system(table), whole, table, changes_rows=True)] if len(whole) else []
-    removed = [file for file in _files(table) if unquote(file.path) in lost or file.path in crossed]
+    sizes = zip(paths, listed["size_bytes"].to_pylist())
+    going = {*crossed}
+    removed = [DayFile(path, size, 0, None, None) for path, size in sizes if path in going or unquote(path) in lost]
     _commit(table, removed, added, why, changes_rows=True)
 
 
@@ -284,18 +298,20 @@ def _commit(table: DeltaTable, removed: Sequence[DayFile], added: Sequence[AddAc
         # Without retries, any other commit is a conflict: delta-rs would not find that it has removed one of the files.
         commit_properties=CommitProperties(custom_metadata={"userMetadata": json.dumps(why, default=str)}, max_commit_retries=0),
     )
-    committed(table.table_uri)
+    look_again()
     table.update_incremental()
 
 
 def _files(table: DeltaTable) -> list[DayFile]:
-    """The files of a table; those without bounds, of an unusual writer, are left alone."""
-    listed = listed_files(table)
+    """The files of a table; those without bounds or counts, and those with rows of no day, are left alone."""
+    listed, nulls = listed_files(table), f"null_count.{table_parts.column(table)}"
+    if nulls in listed.column_names:
+        listed = listed.filter(pc.equal(pc.fill_null(listed[nulls], 0), 0))
     numbers = zip(*(listed[name].to_pylist() for name in ("path", "size_bytes", "num_records", "modification_time")))
     return [
-        DayFile(path, size, count or 0, first, last, written)
+        DayFile(path, size, count, first, last, written)
         for (path, size, count, written), (first, last) in zip(numbers, table_parts.spans(table, listed))
-        if first is not None and last is not None
+        if first is not None and last is not None and count is not None
     ]
 
 
@@ -319,7 +335,7 @@ def _written(table: DeltaTable, wanted: Rewrite) -> Iterator[AddAction]:
         rows = _read(system, wanted.old, schema, by, (together[0].first, together[-1].last))
         left -= len(rows)
         for new in together:
-            own = rows.filter(_between(rows[by], new.first, new.last))
+            own = rows.filter(_between(ds.field(by), schema.field(by).type, new.first, new.last))
             for begin in range(0, len(own), _ROWS_AT_ONCE):
                 yield _write(system, own.slice(begin, _ROWS_AT_ONCE), table, changes_rows=False)
     if left:
@@ -343,8 +359,8 @@ def _passes(new: Sequence[NewFile], counts: Mapping[date, int]) -> Iterator[list
         yield together
 
 
-def _between(days: pa.ChunkedArray, first: date, last: date) -> pa.ChunkedArray:
-    return pc.and_(pc.greater_equal(days, pa.scalar(first, days.type)), pc.less_equal(days, pa.scalar(last, days.type)))
+def _between(day: ds.Expression, kind: pa.DataType, first: date, last: date) -> ds.Expression:
+    return (day >= pa.scalar(first, kind)) & (day <= pa.scalar(last, kind))
 
 
 def _read(system: fs.FileSystem, group: Sequence[DayFile], schema: pa.Schema, by: str, days: tuple[date, date]) -> pa.Table:
@@ -353,8 +369,12 @@ def _read(system: fs.FileSystem, group: Sequence[DayFile], schema: pa.Schema, by
     for file in sorted(group, key=lambda one: (one.first, one.path)):
         if file.last >= days[0] and file.first <= days[1]:
             fragment = form.make_fragment(unquote(file.path), system)
-            rows = _as(fragment.to_table(schema=fragment.physical_schema), schema)
-            pieces.append(rows.filter(_between(rows[by], *days)))
+            wanted = _between(ds.field(by), schema.field(by).type, *days)
+            try:
+                rows = _as(fragment.to_table(schema=fragment.physical_schema, filter=wanted), schema)
+            except pa.ArrowNotImplementedError:  # the file has string views, which Arrow cannot filter
+                rows = _as(fragment.to_table(schema=fragment.physical_schema), schema).filter(wanted)
+            pieces.append(rows)
     rows = pa.concat_tables(pieces)
     return rows.sort_by(by)
 
@@ -384,7 +404,10 @@ def statistics(rows: pa.Table) -> dict[str, Any]:
         if not _has_bounds(rows[name].type):
             continue
         both = pc.min_max(rows[name])
-        low, high = both["min"].as_py(), both["max"].as_py()
+        try:
+            low, high = both["min"].as_py(), both["max"].as_py()
+        except (OverflowError, ValueError):  # a day or a time that Python does not have
+            continue
         if low is None or any(isinstance(end, str) and len(end) > _TEXT_IN_STATISTICS for end in (low, high)):
             continue
         bounds["minValues"][name], bounds["maxValues"][name] = _in_log(low), _in_log(high)

@@ -16,7 +16,7 @@ from deltalake.exceptions import CommitFailedError
 from lakehouse.calendar import days as day_conditions
 from lakehouse.delta import columns
 from lakehouse.lake import table_parts
-from lakehouse.lake.table_cache import committed
+from lakehouse.lake.table_cache import look_again
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -114,7 +114,7 @@ def replace(
     properties = commit_properties(why, transaction)
     if not len(rows):
         removed = table.delete(predicate, commit_properties=properties)["num_removed_files"]
-        committed(table.table_uri)
+        look_again()
         return bool(removed)
     if columns.widen(table, rows.schema):
         msg = f"columns of {table.table_uri} have become wider"
@@ -122,7 +122,7 @@ def replace(
     existing = {item.name for item in table.schema().fields}
     mode: dict[str, Any] = {} if set(rows.column_names) == existing else {"schema_mode": "merge"}
     write_deltalake(table, rows, mode="overwrite", predicate=predicate, commit_properties=properties, **mode)
-    committed(table.table_uri)
+    look_again()
     return True
 
 
@@ -130,7 +130,7 @@ def commit_without_rows(table: DeltaTable, *, why: Mapping[str, Any], transactio
     """Commit metadata and the version of a transaction without changing any row; see :func:`replace`."""
     nothing = pa.schema(table.schema().to_arrow()).empty_table()
     write_deltalake(table, nothing, mode="append", commit_properties=commit_properties(why, transaction))
-    committed(table.table_uri)
+    look_again()
 
 
 def set_properties(table: DeltaTable, properties: Mapping[str, str], why: Mapping[str, Any] | None = None) -> bool:
@@ -142,7 +142,7 @@ def set_properties(table: DeltaTable, properties: Mapping[str, str], why: Mappin
     lacking = properties.items() - table.metadata().configuration.items()
     if lacking:
         table.alter.set_table_properties(dict(lacking), raise_if_not_exists=False, commit_properties=commit_properties(why))
-        committed(table.table_uri)
+        look_again()
     return bool(lacking)
 
 

@@ -305,7 +305,7 @@ def _enter(
 def _input_versions(lake: Lake, source: str) -> list[int]:
     """The versions of the tables that the account is computed from."""
     tables = (locations.key_log(lake, source), locations.decisions(lake, source), locations.redactions(lake, source))
-    return [table.version() for table in tables]
+    return [table.newest_version() for table in tables]
 
 
 def _write(lake: Lake, contract: SourceContract, affected: Callable[[], Iterable[pa.Table]], delivered: Where | None) -> None:

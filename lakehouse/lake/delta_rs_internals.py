@@ -89,6 +89,7 @@ def file_system(table: DeltaTable) -> fs.FileSystem:
 
 _SMALL_BYTES, _KEPT_BYTES = 2**20, 2**26
 _KEPT: dict[tuple[str, str], pa.Buffer] = {}
+_held_bytes = [0]
 _KEPT_LOCK = Lock()
 
 
@@ -111,8 +112,10 @@ class _SmallFilesWhole(DeltaStorageHandler):  # type: ignore[misc] # a class wit
         if kept is None:
             with super().open_input_file(path) as file:
                 kept = pa.py_buffer(file.read(size))
+            with _KEPT_LOCK:
+                _held_bytes[0] += kept.size
         with _KEPT_LOCK:
             _KEPT[self.uri, path] = kept
-            while sum(buffer.size for buffer in _KEPT.values()) > _KEPT_BYTES:
-                del _KEPT[next(iter(_KEPT))]
+            while _held_bytes[0] > _KEPT_BYTES and len(_KEPT) > 1:
+                _held_bytes[0] -= _KEPT.pop(next(iter(_KEPT))).size
         return pa.BufferReader(kept)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakehouse.lake import table_io
-from lakehouse.lake.table_cache import cache_of, committed
+from lakehouse.lake.table_cache import cache_of, look_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -65,15 +65,16 @@ class Table:
         return -1 if table is None else table.version()
 
     def newest_version(self) -> int:
-        """The version of :meth:`version`, looked up again also within a step: to find that another writer has committed."""
-        cache = cache_of(self.options)
-        if cache is not None:
-            cache.forget_look(self.address)
+        """The version of :meth:`version`, looked up again also within a step: to find that another writer has committed.
+
+        Whatever the step reads from now on is looked up again, too.
+        """
+        look_again()
         return self.version()
 
     def committed(self) -> None:
-        """Note a commit of this process, see :func:`lakehouse.lake.table_cache.committed`."""
-        committed(self.address)
+        """Note a commit of this process, so that running steps see it."""
+        look_again()
 
     def read(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table | None:
         """The rows that meet ``where``: each named column holds one of the values given for it. None without a table."""

@@ -4,9 +4,10 @@ Opening a table reads its log; for a table that is already open, only later comm
 the lake that :meth:`lakehouse.lake.Lake.cached` returns. A read uses a cache if and only if it was given the options of such a
 lake, which carry the cache. Two callers that share no lake share no cache.
 
-To look for later commits is a request or two in an object store. A *step* (see :meth:`TableCache.step`) looks at each table once.
-What this process commits is seen at once all the same: every writer calls :func:`committed`. Only the count of these commits is
-shared by all caches of the process.
+To look for later commits is a request or two in an object store. In a *step* (see :meth:`TableCache.step`) each table is looked
+at once until this process commits to any table: every writer calls :func:`look_again`. So what the process commits is seen at
+once, and what is read after a commit, or after :meth:`lakehouse.lake.Table.newest_version`, is as new as that. Only the count of
+these moments is shared by all caches of the process.
 
 Reading is in ``table_io``; no other module accesses a cache.
 """
@@ -14,12 +15,12 @@ Reading is in ``table_io``; no other module accesses a cache.
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
-from urllib.parse import unquote
+
+from lakehouse.lake.delta_rs_internals import newest_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sized
@@ -31,37 +32,22 @@ _KEEP_ROWS = 20_000
 Answer = TypeVar("Answer", bound="Sized")
 Entry = TypeVar("Entry")
 
-#: How often this process has committed to each table, by address.
-_COMMITS: Counter[str] = Counter()
-#: The key of conflicts in the count: after one, each table may have changed.
-_CONFLICTS = ""
 _ONLY = 1
 _STEPS = count(_ONLY + 1)
-
-
-def committed(address: str) -> None:
-    """Note a commit of this process to a table, so that the running steps look at it again.
-
-    :param address: as a path or a URI.
-    """
-    _COMMITS[_normal(address)] += 1
+_MOMENTS = count(1)
+_newest_moment = [0]
 
 
 def look_again() -> None:
-    """Let the running steps look at each table again: another writer has committed."""
-    _COMMITS[_CONFLICTS] += 1
-
-
-def _normal(address: str) -> str:
-    return unquote(address.removeprefix("file://")).rstrip("/")
+    """Let the running steps look at each table again: this process has committed to one, or has found that another one has."""
+    _newest_moment[0] = next(_MOMENTS)
 
 
 class _Look(NamedTuple):
-    """When a table was last looked at: in which step, and after which commits of this process."""
+    """When a table was last looked at: in which step, and after which commit of this process."""
 
     step: int
-    commits: int
-    conflicts: int
+    moment: int
 
 
 class _OfThread(threading.local):
@@ -97,9 +83,8 @@ class TableCache:
     def step(self) -> Iterator[None]:
         """Within the context, this thread looks at each table once, and again after commits and conflicts of this process.
 
-        The commits of other processes are seen by the next step. Where it matters that there is none, as before rows that were
-        computed from a table are committed, the code asks for :meth:`lakehouse.lake.Table.newest_version`. A step within a step
-        belongs to it.
+        Where it matters that no other process has committed, as before rows that were computed from a table are committed, the
+        code asks for :meth:`lakehouse.lake.Table.newest_version`. A step within a step belongs to it.
         """
         if self._kept.step is not None:
             yield
@@ -111,10 +96,6 @@ class TableCache:
             self._kept.step = None
             self._kept.looks.clear()
 
-    def forget_look(self, path: str) -> None:
-        """Look at a table again at its next request."""
-        self._kept.looks.pop(path, None)
-
     def table(self, path: str, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:
         """The table at its newest version, within a step at the one that the step has seen; None if it does not exist.
 
@@ -124,7 +105,7 @@ class TableCache:
         if step is None:
             return self._newest(path, default)
         # Counted before looking: a commit meanwhile is looked for once more.
-        look = _Look(step, _COMMITS[_normal(path)], _COMMITS[_CONFLICTS])
+        look = _Look(step, _newest_moment[0])
         if self._kept.looks.get(path) == look:
             return self._kept.tables.get(path)
         table = self._newest(path, default)
@@ -137,7 +118,7 @@ class TableCache:
             self._forget(path)
             table = None
         if table is not None:
-            if not _is_newest(path, table.version()):
+            if not _is_newest(path, table):
                 table.update_incremental()
             self._note(path, table.version())
             return table
@@ -216,13 +197,15 @@ def _identity(path: str, version: int) -> _Identity | None:
     return entry.st_ino, entry.st_size, entry.st_mtime_ns
 
 
-def _is_newest(path: str, version: int) -> bool:
-    """Whether a table's log ends with ``version``; False also where only a listing of the log could decide it.
+def _is_newest(path: str, table: DeltaTable) -> bool:
+    """Whether a table's log ends with the version of an open table.
 
-    To list a log on a local disk, delta-rs examines each of its files: ten milliseconds for a thousand commits.
+    To list a log on a local disk, delta-rs examines each of its files: ten milliseconds for a thousand commits. In an object
+    store a listing is one request, and an update two.
     """
+    version = table.version()
     if "://" in path:
-        return False
+        return bool(newest_version(table) == version)
     return _entry(path, version).exists() and not _entry(path, version + 1).exists()
 
 

@@ -10,6 +10,7 @@ never change.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
@@ -24,7 +25,7 @@ from lakehouse.lake.delta_rs_internals import file_system, listed_files
 from lakehouse.lake.table_io import read_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from deltalake import DeltaTable
 
@@ -68,6 +69,18 @@ def files(table: DeltaTable, listed: pa.Table | None = None) -> dict[Any, frozen
         for part in of_file:
             by_part.setdefault(part, set()).add(path)
     return {part: frozenset(paths) for part, paths in by_part.items()}
+
+
+def that_may_be_held(table: DeltaTable, wanted: Collection[Any]) -> set[Any]:
+    """Those parts of which a table may hold rows, from the log alone."""
+    known = [(low, high) for low, high in spans(table, listed_files(table))]
+    if any(low is None for low, _ in known):
+        return set(wanted)
+    in_order = sorted(wanted)
+    held: set[Any] = set()
+    for low, high in known:
+        held.update(in_order[bisect_left(in_order, low) : bisect_right(in_order, high)])
+    return held
 
 
 def bounds(table: DeltaTable, listed: pa.Table, name: str) -> dict[Any, tuple[Any, Any]]:

@@ -194,7 +194,7 @@ class _Work:
         is_silver = self._lake_table.silver_of is not None
         if not wanted:
             return {}
-        if not self._dry_run and not layout.keep(self._lake, self._stored, alone=is_silver):
+        if not self._dry_run and not layout.keep(self._lake, self._stored, alone=is_silver, at_most=2**62):
             self._kept.append("another process was writing to it: laid out the next time")
             return {}
         return {None: Crowd(len(wanted.old), sum(file.size for file in wanted.old))}

@@ -12,11 +12,11 @@ import math
 import re
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lakehouse import locations
 from lakehouse.calendar.periods import Kind
-from lakehouse.delta import commit_log
+from lakehouse.delta import commit_log, layout
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.promotion import promotion_log
 from lakehouse.gold.publication import restatement_reports
@@ -155,10 +155,15 @@ def needs(lake: Lake, catalog: Catalog, lake_table: LakeTable, table: DeltaTable
             continue  # the log no longer has it: the reader recomputes everything, whatever is kept
         unread = [commits[number] for number in range(version + 1, table.version() + 1)]
         result.log.append(_need(reader, unread[0]))
-        changed = next((commit for commit in unread if commit.get("operation") not in _UNCHANGED), None)
+        changed = next((commit for commit in unread if not _is_unchanged(commit)), None)
         if lake_table.layer == "silver" and changed is not None:  # readers of gold only read its log
             result.files.append(_need(reader, changed))
     return result
+
+
+def _is_unchanged(commit: Mapping[str, Any]) -> bool:
+    """Whether a commit changed no row."""
+    return commit.get("operation") in _UNCHANGED or commit_log.commit_metadata(commit) == layout.METHOD
 
 
 def bring_audit_up_to_date(lake: Lake, catalog: Catalog, contract: SourceContract, table: DeltaTable) -> None:

@@ -208,12 +208,13 @@ def _keys_twice(
     policy, source = policy_of(contract), contract.dataset
     if not policy.keys_contend:
         return Counter()
-    others = table_parts.rows(table).keys() - set(days)
-    if not others:
+    are_many = table_io.rows_at_most(table, {"event_date": list(days)}) > _MANY_KEYS
+    if are_many and not table_parts.rows(table).keys() - set(days):  # as after a first load
         return _twice_within(table, days, days)
     if changed is None:
-        return _twice_within(table, days, set(days) | (_places(lake, source, table, days) & others))
-    reach = set(days) | (key_log.days_of(lake, source, changed) & others if len(changed) else set())
+        return _twice_within(table, days, set(days) | table_parts.that_may_be_held(table, _places(lake, source, table, days)))
+    elsewhere = key_log.days_of(lake, source, changed) if len(changed) else set[date]()
+    reach = set(days) | table_parts.that_may_be_held(table, elsewhere)
     rows = table_io.read_version(table, ["event_date", "record_key"], {"event_date": reach, "record_key": changed})
     across = keys_twice(table_io.meeting(rows, {"event_date": days}), rows)
     return across | _twice_within(table, days, days)

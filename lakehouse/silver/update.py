@@ -27,6 +27,7 @@ from lakehouse.dispositions.readings import READING_ID
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io
+from lakehouse.lake.table_cache import look_again
 from lakehouse.late_events import follow as late_events
 from lakehouse.ledger import applied_inputs, decisions, ingestions, key_log, rebuild_requests, redactions
 from lakehouse.ledger.ids import InputKind, is_manual_input, is_redelivery
@@ -301,7 +302,13 @@ def _contents(lake: Lake, source: str, ids: set[str]) -> dict[str, Ingestion]:
     return {known[one].ingestion_id: first[known[one].ingestion_id] for one in ids}
 
 
-@retry(retry=retry_if_exception_type(key_log.IncompleteKeyLogError), stop=stop_after_attempt(3), wait=wait_fixed(1), reraise=True)
+@retry(
+    retry=retry_if_exception_type(key_log.IncompleteKeyLogError),
+    stop=stop_after_attempt(3),
+    wait=wait_fixed(1),
+    before_sleep=lambda _: look_again(),
+    reraise=True,
+)
 def _check_key_log(lake: Lake, source: str) -> None:
     """Check that the operational tables cover Bronze; retried, because a run of bronze may complete meanwhile.
 

@@ -111,7 +111,8 @@ def table_of(target: Table, columns: Columns, partition_by: str | None, properti
     table = target.open()
     if table is None:
         return partition_writer.create(target, arrow_schema(columns), partition_by, properties=properties)
-    wanted = {name: value for name, value in properties.items() if name != table_parts.DAYS}
+    of_new = () if table_parts.share_files(table) else (table_parts.DAYS, *partition_writer.ALL_STATISTICS)
+    wanted = {name: value for name, value in properties.items() if name not in of_new}
     lacking = wanted.items() - table.metadata().configuration.items()
     if lacking:
         with alone(target):

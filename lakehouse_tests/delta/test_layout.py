@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from lakehouse.delta import change_feed, data_files, layout, partition_writer
 from lakehouse.delta.layout import DayFile
-from lakehouse.errors import LakehouseError
 from lakehouse.lake import Lake, Table, table_io, table_parts
 from lakehouse.lake.delta_rs_internals import listed_files
 from lakehouse.settings import Settings
@@ -161,14 +160,32 @@ def test_beside_the_commit_of_another_writer_the_files_stay(tmp_path: Path, monk
     assert content_of(Table(table.address)) == after
 
 
-def test_rows_that_the_bounds_of_their_file_hide_stop_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_the_bounds_of_their_file_hide_leave_the_files_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     lake = with_target(tmp_path, 1)
     table = silver_in(lake)
     replaced(table, {FIRST + timedelta(days=n): [("a", n)] for n in range(3)})
-    monkeypatch.setattr(layout, "_between", lambda days, *_: pa.chunked_array([[n < 1 for n in range(len(days))]]))
-    with pytest.raises(LakehouseError, match="rows are in no day"):
-        layout.keep(lake, table)
+    between = layout._between
+    monkeypatch.setattr(layout, "_between", lambda day, kind, first, _: between(day, kind, first, first))
+    assert not layout.keep(lake, table)
+    assert "2 rows are in no day of their files' bounds" in caplog.text
     assert len(content_of(table)) == 3
+
+
+def test_files_of_another_writer_without_bounds_or_with_rows_of_no_day_stay(tmp_path: Path) -> None:
+    lake = with_target(tmp_path, 1)
+    table = silver_in(lake)
+    rows = rows_of({FIRST: [("a", 1)], date(2024, 1, 2): [("b", 1)]})
+    no_day = rows.set_column(0, SCHEMA.field(0), pa.array([None, FIRST], pa.date32()))
+    write_deltalake(opened(table), pa.concat_tables([rows, no_day]), mode="append")
+    assert not layout.keep(lake, table)
+    assert table_parts.rows(opened(table)) == {FIRST: 2, date(2024, 1, 2): 1, None: 1}
+
+
+def test_a_day_that_python_does_not_have_has_no_bounds() -> None:
+    far = pa.table({"day": pa.array([-1_000_000, 0], pa.int32()).cast(pa.date32()), "number": [1, 2]})
+    assert layout.statistics(far)["minValues"] == {"number": 1}
 
 
 def test_a_table_of_an_earlier_release_stays_partitioned(tmp_path: Path) -> None:

@@ -134,6 +134,7 @@ def test_text_orders_the_changes_of_a_plain_source(lake: Lake, spark: SparkSessi
 @pytest.mark.merge
 @BY_SPARK_OR_NOT
 def test_tables_of_an_earlier_release_get_the_column_of_the_order(lake: Lake, spark: SparkSession, local_rows: int) -> None:
+    lake.settings.file_bytes = 0  # of an earlier release
     sample = SampleLake(lake, contract(), spark)
     lake.settings.local_rows = local_rows
     day = date(2024, 1, 1)

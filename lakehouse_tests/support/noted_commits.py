@@ -1,7 +1,6 @@
 """A pytest plugin: whatever a step takes from its cache must be the newest that this process has committed.
 
-A writer that does not call :func:`lakehouse.lake.table_cache.committed` would hide its rows from the rest of its step. Commits of
-other processes are not looked for: they begin with a version that no writer of this process has noted.
+A writer that does not call :func:`lakehouse.lake.table_cache.look_again` would hide its rows from the rest of its step.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def _commits_are_noted() -> Iterator[None]:
         if "://" not in path and not looks:
             log = Path(path, "_delta_log")
             is_newest = not any(log.glob("*.json")) if table is None else not (log / f"{table.version() + 1:020}.json").exists()
-            assert is_newest, f"{path} has a commit that its writer did not note, see {table_cache.__name__}.committed"
+            assert is_newest, f"{path} has a commit that its writer did not note, see {table_cache.__name__}.look_again"
         return table
 
     with pytest.MonkeyPatch.context() as patch:

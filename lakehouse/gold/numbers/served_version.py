@@ -15,6 +15,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.delta import commit_log
 from lakehouse.errors import LakehouseError
 from lakehouse.lake.delta_rs_internals import transaction_version
+from lakehouse.lake.table_cache import look_again
 from lakehouse.ledger import publications
 
 if TYPE_CHECKING:
@@ -168,6 +169,14 @@ def lost_versions(lake: Lake, series: Series) -> tuple[int, int] | None:
     A table that does not hold one of them was restored from a copy, or its log was damaged; see ``delta.commit_log``. Commits
     without a run, such as a revert, are known by the number of the newest one that ``ops/publications`` has.
     """
+    lost = _lost_versions(lake, series)
+    if lost is not None:  # or the table has been looked at before a commit that the records name
+        look_again()
+        lost = _lost_versions(lake, series)
+    return lost
+
+
+def _lost_versions(lake: Lake, series: Series) -> tuple[int, int] | None:
     entries, copied = publications.restatements_of(lake, follower(series)), publications.copied_version(lake, series.name)
     table = locations.gold(lake, series).open()
     is_shorter = copied > (-1 if table is None else table.version())

@@ -129,6 +129,8 @@ def read(lake: Lake, series: Series, starts: Sequence[date] | None = None, *, to
         revisions.make_up_for_lost_commits(lake, series)
     published = locations.gold(lake, series)
     table = published.snapshot() if to_publish else published.open()
+    if to_publish:
+        look_again()  # the inputs have to be as new as the table
     existing = None if table is None else table_io.read_version(table, None, None if starts is None else {series.by: starts})
     if starts is None:
         starts = [] if existing is None else sorted(set(existing[series.by].to_pylist()))

@@ -67,6 +67,8 @@ def _with_damaged_files(
     data_files.set_aside(table, files)
     publications.follow(lake, series.name, stored)
     known = {start for entry in publications.of(lake, series.name) for start in map(date.fromisoformat, entry.published)}
+    if not table_parts.share_files(table):
+        known |= {file.first for file in files}
     starts = sorted(start for start in known if any(file.may_hold(start) for file in files))
     recorded = _recorded(lake, series, set(starts))
     made: dict[date, pa.Table] = {}

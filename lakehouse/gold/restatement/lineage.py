@@ -25,7 +25,7 @@ from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason
 from lakehouse.gold.publication import late_at_close
 from lakehouse.gold.restatement import silver_tables
-from lakehouse.lake import table_parts
+from lakehouse.lake import table_io, table_parts
 from lakehouse.late_events import left_out
 from lakehouse.ledger import applied_inputs, decisions, ingestions, late_decisions, rebuild_requests, redactions
 from lakehouse.ledger.ids import is_manual_input
@@ -241,8 +241,9 @@ def count_silver_rows(
     if not held or not days or not is_counted(metric):
         return {}
     counts: Counter[date] = Counter()
+    covered = source_days(metric, days)
     for table in held:
-        counts.update(table_parts.rows(table))
+        counts.update(table_parts.rows(table, table_io.files_with(table, {"event_date": covered})))
     counts.subtract(silver_tables.count(lake, metric, source_days(metric, days)))
     uncounted, limited = Counter[date](), set(days).difference(with_every_row)
     if metric.late_source is not None and limited:
