@@ -65,7 +65,10 @@ def plan_of(lake: Lake, *, parallel: bool = True, retries: int = 2, max_parallel
 
 @dataclass
 class Watched:
-    """Layers that note how many runs there are at a time; the first runs of some days fail."""
+    """Layers that note how many runs there are at a time; the first runs of some days fail.
+
+    ``awaited`` runs at a time are waited for, but for the first day, which is alone.
+    """
 
     in_parallel: bool = True
     fails: dict[date, int] = field(default_factory=dict)
@@ -75,6 +78,8 @@ class Watched:
     at_work: set[date] = field(default_factory=set)
     beside: dict[date, int] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    awaited: int = 0
+    reached: threading.Event = field(default_factory=threading.Event)
 
     def run(self, key: dg.AssetKey, days: Sequence[date], tags: Mapping[str, str] | None = None) -> object:
         [day] = days
@@ -82,7 +87,12 @@ class Watched:
             self.started.append(day)
             self.at_work.add(day)
             self.most = max(self.most, len(self.at_work))
-        threading.Event().wait(0.2)  # the tests replace time.sleep
+            if self.most >= self.awaited > 0:
+                self.reached.set()
+        if self.awaited and day != DAYS[0]:
+            assert self.reached.wait(60)
+        else:
+            threading.Event().wait(0.2)  # the tests replace time.sleep
         with self.lock:
             self.beside[day] = len(self.at_work)
             self.at_work.remove(day)
@@ -120,7 +130,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_waves_are_requested_at_the_same_time_behind_the_first(lake: Lake) -> None:
-    layers = Watched()
+    layers = Watched(awaited=3)
     go(lake, plan_of(lake, max_parallel=3), layers)
     assert layers.most == 3
     assert layers.beside[DAYS[0]] == 1
