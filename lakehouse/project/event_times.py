@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _UTC = ZoneInfo("UTC")
 #: From so many event days on, a first run is long: it takes about so many seconds for each (``docs/scale.md``).
-_MANY_DAYS, _SECONDS_OF_A_DAY = 5_000, 0.075
+_MANY_DAYS, _SECONDS_OF_A_DAY = 5_000, 0.02
 _ANY_TIME = (
     *("timestamp", "datetime", "time", "date", "day", "at", "ts", "when"),
     *("datum", "zeit", "tag", "fecha", "hora", "dia", "jour", "heure", "giorno"),
