@@ -112,12 +112,17 @@ class PartnerFeed:
 def polled(read: Callable[[], Any]) -> Iterator[list[Any]]:
     """Read again and again in another thread; yields the different states in the order in which they were seen."""
     states: list[Any] = []
+    problems: list[BaseException] = []
     ended = threading.Event()
 
     def poll() -> None:
         while True:
             last = ended.is_set()  # one more time after the end
-            state = read()
+            try:
+                state = read()
+            except BaseException as problem:  # noqa: BLE001 - raised again by the thread of the test
+                problems.append(problem)
+                return
             if not states or states[-1] != state:
                 states.append(state)
             if last:
@@ -130,3 +135,5 @@ def polled(read: Callable[[], Any]) -> Iterator[list[Any]]:
     finally:
         ended.set()
         thread.join()
+    if problems:
+        raise problems[0]
