@@ -9,7 +9,7 @@ So the ledger's counts are compared with the remaining rows, and only missing li
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import contextmanager
 from io import BytesIO
@@ -25,7 +25,7 @@ from lakehouse.bronze.reader import delivery_parts, delivery_rows, rows_by_colum
 from lakehouse.delta import data_files, partition_writer
 from lakehouse.delta.columns import arrow_schema, bronze_columns, ddl
 from lakehouse.errors import LakehouseError
-from lakehouse.lake import table_io
+from lakehouse.lake import table_io, table_parts
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.spark import commits as spark_commits
@@ -234,11 +234,8 @@ def _lacking(lake: Lake, source: str, table: DeltaTable) -> list[tuple[Ingestion
     expected: Mapping[date, list[Ingestion]] = defaultdict(list)
     for entry in ingestions.ingested(ingestions.all_of(lake, source)).values():
         expected[entry.arrival_date].append(entry)
-    present = Counter[object]()
-    files = table_io.files_with(table, {})
-    for day, rows in zip(files["partition.arrival_date"].to_pylist(), files["num_records"].to_pylist()):
-        present[day] += rows
-    days = {day for day, entries in expected.items() if present[day] < sum(entry.rows for entry in entries)}
+    present = table_parts.rows(table)
+    days = {day for day, entries in expected.items() if present.get(day, 0) < sum(entry.rows for entry in entries)}
     if not days:
         return []
     kept = table_io.read_version(table, ["ingestion_id", "line_number"], {"arrival_date": days})

@@ -164,7 +164,7 @@ def with_texts(
         for group in range(file.num_row_groups):
             statistics = file.metadata.row_group(group).column(leaf).statistics
             if statistics is None or not statistics.has_min_max or within(statistics.min, statistics.max):
-                rows = _as(read, file.read_row_group(group, columns=read.names, use_threads=False))
+                rows = conformed(read, file.read_row_group(group, columns=read.names, use_threads=False))
                 parts.append(rows.filter(pc.is_in(rows[column], value_set=texts)).select(known))
     return table_io.with_columns(pa.concat_tables(parts), columns)
 
@@ -190,7 +190,7 @@ def in_ranges(table: DeltaTable, columns: Sequence[str], column: str, at_most: i
         for file, of_file in zip(files, groups):
             admitted = [group.number for group in of_file if group.may_lie(low, high)]
             if admitted:
-                rows = _as(read, file.read_row_groups(admitted, columns=read.names))
+                rows = conformed(read, file.read_row_groups(admitted, columns=read.names))
                 parts.append(rows.filter(_lie(rows[column], low, high)) if cuts else rows)
         yield table_io.with_columns(pa.concat_tables(parts), columns)
 
@@ -244,7 +244,7 @@ def _leaf(file: pq.ParquetFile, name: str) -> int:
     return next(leaf for leaf in range(len(file.schema)) if file.schema.column(leaf).path == name)
 
 
-def _as(schema: pa.Schema, rows: pa.Table) -> pa.Table:
+def conformed(schema: pa.Schema, rows: pa.Table) -> pa.Table:
     """The rows with the columns of a schema: older files may lack one, and delta-rs writes string views when it merges."""
     columns = [
         rows[item.name].cast(item.type) if item.name in rows.column_names else pa.nulls(len(rows), item.type) for item in schema
@@ -295,6 +295,16 @@ def damaged_files_of_table(table: DeltaTable) -> list[DamagedFile]:
         if not info.is_file or info.size != size
     ]
     return sorted(damaged, key=lambda file: file.path)
+
+
+def lost_parts(table: DeltaTable, files: Collection[DamagedFile], known: Collection[Any]) -> list[Any]:
+    """The parts, such as days, of which damaged files may have had rows, in order.
+
+    :param known: all parts of which the table may have had rows; where each file has the rows of one part, it names it itself.
+    """
+    if not table_parts.share_files(table):
+        return sorted({file.first for file in files})
+    return sorted(part for part in known if any(file.may_hold(part) for file in files))
 
 
 def set_aside(table: DeltaTable, files: Iterable[DamagedFile]) -> None:

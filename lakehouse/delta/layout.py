@@ -18,7 +18,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -30,6 +30,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import dataset as ds
 
 from lakehouse.delta import leases, partition_writer
+from lakehouse.delta.data_files import conformed
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io, table_parts
 from lakehouse.lake.delta_rs_internals import file_system, listed_files
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     Why = Mapping[str, Any]
 
+Item = TypeVar("Item")
 _LOG = logging.getLogger(__name__)
 #: Rows that are in memory at a time; a group of files with more is read once for each so many.
 _ROWS_AT_ONCE = 2**20
@@ -243,15 +245,23 @@ def _packed(kept: Sequence[_Unit], sizes: Mapping[date, float], file_bytes: int)
     """Units and single days in the order of days, as many in a bucket as a file may hold."""
     items: list[tuple[date, float, _Unit | date]] = [(unit.first, unit.size, unit) for unit in kept]
     items += [(day, size, day) for day, size in sizes.items()]
-    buckets: list[list[_Unit | date]] = []
+    return filled(((item, size) for _, size, item in sorted(items, key=lambda one: one[0])), file_bytes)
+
+
+def filled(items: Iterable[tuple[Item, float]], at_most: float) -> list[list[Item]]:
+    """Items in their order, in groups of at most a size; a larger item is alone.
+
+    :param items: each with its size.
+    """
+    groups: list[list[Item]] = []
     held = 0.0
-    for _, size, item in sorted(items, key=lambda one: one[0]):
-        if not buckets or held + size > file_bytes:
-            buckets.append([])
+    for item, size in items:
+        if not groups or held + size > at_most:
+            groups.append([])
             held = 0
-        buckets[-1].append(item)
+        groups[-1].append(item)
         held += size
-    return buckets
+    return groups
 
 
 def _has_many_files(unit: _Unit, file_bytes: int) -> bool:
@@ -278,8 +288,8 @@ def make_again(table: DeltaTable, damaged: Collection[DamagedFile], days: Collec
     ]
     held = table_io.read_files(table, listed.filter(pc.is_in(listed["path"], pa.array(crossed, pa.string()))))
     schema = pa.schema(table.schema().to_arrow())
-    others = _as(held.filter(pc.invert(pc.is_in(held[by], pa.array(sorted(days), pa.date32())))), schema)
-    whole = pa.concat_tables([others, _as(rows, schema)]).sort_by(by)
+    others = conformed(schema, held.filter(pc.invert(pc.is_in(held[by], pa.array(sorted(days), pa.date32())))))
+    whole = pa.concat_tables([others, conformed(schema, rows)]).sort_by(by)
     added = [_write(file_system(table), whole, table, changes_rows=True)] if len(whole) else []
     sizes = zip(paths, listed["size_bytes"].to_pylist())
     going = {*crossed}
@@ -331,7 +341,9 @@ def _written(table: DeltaTable, wanted: Rewrite) -> Iterator[AddAction]:
     for of_file in _rows_by_day(table, wanted.old).values():
         counts.update(of_file)
     left = sum(file.rows for file in wanted.old)
-    for together in _passes(wanted.new, counts):
+    days = sorted(counts)
+    sizes = [sum(counts[day] for day in days[bisect_left(days, new.first) : bisect_right(days, new.last)]) for new in wanted.new]
+    for together in filled(zip(wanted.new, sizes), _ROWS_AT_ONCE):
         rows = _read(system, wanted.old, schema, by, (together[0].first, together[-1].last))
         left -= len(rows)
         for new in together:
@@ -341,22 +353,6 @@ def _written(table: DeltaTable, wanted: Rewrite) -> Iterator[AddAction]:
     if left:
         msg = f"{table.table_uri}: {left} rows are in no day of their files' bounds, so the files are left as they are"
         raise LakehouseError(msg)
-
-
-def _passes(new: Sequence[NewFile], counts: Mapping[date, int]) -> Iterator[list[NewFile]]:
-    """The new files, some with about a million rows at a time."""
-    days = sorted(counts)
-    together: list[NewFile] = []
-    held = 0
-    for file in new:
-        rows = sum(counts[day] for day in days[bisect_left(days, file.first) : bisect_right(days, file.last)])
-        if together and held + rows > _ROWS_AT_ONCE:
-            yield together
-            together, held = [], 0
-        together.append(file)
-        held += rows
-    if together:
-        yield together
 
 
 def _between(day: ds.Expression, kind: pa.DataType, first: date, last: date) -> ds.Expression:
@@ -371,20 +367,12 @@ def _read(system: fs.FileSystem, group: Sequence[DayFile], schema: pa.Schema, by
             fragment = form.make_fragment(unquote(file.path), system)
             wanted = _between(ds.field(by), schema.field(by).type, *days)
             try:
-                rows = _as(fragment.to_table(schema=fragment.physical_schema, filter=wanted), schema)
+                rows = conformed(schema, fragment.to_table(schema=fragment.physical_schema, filter=wanted))
             except pa.ArrowNotImplementedError:  # the file has string views, which Arrow cannot filter
-                rows = _as(fragment.to_table(schema=fragment.physical_schema), schema).filter(wanted)
+                rows = conformed(schema, fragment.to_table(schema=fragment.physical_schema)).filter(wanted)
             pieces.append(rows)
     rows = pa.concat_tables(pieces)
     return rows.sort_by(by)
-
-
-def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with the columns of the table: files may be older than a column, and delta-rs writes string views."""
-    columns = [
-        rows[item.name].cast(item.type) if item.name in rows.column_names else pa.nulls(len(rows), item.type) for item in schema
-    ]
-    return pa.table(columns, schema=schema)
 
 
 def _write(system: fs.FileSystem, rows: pa.Table, table: DeltaTable, *, changes_rows: bool) -> AddAction:
@@ -424,22 +412,6 @@ def _in_log(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
     return value.isoformat() if isinstance(value, date) else value
-
-
-def in_files(rows_by_day: Mapping[date, int], rows_per_file: int) -> list[list[date]]:
-    """The days that share a file, for all rows that a new table will hold; a larger day is alone.
-
-    :param rows_per_file: see :func:`rows_per_file`.
-    """
-    files: list[list[date]] = []
-    held = 0
-    for day in sorted(rows_by_day):
-        if not files or held + rows_by_day[day] > rows_per_file:
-            files.append([])
-            held = 0
-        files[-1].append(day)
-        held += rows_by_day[day]
-    return files
 
 
 def rows_per_file(lake: Lake, table: DeltaTable) -> int:

@@ -62,32 +62,6 @@ def create(
     return table
 
 
-def create_with(
-    target: Table,
-    rows: pa.Table,
-    partition_by: Sequence[str],
-    *,
-    properties: Mapping[str, str] | None = None,
-    why: Mapping[str, Any] | None = None,
-    transaction: tuple[str, int] | None = None,
-) -> None:
-    """Create a table with its rows, in one commit.
-
-    :param properties: in addition to :data:`PROPERTIES`.
-    :raises DeltaError: if the table exists.
-    """
-    write_deltalake(
-        target.address,
-        rows,
-        mode="error",
-        partition_by=list(partition_by),
-        configuration={**PROPERTIES, **(properties or {})},
-        storage_options=dict(target.options),
-        commit_properties=commit_properties(why, transaction),
-    )
-    target.committed()
-
-
 def replace(
     table: DeltaTable,
     rows: pa.Table,

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-#: The attribute in which an open table carries its files, with the version that they belong to.
-_LISTED = "_lakehouse_files"
+#: The attributes in which an open table carries its files, and the file system that knows them, with their version.
+_LISTED, _SYSTEM = "_lakehouse_files", "_lakehouse_file_system"
 #: The attributes for the transactions of a version; for the commits of its log and for its change feed, which never change.
 _TRANSACTIONS, _COMMITS, _FEEDS = "_lakehouse_transactions", "_lakehouse_commits", "_lakehouse_feeds"
 
@@ -80,11 +80,15 @@ def file_system(table: DeltaTable) -> fs.FileSystem:
     uri = table.table_uri
     if "://" not in uri or uri.startswith("file://"):
         return fs.SubTreeFileSystem(unquote(uri.removeprefix("file://")), fs.LocalFileSystem())
-    listed = listed_files(table)
-    sizes = dict(zip(map(unquote, listed["path"].to_pylist()), listed["size_bytes"].to_pylist()))
-    handler = _SmallFilesWhole.from_table(table._table, known_sizes=sizes)  # noqa: SLF001
-    handler.uri, handler.sizes = uri, sizes
-    return fs.PyFileSystem(handler)
+    version, system = vars(table).get(_SYSTEM, (None, None))
+    if system is None or version != table.version():
+        listed = listed_files(table)
+        sizes = dict(zip(map(unquote, listed["path"].to_pylist()), listed["size_bytes"].to_pylist()))
+        handler = _SmallFilesWhole.from_table(table._table, known_sizes=sizes)  # noqa: SLF001
+        handler.uri, handler.sizes = uri, sizes
+        system = fs.PyFileSystem(handler)
+        vars(table)[_SYSTEM] = (table.version(), system)
+    return system
 
 
 _SMALL_BYTES, _KEPT_BYTES = 2**20, 2**26

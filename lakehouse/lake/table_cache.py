@@ -18,7 +18,7 @@ import threading
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from lakehouse.lake.delta_rs_internals import newest_version
 
@@ -31,9 +31,8 @@ _KEEP_ROWS = 20_000
 
 Answer = TypeVar("Answer", bound="Sized")
 Entry = TypeVar("Entry")
+Found = TypeVar("Found")
 
-_ONLY = 1
-_STEPS = count(_ONLY + 1)
 _MOMENTS = count(1)
 _newest_moment = [0]
 
@@ -43,11 +42,16 @@ def look_again() -> None:
     _newest_moment[0] = next(_MOMENTS)
 
 
-class _Look(NamedTuple):
-    """When a table was last looked at: in which step, and after which commit of this process."""
+def confirmed(look: Callable[[], Found | None]) -> Found | None:
+    """What ``look`` finds; before anything counts as found, it looks once more at tables that are as new as each other.
 
-    step: int
-    moment: int
+    A step may have looked at a table before another process has committed to it, and at the record of the commit later.
+    """
+    found = look()
+    if found is not None:
+        look_again()
+        found = look()
+    return found
 
 
 class _OfThread(threading.local):
@@ -58,8 +62,9 @@ class _OfThread(threading.local):
         self.newest: dict[str, tuple[int, _Identity | None]] = {}
         self.answers: dict[Hashable, tuple[tuple[int, Hashable] | None, Any]] = {}
         self.entries: dict[Hashable, tuple[frozenset[str], list[Any]]] = {}
-        self.step: int | None = None
-        self.looks: dict[str, _Look] = {}
+        self.is_in_step = False
+        #: For each table the moment of :func:`look_again` after which the running step has looked at it.
+        self.looks: dict[str, int] = {}
 
 
 class TableCache:
@@ -86,14 +91,14 @@ class TableCache:
         Where it matters that no other process has committed, as before rows that were computed from a table are committed, the
         code asks for :meth:`lakehouse.lake.Table.newest_version`. A step within a step belongs to it.
         """
-        if self._kept.step is not None:
+        if self._kept.is_in_step:
             yield
             return
-        self._kept.step = next(_STEPS)
+        self._kept.is_in_step = True
         try:
             yield
         finally:
-            self._kept.step = None
+            self._kept.is_in_step = False
             self._kept.looks.clear()
 
     def table(self, path: str, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:
@@ -101,15 +106,13 @@ class TableCache:
 
         :param default: opens the table if the cache was created without ``open_table``.
         """
-        step = self._kept.step or (_ONLY if self._is_of_one_step else None)
-        if step is None:
+        if not (self._kept.is_in_step or self._is_of_one_step):
             return self._newest(path, default)
-        # Counted before looking: a commit meanwhile is looked for once more.
-        look = _Look(step, _newest_moment[0])
-        if self._kept.looks.get(path) == look:
+        moment = _newest_moment[0]  # before looking: a commit meanwhile is looked for once more
+        if self._kept.looks.get(path) == moment:
             return self._kept.tables.get(path)
         table = self._newest(path, default)
-        self._kept.looks[path] = look
+        self._kept.looks[path] = moment
         return table
 
     def _newest(self, path: str, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:

@@ -59,13 +59,10 @@ def rows(table: DeltaTable, listed: pa.Table | None = None) -> dict[Any, int]:
     return dict(counts)
 
 
-def files(table: DeltaTable, listed: pa.Table | None = None) -> dict[Any, frozenset[str]]:
-    """The paths of the files that hold each part.
-
-    :param listed: only these of its files, as ``listed_files`` gives them.
-    """
+def files(table: DeltaTable) -> dict[Any, frozenset[str]]:
+    """The paths of the files that hold each part."""
     by_part: dict[Any, set[str]] = {}
-    for path, of_file in rows_of_files(table, listed_files(table) if listed is None else listed):
+    for path, of_file in rows_of_files(table, listed_files(table)):
         for part in of_file:
             by_part.setdefault(part, set()).add(path)
     return {part: frozenset(paths) for part, paths in by_part.items()}
@@ -73,7 +70,7 @@ def files(table: DeltaTable, listed: pa.Table | None = None) -> dict[Any, frozen
 
 def that_may_be_held(table: DeltaTable, wanted: Collection[Any]) -> set[Any]:
     """Those parts of which a table may hold rows, from the log alone."""
-    known = [(low, high) for low, high in spans(table, listed_files(table))]
+    known = spans(table, listed_files(table))
     if any(low is None for low, _ in known):
         return set(wanted)
     in_order = sorted(wanted)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lakehouse import locations
 from lakehouse.delta import commit_log
 from lakehouse.lake import table_io
-from lakehouse.lake.table_cache import look_again
+from lakehouse.lake.table_cache import confirmed
 from lakehouse.ledger import decisions, ingestions, rebuild_requests, redactions
 from lakehouse.ledger.log_table import LogTable
 
@@ -182,11 +182,7 @@ def lost_versions(lake: Lake, source: str, derived: Table | None = None) -> Lost
 
     :param derived: a further table that is derived with silver, instead of silver.
     """
-    lost = _lost_versions(lake, source, derived)
-    if lost is not None:  # or silver has been looked at before a commit that the record names
-        look_again()
-        lost = _lost_versions(lake, source, derived)
-    return lost
+    return confirmed(lambda: _lost_versions(lake, source, derived))
 
 
 def _lost_versions(lake: Lake, source: str, derived: Table | None) -> LostVersions | None:

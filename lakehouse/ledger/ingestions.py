@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.errors import LakehouseError
-from lakehouse.lake import table_io
+from lakehouse.lake import table_io, table_parts
 from lakehouse.lake.delta_rs_internals import transaction_version
 from lakehouse.ledger import ids, key_log
 from lakehouse.ledger.ids import delivery_name
@@ -258,9 +258,7 @@ def lost_deliveries(lake: Lake, source: str) -> list[Ingestion]:
     lacking = Counter[date]()
     for entry in known:
         lacking[entry.arrival_date] += entry.rows
-    files = table_io.files_with(table, {})
-    for day, rows in zip(files["partition.arrival_date"].to_pylist(), files["num_records"].to_pylist()):
-        lacking[day] -= rows
+    lacking.subtract(table_parts.rows(table))
     days = {day for day, rows in lacking.items() if rows > 0}
     return _absent(table, [entry for entry in known if entry.arrival_date in days])
 

@@ -59,7 +59,6 @@ from lakehouse import locations
 from lakehouse.delta import commit_log, partition_writer, row_writer
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io
-from lakehouse.lake.table_cache import look_again
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -356,7 +355,7 @@ def ensure_whole(log: Journaled) -> None:
         known = table_io.read_version(journal, ["table_version", "commit_id"], where).to_pylist()
         newest = max(known, key=lambda row: row["table_version"], default=None)
         if newest is not None and commit_log.are_lost(table, newest["table_version"], newest["commit_id"]):
-            look_again()  # the log may have been looked at before the commit that the journal names
+            log.table.newest_version()  # it may have been looked at before the commit that the journal names
             table = log.table.open()
         if newest is not None and commit_log.are_lost(table, newest["table_version"], newest["commit_id"]):
             try:

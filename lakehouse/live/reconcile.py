@@ -216,7 +216,7 @@ def due(lake: Lake, metric: MetricContract, days: Collection[date]) -> list[date
         return []
     published = rows.group_by([series.by, "revision", "state"]).aggregate([]).to_pylist()
     revisions = {row[series.by]: row["revision"] for row in published if row["state"] != State.LIVE.value}
-    streamed = published_table.days_held(locations.live(lake, metric.name))
+    streamed = set(table.days(lake, metric))
     reconciled = {day: reconciliation_log.newest(lake, metric.name, day) for day in revisions}
     return [
         day
@@ -290,7 +290,7 @@ def expire(lake: Lake, metric: MetricContract) -> int:
     if newest is None or newest.watermark is None:
         return 0
     ended_by = min(lake.now() - metric.live.keep, newest.watermark)
-    known = published_table.days_held(locations.live(lake, metric.name))
+    known = set(table.days(lake, metric))
     old = [day for day in known if day <= ended_by.date()]
     return table.expire(lake, metric, [day for day in old if reconciliation_log.newest(lake, metric.name, day)], ended_by)
 

@@ -17,7 +17,7 @@ from lakehouse import locations
 from lakehouse.delta import partition_writer, row_writer
 from lakehouse.dispositions.winners import first_rows, groups
 from lakehouse.gold.numbers.lifecycle import State
-from lakehouse.lake import table_io
+from lakehouse.lake import table_io, table_parts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -48,9 +48,9 @@ def read(lake: Lake, metric: MetricContract, days: Collection[date] | None = Non
 
 
 def days(lake: Lake, metric: MetricContract) -> list[date]:
-    """The days that have live numbers, in order; read from the table's log alone."""
+    """The days that have live numbers, in order, from the table's log alone."""
     table = locations.live(lake, metric.name).open()
-    return [] if table is None else sorted(pc.unique(table_io.files_with(table, {})["partition.event_date"]).to_pylist())
+    return [] if table is None else sorted(table_parts.rows(table))
 
 
 @row_writer.retried_on_conflict

@@ -20,7 +20,6 @@ import pyarrow as pa
 from lakehouse import locations, pieces
 from lakehouse.delta import change_feed, commit_log, partition_writer, row_writer
 from lakehouse.lake import table_io
-from lakehouse.lake.table_cache import look_again
 from lakehouse.lateness import historical_rows as lateness_history
 from lakehouse.ledger import ingestions, redactions
 from lakehouse.silver import audit_log
@@ -49,8 +48,9 @@ def follow(lake: Lake, contract: SourceContract, metrics: Collection[MetricContr
     """
     lake = lake.cached()
     source = contract.dataset
-    look_again()  # what is read after the table has to be as new
-    table = locations.silver(lake, source).open()
+    stored = locations.silver(lake, source)
+    stored.newest_version()  # what is read after the table has to be as new
+    table = stored.open()
     if table is None:
         return 0
     silver_id, newest = commit_log.identity(table), table.version()

@@ -210,7 +210,7 @@ def _in_files(lake: Lake, table: DeltaTable | None, rows: DataFrame, rows_of_day
     """
     if table is None or not table_parts.share_files(table):
         return rows.repartition(max(2, sum(rows_of_days.values()) // _SORTED_ROWS), "event_date")
-    files = layout.in_files(rows_of_days, layout.rows_per_file(lake, table)) or [[]]
+    files = layout.filled(sorted(rows_of_days.items()), layout.rows_per_file(lake, table)) or [[]]
     place = F.lit(0)
     if len(files) > 1:
         numbers = {day: number for number, days in enumerate(files) for day in days}

@@ -271,7 +271,7 @@ def _repair_table(lake: Lake, contract: SourceContract, session: Callable[[], Sp
     known = key_log.days(lake, contract.dataset)
     data_files.set_aside(table, files)
     shared = table_parts.share_files(table)  # then a file is replaced as a whole
-    days = sorted(day for day in known if any(file.may_hold(day) for file in files))
+    days = data_files.lost_parts(table, files, known)
     for together in [days] if shared else [[day] for day in days]:
         why = {"run_id": run_id, "method": "repair", "days": [f"{day}" for day in together], **provenance.stamp(contract)}
         count = sum(file.rows for file in files if any(map(file.may_hold, together)))

@@ -319,7 +319,7 @@ def test_an_update_of_distant_days_leaves_the_files_between_them(tmp_path: Path)
 
 def test_a_new_table_has_as_many_rows_a_file_as_fit(tmp_path: Path) -> None:
     counts = {FIRST + timedelta(days=n): count for n, count in enumerate([4, 4, 3, 20, 1, 1])}
-    shared = layout.in_files(counts, 10)
+    shared = layout.filled(sorted(counts.items()), 10)
     assert [[counts[day] for day in group] for group in shared] == [[4, 4], [3], [20], [1, 1]]
     lake = with_target(tmp_path, 4_800)
     assert layout.rows_per_file(lake, opened(silver_in(lake))) == 100
@@ -332,3 +332,15 @@ def test_an_emptied_table_has_no_days(tmp_path: Path) -> None:
     replaced(table, {FIRST: []})
     assert table_parts.rows(opened(table)) == {}
     assert table_io.rows_at_most(opened(table), {}) == 0
+
+
+def test_what_damaged_files_may_have_held_is_told_by_partitions_themselves_and_else_by_what_is_known(tmp_path: Path) -> None:
+    days = [FIRST + timedelta(days=n) for n in range(4)]
+    lost = {}
+    for target in (PARTITIONED, 2**20):
+        table = silver_in(with_target(tmp_path / f"{target}", target))
+        replaced(table, {day: [("a", 1)] for day in days[1:]})
+        for path in listed_files(opened(table))["path"].to_pylist():
+            (tmp_path / f"{target}" / "silver" / "events" / path).unlink()
+        lost[target] = data_files.lost_parts(opened(table), data_files.damaged_files(table), days[:3])
+    assert lost == {PARTITIONED: days[1:], 2**20: days[1:3]}

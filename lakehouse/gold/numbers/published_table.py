@@ -181,13 +181,27 @@ def due_dates(lake: Lake, series: Series, through: date | None = None) -> dict[d
 
     :param through: at least those that are due by this day; by default all.
     """
+
+    def may_be_due(bounds: pa.ChunkedArray) -> pa.ChunkedArray:
+        return pc.is_valid(bounds) if through is None else pc.less_equal(bounds, pa.scalar(through, pa.date32()))
+
+    return {start: first for start, (first, _) in bounds(lake, series, "due_on", "min", may_be_due).items()}
+
+
+def bounds(
+    lake: Lake, series: Series, column: str, bound: str, may_hold: Callable[[pa.ChunkedArray], pa.ChunkedArray]
+) -> dict[date, tuple[Any, Any]]:
+    """The least and the greatest value of a column by period, in the files whose bound, in the table's log, meets a condition.
+
+    :param bound: ``min`` or ``max``.
+    :param may_hold: returns for the bound of each file whether it is meant.
+    """
     table = locations.gold(lake, series).open()
     files = None if table is None else listed_files(table)
-    if table is None or files is None or "min.due_on" not in files.column_names:
+    name = f"{bound}.{column}"
+    if table is None or files is None or name not in files.column_names:
         return {}
-    if through is not None:
-        files = files.filter(pc.less_equal(files["min.due_on"], pa.scalar(through, pa.date32())))
-    return {start: first for start, (first, _) in table_parts.bounds(table, files, "due_on").items()}
+    return table_parts.bounds(table, files.filter(may_hold(files[name])), column)
 
 
 def days_held(table: Table) -> set[date]:

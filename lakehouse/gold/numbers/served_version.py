@@ -15,7 +15,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.delta import commit_log
 from lakehouse.errors import LakehouseError
 from lakehouse.lake.delta_rs_internals import transaction_version
-from lakehouse.lake.table_cache import look_again
+from lakehouse.lake.table_cache import confirmed
 from lakehouse.ledger import publications
 
 if TYPE_CHECKING:
@@ -169,11 +169,7 @@ def lost_versions(lake: Lake, series: Series) -> tuple[int, int] | None:
     A table that does not hold one of them was restored from a copy, or its log was damaged; see ``delta.commit_log``. Commits
     without a run, such as a revert, are known by the number of the newest one that ``ops/publications`` has.
     """
-    lost = _lost_versions(lake, series)
-    if lost is not None:  # or the table has been looked at before a commit that the records name
-        look_again()
-        lost = _lost_versions(lake, series)
-    return lost
+    return confirmed(lambda: _lost_versions(lake, series))
 
 
 def _lost_versions(lake: Lake, series: Series) -> tuple[int, int] | None:

@@ -67,9 +67,8 @@ def _with_damaged_files(
     data_files.set_aside(table, files)
     publications.follow(lake, series.name, stored)
     known = {start for entry in publications.of(lake, series.name) for start in map(date.fromisoformat, entry.published)}
-    if not table_parts.share_files(table):
-        known |= {file.first for file in files}
-    starts = sorted(start for start in known if any(file.may_hold(start) for file in files))
+    shared = table_parts.share_files(table)  # then a file is replaced as a whole
+    starts = data_files.lost_parts(table, files, known)
     recorded = _recorded(lake, series, set(starts))
     made: dict[date, pa.Table] = {}
     names, lost = list[str](), list[str]()
@@ -82,12 +81,12 @@ def _with_damaged_files(
             continue
         made[start] = _in_order(pa.concat_tables(rows.values(), promote_options="default"))
         names += sorted(rows)
-    why = {"run_id": run_id, "method": "repair", "repaired": names}
-    if not table_parts.share_files(table):
-        for start, whole in made.items():
-            partition_writer.replace(table, whole, [start], why=why)
+        if not shared:
+            why = {"run_id": run_id, "method": "repair", "repaired": sorted(rows)}
+            partition_writer.replace(table, made[start], [start], why=why)
             table.update_incremental()
-    elif made and not lost:  # a file is replaced as a whole
+    if shared and made and not lost:
+        why = {"run_id": run_id, "method": "repair", "repaired": names}
         layout.make_again(table, files, starts, pa.concat_tables(made.values(), promote_options="default"), why)
     if lost:
         raise _cannot_be_made(series, lost)

@@ -241,10 +241,10 @@ def count_silver_rows(
     if not held or not days or not is_counted(metric):
         return {}
     counts: Counter[date] = Counter()
-    covered = source_days(metric, days)
+    every_day = source_days(metric, days)
     for table in held:
-        counts.update(table_parts.rows(table, table_io.files_with(table, {"event_date": covered})))
-    counts.subtract(silver_tables.count(lake, metric, source_days(metric, days)))
+        counts.update(table_parts.rows(table, table_io.files_with(table, {"event_date": every_day})))
+    counts.subtract(silver_tables.count(lake, metric, every_day))
     uncounted, limited = Counter[date](), set(days).difference(with_every_row)
     if metric.late_source is not None and limited:
         uncounted.update(left_out.count_difference(lake, metric, metric.late_source, named_now(lake, metric, limited)))

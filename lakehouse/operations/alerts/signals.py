@@ -25,8 +25,7 @@ from lakehouse.gold.numbers.published_table import TIME
 from lakehouse.gold.publication import candidates, late_at_close
 from lakehouse.gold.restatement import closing
 from lakehouse.gold.restatement.pending import due_by_calendar
-from lakehouse.lake import table_io, table_parts
-from lakehouse.lake.delta_rs_internals import listed_files
+from lakehouse.lake import table_io
 from lakehouse.late_events import counters
 from lakehouse.lateness import recent_lags
 from lakehouse.lateness.rules import tiers_of
@@ -330,9 +329,9 @@ def _restated(lake: Lake, daily: Series, days: set[date], begin: datetime) -> li
 
 def _since(lake: Lake, series: Series, column: str, begin: datetime) -> set[date]:
     """The periods with a row whose time in ``column`` is ``begin`` or later."""
-    table = locations.gold(lake, series).open()
-    files = None if table is None else listed_files(table)
-    if table is None or files is None or f"max.{column}" not in files.column_names:
-        return set()
-    files = files.filter(pc.greater_equal(files[f"max.{column}"].cast(TIME), pa.scalar(begin, TIME)))
-    return {start for start, (_, newest) in table_parts.bounds(table, files, column).items() if newest >= begin}
+
+    def may_be_new(bounds: pa.ChunkedArray) -> pa.ChunkedArray:
+        return pc.greater_equal(bounds.cast(TIME), pa.scalar(begin, TIME))
+
+    bounds = published_table.bounds(lake, series, column, "max", may_be_new)
+    return {start for start, (_, newest) in bounds.items() if newest >= begin}

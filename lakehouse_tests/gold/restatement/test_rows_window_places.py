@@ -15,7 +15,7 @@ from lakehouse import locations
 from lakehouse.contracts.series import WINDOW_COLUMNS, Series
 from lakehouse.contracts.source import SourceContract
 from lakehouse.contracts.windows import EventWindow, SessionWindow
-from lakehouse.delta import partition_writer
+from lakehouse.delta import row_writer
 from lakehouse.delta.change_feed import KEY_CHANGES
 from lakehouse.gold.numbers import history, window_history
 from lakehouse.gold.numbers.published_table import TIME
@@ -137,7 +137,8 @@ def test_a_table_of_an_earlier_release_gets_the_columns_with_its_next_revision(l
         table = locations.gold(lake, numbers.series)
         stored = DeltaTable(table.address).to_pyarrow_table()
         shutil.rmtree(table.address)
-        partition_writer.create_with(table, stored.drop_columns([column.name for column in WINDOW_COLUMNS]), ["event_date"])
+        earlier = stored.drop_columns([column.name for column in WINDOW_COLUMNS])
+        row_writer.append(table, earlier, partition_by=["event_date"])
         numbers.set_hours(1, {9: 6})
         numbers.publish(1)
     rows = DeltaTable(table.address).to_pyarrow_table().sort_by("revision").to_pylist()
