@@ -54,7 +54,7 @@ LONG_AGO = datetime(2025, 1, 1, tzinfo=timezone.utc)
 SALES_A_DAY = 20
 AUTOMATION = "late_partitions"
 #: What starts runs for data, and what looks at everything; others tell consumers, or look after tables.
-MEASURED = ("landing_", "reconcile_", "stewards_", "restate_", "close_", AUTOMATION, "alerts")
+MEASURED = ("landing", "reconcile", "stewards", "restate", "close", AUTOMATION, "alerts")
 TIMES = ("seconds", "cpu")
 
 
@@ -116,7 +116,7 @@ def taken(name: str, folder: Path) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         if name == AUTOMATION:
             tick = automation_taken(definitions, instance, touched(folder) if folder.name == "waiting" else [])
-        elif name.startswith("close_"):
+        elif name == "close":
             now, whole = datetime.now(timezone.utc), definitions.get_repository_def()
             schedule = definitions.get_schedule_def(name)
             tick = timed(schedule.evaluate_tick, dg.build_schedule_context(instance, now, repository_def=whole))
@@ -268,7 +268,7 @@ class Built:
         table = pa.Table.from_pylist(rows, schema=schema)
         write_deltalake(
             stored.address,
-            table.address,
+            table,
             mode="append",
             partition_by=["event_date"],
             configuration=properties if version == 0 else None,

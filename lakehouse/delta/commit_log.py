@@ -102,8 +102,12 @@ def _state(table: Table) -> str:
     opened = table.open()
     if opened is None:
         return "none"
-    committed = [commit.get("timestamp") for commit in opened.history(1)]  # the newest commit
-    return f"{opened.metadata().id} {opened.version()} {committed}"
+
+    def read() -> str:
+        committed = [commit.get("timestamp") for commit in opened.history(1)]  # the newest commit
+        return f"{opened.metadata().id} {opened.version()} {committed}"
+
+    return table.answer(opened, (table.address, "state"), read)
 
 
 _LOG = logging.getLogger(__name__)

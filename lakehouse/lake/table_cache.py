@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _KEEP_ROWS = 20_000
+#: An answer of so many rows or characters takes little memory.
+_SHORT = 100
 
 Answer = TypeVar("Answer", bound="Sized")
 Entry = TypeVar("Entry")
@@ -54,8 +56,8 @@ def confirmed(look: Callable[[], Found | None]) -> Found | None:
     return found
 
 
-class _OfThread(threading.local):
-    """What a cache keeps for one thread."""
+class _Kept:
+    """What a cache keeps."""
 
     def __init__(self) -> None:
         self.tables: dict[str, DeltaTable] = {}
@@ -65,6 +67,10 @@ class _OfThread(threading.local):
         self.is_in_step = False
         #: For each table the moment of :func:`look_again` after which the running step has looked at it.
         self.looks: dict[str, int] = {}
+
+
+class _OfThread(_Kept, threading.local):
+    """What a cache keeps for one thread."""
 
 
 class TableCache:
@@ -77,12 +83,19 @@ class TableCache:
     :param open_table: opens the table at an address, None if there is none; by default with delta-rs and the storage options
         of the read.
     :param is_of_one_step: whether the cache serves a single step, which ends with it.
+    :param is_of_one_thread: False for a user that changes its thread, and never reads in two threads at once.
     """
 
-    def __init__(self, open_table: Callable[[str], DeltaTable | None] | None = None, *, is_of_one_step: bool = False) -> None:
+    def __init__(
+        self,
+        open_table: Callable[[str], DeltaTable | None] | None = None,
+        *,
+        is_of_one_step: bool = False,
+        is_of_one_thread: bool = True,
+    ) -> None:
         self._open_table = open_table
         self._is_of_one_step = is_of_one_step
-        self._kept = _OfThread()
+        self._kept = _OfThread() if is_of_one_thread else _Kept()
 
     @contextmanager
     def step(self) -> Iterator[None]:
@@ -177,8 +190,8 @@ class TableCache:
         return entries
 
     def forget_answers(self) -> None:
-        """Keep only the open tables and the entries of logs, to free memory between two parts of a long task."""
-        self._kept.answers.clear()
+        """Keep only the open tables, the entries of logs and short answers, to free memory between two parts of a long task."""
+        self._kept.answers = {question: known for question, known in self._kept.answers.items() if len(known[1]) <= _SHORT}
 
     def __reduce__(self) -> tuple[type[TableCache], tuple[()]]:
         """Open tables stay in their process: a copy in another one, such as a task of Spark, begins empty."""

@@ -13,6 +13,7 @@ from lakehouse.lake import Lake
 from lakehouse.orchestration.assets import checks as assets_checks
 from lakehouse.orchestration.assets import metric_assets, model_assets, source_assets
 from lakehouse.orchestration.automation import alert_sensor, follow_sensors, landing_sensor, live_runs, model_sensors, schedules
+from lakehouse.orchestration.automation.looks import LookKind, schedule_of, sensor_of
 from lakehouse.orchestration.resources import LakeSpark, LakeTables, readers
 
 if TYPE_CHECKING:
@@ -33,15 +34,18 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
 def definitions_of(lake: Lake, catalog: Catalog) -> dg.Definitions:
     """The same for a lake, which may have a clock of its own."""
     with _pinned_features():
-        assets = _assets(lake, catalog)
+        assets, looks = _assets(lake, catalog), kinds(lake, catalog)
         of_each = [Series(metric) for metric in catalog.metrics.values()]
         tables = [(layer, name) for name in catalog.sources for layer in ("bronze", "silver")]
         tables += [("gold", series.name) for daily in of_each for series in (daily, *daily.rollups)]
         definitions = dg.Definitions(
             assets=assets,
             asset_checks=_checks(lake, catalog, {asset.key: asset for asset in assets if isinstance(asset, dg.AssetsDefinition)}),
-            sensors=_sensors(lake, catalog),
-            schedules=_schedules(lake, catalog),
+            sensors=_sensors(lake, catalog, looks),
+            schedules=[
+                *(schedule_of(lake, kind) for kind in looks if kind.cron is not None),
+                schedules.maintenance_schedule(lake, catalog),
+            ],
             executor=_EXECUTOR,
             resources=_resources(lake) | readers(lake, tables),
         )
@@ -97,34 +101,16 @@ def _checks(lake: Lake, catalog: Catalog, assets: Mapping[dg.AssetKey, dg.Assets
     return checks
 
 
-def _sensors(lake: Lake, catalog: Catalog) -> list[dg.SensorDefinition]:
-    sensors: list[dg.SensorDefinition] = []
-    for contract in catalog.sources.values():
-        kafka = contract.source.kafka
-        sensors += [
-            landing_sensor.stream_sensor(lake, contract, kafka)
-            if kafka
-            else landing_sensor.landing_sensor(lake, contract, catalog.sources.values()),
-            landing_sensor.reconciling_sensor(lake, contract),
-            follow_sensors.steward_sensor(lake, contract),
-        ]
-    for metric in catalog.metrics.values():
-        sensors.append(follow_sensors.restatement_sensor(lake, catalog, metric))
-        if metric.live is not None and metric.live.managed:
-            sensors.append(live_runs.sensor(lake, metric, catalog.sources[metric.source]))
-        sensors += [follow_sensors.rollup_sensor(lake, catalog, metric, rollup) for rollup in Series(metric).rollups]
-    sensors += [model_sensors.retraining_sensor(lake, catalog, model) for model in catalog.models.values() if model.retrain_when]
+def kinds(lake: Lake, catalog: Catalog) -> list[LookKind]:
+    """All that looks at contracts one by one, each kind with a sensor or a schedule."""
+    modules = (landing_sensor, follow_sensors, live_runs, model_sensors, schedules)
+    return [kind for module in modules for kind in module.kinds(lake, catalog) if kind.looks]
+
+
+def _sensors(lake: Lake, catalog: Catalog, of_each: list[LookKind]) -> list[dg.SensorDefinition]:
+    sensors: list[dg.SensorDefinition] = [sensor_of(lake, kind) for kind in of_each if kind.cron is None]
     if catalog.training_sets:
         sensors.append(model_sensors.release_sensor(lake, catalog))
     if catalog.sources:
         sensors += [follow_sensors.automation(lake, catalog), alert_sensor.notices_sensor(lake, catalog)]
-    return [*sensors, alert_sensor.alerts_sensor(lake, catalog)]
-
-
-def _schedules(lake: Lake, catalog: Catalog) -> list[dg.ScheduleDefinition]:
-    of_sources = [schedule for contract in catalog.sources.values() for schedule in schedules.of_source(lake, contract)]
-    of_metrics: list[dg.ScheduleDefinition] = []
-    for metric in catalog.metrics.values():
-        of_metrics.append(schedules.daily_close(lake, catalog, metric))
-        of_metrics += [schedules.period_close(lake, catalog.sources[metric.source], rollup) for rollup in Series(metric).rollups]
-    return [*of_sources, *of_metrics, schedules.maintenance_schedule(lake, catalog)]
+    return [*sensors, alert_sensor.alerts_sensor(lake, catalog, of_each)]

@@ -8,6 +8,8 @@ with their storage.
 from __future__ import annotations
 
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+from dagster._core.definitions.assets.job.asset_job import IMPLICIT_ASSET_JOB_NAME
+from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.event_api import PartitionKeyFilter
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 from dagster._core.instance.ref import InstanceRef
@@ -46,6 +48,7 @@ __all__ = [
     "ASSET_PARTITION_RANGE_START_TAG",
     "BACKFILL_ID_TAG",
     "COMPLETED_CHECKS",
+    "IMPLICIT_ASSET_JOB_NAME",
     "MAX_RETRIES_TAG",
     "PARTITION_NAME_TAG",
     "RETRY_NUMBER_TAG",
@@ -64,6 +67,7 @@ __all__ = [
     "DagsterSqliteStorage",
     "InMemoryEventLogStorage",
     "InstanceRef",
+    "InstigatorType",
     "NoOpComputeLogManager",
     "PartitionKeyFilter",
     "SqlEventLogStorage",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
@@ -130,19 +131,23 @@ def backfill_lock(lake: Lake, source: str) -> Iterator[None]:
 
 def is_backfill_running(lake: Lake, source: str) -> bool:
     """Whether a backfill holds the lock of a source, on this machine."""
-    lock = _lock(lake, source)
-    if not Path(lock.lock_file).is_file():
+    if not _lock_file(lake.root, source).is_file():
         return False
     try:
-        with lock.acquire(blocking=False):
+        with _lock(lake, source).acquire(blocking=False):
             return False
     except Timeout:
         return True
 
 
 def _lock(lake: Lake, source: str) -> FileLock:
-    name = hashlib.sha256(f"{lake.root}\n{source}".encode()).hexdigest()[:16]
-    return FileLock(_folder() / f"backfill-{name}.lock")
+    return FileLock(_lock_file(lake.root, source))
+
+
+@lru_cache(10_000)  # a tick of a sensor asks for each source
+def _lock_file(root: str, source: str) -> Path:
+    name = hashlib.sha256(f"{root}\n{source}".encode()).hexdigest()[:16]
+    return _folder() / f"backfill-{name}.lock"
 
 
 def _folder() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ from lakehouse.ledger import applied_inputs, decisions, ingestions, publications
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.publications import Restatement
-from lakehouse.orchestration.run_requests import Cursor
+from lakehouse.orchestration.automation.looks import Cursor
 from lakehouse.settings import Settings
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.sensor_ticks import SensorTicks
@@ -225,8 +226,7 @@ def test_an_idle_tick_opens_logs_and_reads_nothing_more(deployment: Lake, instan
             file.unlink()
     assert [sensor.skip_message() for sensor in sensors] == told
     for name in SENSORS:
-        with pytest.raises(Exception, match=r"(?i)no such file|not found"):
-            SensorTicks(deployment, lived.catalog, name, instance).tick()
+        assert re.search(r"(?i)no such file|not found", SensorTicks(deployment, lived.catalog, name, instance).skip_message())
 
 
 def test_the_memory_of_another_release_is_read_as_none() -> None:

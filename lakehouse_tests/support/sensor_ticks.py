@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from lakehouse.orchestration.build import build_definitions
+from lakehouse.orchestration.automation.looks import sensor_of
+from lakehouse.orchestration.build import build_definitions, kinds
 from lakehouse.orchestration.resources import LakeTables
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class SensorTicks:
-    """One sensor of a deployment, tick after tick."""
+    """One sensor of a deployment, or one look of a sensor, tick after tick."""
 
     lake: Lake
     catalog: Catalog
@@ -29,12 +30,15 @@ class SensorTicks:
 
     def __post_init__(self) -> None:
         self.definitions = build_definitions(self.lake.settings, self.catalog)
+        by_look = {look.name: kind for kind in kinds(self.lake, self.catalog) for look in kind.looks}
+        kind = by_look.get(self.name)
+        self.sensor = sensor_of(self.lake, kind.of(self.name)) if kind else self.definitions.resolve_sensor_def(self.name)
 
     def tick(self) -> dg.SensorExecutionData:
         """One tick in a new context: only the cursor is remembered."""
         resources = {"tables": LakeTables()}
         context = dg.build_sensor_context(self.instance, cursor=self.cursor, definitions=self.definitions, resources=resources)
-        data = self.definitions.resolve_sensor_def(self.name).evaluate_tick(context)
+        data = self.sensor.evaluate_tick(context)
         self.cursor = data.cursor
         return data
 
@@ -50,10 +54,12 @@ class SensorTicks:
 
     def wait(self, seconds: float) -> None:
         """Let time pass: date the observations in the cursor back."""
-        said = json.loads(self.cursor or "{}")
+        cursor = json.loads(self.cursor or '{"idle": ""}')
         back = timedelta(seconds=seconds)
-        seen = {(datetime.fromisoformat(at) - back).isoformat(): tokens for at, tokens in said.get("seen", {}).items()}
-        self.cursor = json.dumps(said | ({"seen": seen} if seen else {}))
+        for kept in cursor.get("looks", {}).values():
+            seen = {(datetime.fromisoformat(at) - back).isoformat(): tokens for at, tokens in kept.get("seen", {}).items()}
+            kept.update({"seen": seen} if seen else {})
+        self.cursor = json.dumps(cursor)
 
     def add_run(self, request: dg.RunRequest, status: dg.DagsterRunStatus = dg.DagsterRunStatus.FAILURE) -> None:
         """Add the run of a request to the instance, with its status."""

@@ -42,6 +42,7 @@ class AlertKind(str, Enum):
     RETRIES_USED_UP = "retries_used_up"
     FAILED_CHECK = "failed_check"
     RECONCILIATION = "reconciliation"
+    FAILED_LOOK = "failed_look"
 
 
 _TITLES = {
@@ -71,6 +72,7 @@ _TITLES = {
     AlertKind.RETRIES_USED_UP: "runs failed and no further one is started",
     AlertKind.FAILED_CHECK: "a check failed",
     AlertKind.RECONCILIATION: "two layers differ",
+    AlertKind.FAILED_LOOK: "a sensor cannot look at a table",
 }
 
 

@@ -69,18 +69,36 @@ class FailedCheck:
 
 
 @dataclass(frozen=True)
+class FailedLook:
+    """A part of a sensor that failed when it was last taken, so that nothing new is started for its subject.
+
+    :param look: the sensor and the source or table, such as ``restate_revenue``.
+    :param subject: the asset.
+    """
+
+    look: str
+    subject: str
+    error: str
+    since: datetime
+
+
+@dataclass(frozen=True)
 class RunOutcomes:
     """The failures among a set of subjects.
 
     :param subjects: the assets and jobs that were examined; the state of others is unknown.
+    :param looks: all looks that fail now; None if that is unknown.
     """
 
     runs: Sequence[FailedRun] = ()
     checks: Sequence[FailedCheck] = ()
     subjects: Collection[str] = ()
+    looks: Sequence[FailedLook] | None = None
 
     def know(self, alert: Alert) -> bool:
         """Whether the outcomes show if the condition of an alert still holds; always for alerts independent of runs."""
+        if alert.kind is AlertKind.FAILED_LOOK:
+            return self.looks is not None
         return alert.kind not in KINDS or alert.subject in self.subjects
 
 
@@ -96,6 +114,17 @@ def alerts(catalog: Catalog, outcomes: RunOutcomes) -> Iterator[Alert]:
         described = catalog.sources.get(about.contract) or catalog.metrics.get(about.contract)
         alert = failed_check(about, failed, described.alerts.failed_checks if described else "error")
         yield from filter(None, [alert])
+    for look in outcomes.looks or ():
+        yield failed_look(_about(catalog, look.subject), look)
+
+
+def failed_look(about: AlertSubject, look: FailedLook) -> Alert:
+    """The alert about a source or table at which a sensor cannot look."""
+    text = (
+        f"Dagster cannot see what is to do for {look.subject} ({look.look}): {_shortened(look.error)} "
+        "Nothing new is started for it until that is mended; others go on."
+    )
+    return about.alert(AlertKind.FAILED_LOOK, look.since, text, {"look": look.look}, detail=look.look)
 
 
 def failed_run(about: AlertSubject, run: FailedRun) -> Alert:

@@ -22,7 +22,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.errors import LakehouseError
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.outbox import dispatch_alerts
-from lakehouse.operations.alerts.run_rules import FailedCheck, FailedRun, RunOutcomes
+from lakehouse.operations.alerts.run_rules import FailedCheck, FailedLook, FailedRun, RunOutcomes
 from lakehouse.operations.delivery import directory
 from lakehouse.operations.notices.dispatch import dispatch_notices
 from lakehouse.orchestration import run_events
@@ -31,6 +31,10 @@ from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG
 from lakehouse.orchestration.automation.follow_sensors import DECIDED_TAG
 from lakehouse.orchestration.automation.landing_sensor import RECONCILES_TAG
 from lakehouse.orchestration.automation.live_runs import LIVE_TAG
+from lakehouse.orchestration.automation.looks import (
+    failed_looks,
+    plan_run_requests,
+)
 from lakehouse.orchestration.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
@@ -41,9 +45,8 @@ from lakehouse.orchestration.dagster_internals import (
     AssetCheckExecutionRecordStatus,
     PartitionKeyFilter,
 )
-from lakehouse.orchestration.resources import LakeTables
+from lakehouse.orchestration.resources import KeptTables, LakeTables
 from lakehouse.orchestration.run_events import DAYS_TAG, periods
-from lakehouse.orchestration.run_requests import plan_run_requests
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.lake import Lake
     from lakehouse.operations.alerts.alert import Alert
+    from lakehouse.orchestration.automation.looks import LookKind
     from lakehouse.orchestration.dagster_internals import AssetCheckExecutionRecord
 
 
@@ -79,6 +83,7 @@ class RunLook:
     """One look at the runs that ended since the last look.
 
     :param since: the time of the last look; None for a first look.
+    :param looks: all parts of sensors that fail now.
     :param through: afterwards, the time from which the next look continues.
     :param is_complete: afterwards, whether no runs are left for the next look.
     """
@@ -86,6 +91,7 @@ class RunLook:
     instance: dg.DagsterInstance
     catalog: Catalog
     since: datetime | None
+    looks: Sequence[FailedLook] = ()
     through: datetime | None = None
     is_complete: bool = True
 
@@ -109,7 +115,7 @@ class RunLook:
         runs = [run for record in failed.values() for run in self._undone(record)]
         names = {key: names for key, names in check_names(self.catalog).items() if key.to_user_string() in subjects}
         checks = [found for key, of_asset in names.items() for found in self._failed_checks(key, of_asset, open_alerts)]
-        return RunOutcomes(runs, checks, subjects)
+        return RunOutcomes(runs, checks, subjects, self.looks)
 
     def _undone(self, record: dg.RunRecord) -> Iterator[FailedRun]:
         """A failed run for each subject with work that no later run has done."""
@@ -270,8 +276,12 @@ class AlertCursor:
         return json.dumps({name: f"{value}" for name, value in vars(self).items() if value is not None})
 
 
-def alerts_sensor(lake: Lake, catalog: Catalog) -> dg.SensorDefinition:
-    """Notifies the targets of ``LAKEHOUSE_ALERT_TARGETS`` when an alert opens and when it is resolved; starts no run."""
+def alerts_sensor(lake: Lake, catalog: Catalog, kinds: Sequence[LookKind] = ()) -> dg.SensorDefinition:
+    """Notifies the targets of ``LAKEHOUSE_ALERT_TARGETS`` when an alert opens and when it is resolved; starts no run.
+
+    :param kinds: the sensors whose failures alert.
+    """
+    kept = KeptTables(lake)
 
     @dg.sensor(
         name="alerts",
@@ -280,12 +290,14 @@ def alerts_sensor(lake: Lake, catalog: Catalog) -> dg.SensorDefinition:
         description="Owners are notified of what is late, missing, held, overdue or beyond its bounds, and of what failed.",
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.SkipReason:
-        before, reading = AlertCursor.read(context.cursor), tables.reading(lake)
-        state = signals.state_of(reading, catalog, newest_end(context.instance))
-        if state == before.state and (before.due_at is None or reading.now() < before.due_at):
-            return dg.SkipReason("nothing has changed since the last look")
-        look = RunLook(context.instance, catalog, before.runs_through)
-        result = dispatch_alerts(reading, catalog, directory(lake, context.log), look.outcomes)
+        before, failed = AlertCursor.read(context.cursor), failed_looks(context.instance, kinds)
+        with kept.reading(tables) as reading:
+            with reading.step():
+                state = signals.state_of(reading, catalog, " ".join([newest_end(context.instance), *map(str, failed)]))
+            if state == before.state and (before.due_at is None or reading.now() < before.due_at):
+                return dg.SkipReason("nothing has changed since the last look")
+            look = RunLook(context.instance, catalog, before.runs_through, failed)
+            result = dispatch_alerts(reading, catalog, directory(lake, context.log), look.outcomes)
         if result.unread:
             raise UnreadError("; ".join(result.unread))
         is_idle = look.is_complete and not result.undelivered
@@ -301,6 +313,7 @@ _SECONDS = 10.0
 
 def notices_sensor(lake: Lake, catalog: Catalog) -> dg.SensorDefinition:
     """Notifies the consumers of all metrics; starts no run."""
+    kept = KeptTables(lake)
 
     @dg.sensor(
         name="notices",
@@ -310,7 +323,8 @@ def notices_sensor(lake: Lake, catalog: Catalog) -> dg.SensorDefinition:
         "The side output of late events is sent to its topics.",
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.SkipReason:
-        result = dispatch_notices(tables.reading(lake), catalog, directory(lake, context.log), _SECONDS)
+        with kept.reading(tables) as reading:
+            result = dispatch_notices(reading, catalog, directory(lake, context.log), _SECONDS)
         for problem in result.problems:
             context.log.error(problem)
         return dg.SkipReason("; ".join([f"{result}", *result.problems]))

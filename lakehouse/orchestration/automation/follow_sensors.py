@@ -1,29 +1,31 @@
 """The sensors that start Silver and gold: Silver after decisions, gold after changes of Silver, roll-ups after published days.
 
 The sensors that start Bronze are in ``landing_sensor``, the schedules of due numbers in ``schedules``. All sensors read with
-delta-rs; their cursors are described in ``orchestration.run_requests``. After a file Silver needs no sensor: its automation
+delta-rs; their cursors are described in ``automation.looks``. After a file Silver needs no sensor: its automation
 condition follows the asset ``arrivals`` (see ``assets.source_assets``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series
+from lakehouse.delta import provenance
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.lake.table_cache import look_again
 from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.assets.source_assets import keys
+from lakehouse.orchestration.automation import looks
 from lakehouse.orchestration.dagster_internals import SENSOR_NAME_TAG
 from lakehouse.orchestration.plan_runs import BACKFILL_RUNNING, is_backfill_running
-from lakehouse.orchestration.resources import LakeTables
 from lakehouse.orchestration.run_events import tags_for
-from lakehouse.orchestration.run_requests import ATTEMPTS, NO_RETRIES, RUNNING, Cursor, plan_run_requests, short_hash, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -46,43 +48,54 @@ class _Waiting:
 
 @dataclass(frozen=True)
 class _FollowingAsset:
-    """A sensor and the asset that it starts.
+    """An asset, and the look that starts it.
 
     :param nothing: the skip reason if nothing is pending.
-    :param subject: a word for the subject of the runs.
+    :param of: a word for what its runs are about.
     """
 
-    sensor: str
+    look: str
     key: dg.AssetKey
-    description: str
     nothing: str
-    subject: str
+    of: str
 
 
-def steward_sensor(lake: Lake, contract: SourceContract) -> dg.SensorDefinition:
+def kinds(lake: Lake, catalog: Catalog) -> list[looks.LookKind]:
+    """The kinds ``stewards``, with a look for each source, and ``restate``, with one for each series of a metric."""
+
+    @cache  # for the first tick, not for each command that builds definitions
+    def contracts() -> str:
+        return looks.short_hash("|".join(f"{name} {provenance.of_contract(metric)}" for name, metric in catalog.metrics.items()))
+
+    restate = []
+    for metric in catalog.metrics.values():
+        restate.append(_of_days(catalog, metric, contracts))
+        restate += [_of_periods(catalog, metric, rollup, contracts) for rollup in Series(metric).rollups]
+    stewards = [_of_decisions(contract) for contract in catalog.sources.values()]
+    of_decisions = "Decisions and redactions start silver for the days that they affect."
+    of_changes = "Changed days start gold, and published numbers what is computed from them, for exactly these days or periods."
+    seconds = lake.settings.sensor_seconds
+    return [looks.LookKind("stewards", of_decisions, stewards, seconds), looks.LookKind("restate", of_changes, restate, seconds)]
+
+
+def _of_decisions(contract: SourceContract) -> looks.Look:
     """Runs silver for exactly the days affected by a decision or a redaction."""
     source = contract.dataset
 
     def look(lake: Lake) -> _Waiting:
         waiting = applied_inputs.pending_manual_inputs(lake, source)
-        return _Waiting(waiting, {DECIDED_TAG: f"{source}:{short_hash('|'.join(sorted(set().union(*waiting.values()))))}"})
+        return _Waiting(waiting, {DECIDED_TAG: f"{source}:{looks.short_hash('|'.join(sorted(set().union(*waiting.values()))))}"})
 
     def read(lake: Lake) -> list[Table]:
         of_source = [locations.decisions(lake, source), locations.redactions(lake, source)]
         return [*of_source, locations.rebuild_requests(lake), locations.applied_inputs(lake)]
 
     *_, silver_key = keys(source)
-    asset = _FollowingAsset(
-        f"stewards_{source}",
-        silver_key,
-        f"Decisions and redactions start silver/{source} for the days that they affect.",
-        nothing="no decision waits for silver",
-        subject="decisions",
-    )
-    return _sensor_of_one_run(lake, [source], asset, look, lambda lake: state_of(lake, read(lake), [contract]))
+    asset = _FollowingAsset(f"stewards_{source}", silver_key, "no decision waits for silver", of="decisions")
+    return _look_for_one_run([source], asset, look, lambda lake: looks.state_of(lake, read(lake), [contract]))
 
 
-def restatement_sensor(lake: Lake, catalog: Catalog, metric: MetricContract) -> dg.SensorDefinition:
+def _of_days(catalog: Catalog, metric: MetricContract, contracts: Callable[[], str]) -> looks.Look:
     """Runs gold for exactly the days affected by silver's changes; scattered days share one run."""
 
     def look(lake: Lake) -> _Waiting:
@@ -94,20 +107,13 @@ def restatement_sensor(lake: Lake, catalog: Catalog, metric: MetricContract) -> 
         below += [locations.intervals(lake, dimension) for dimension in metric.dimensions]
         return [*below, locations.gold(lake, Series(metric)), locations.restatements(lake), locations.reverts(lake)]
 
-    upstream = ", ".join(metric.derived_from or [f"silver/{entry.silver}" for entry in metric.read])
-    changes = " and ".join([f"days of {upstream}", *(f"attributes of {name}" for name in metric.dimensions)])
-    asset = _FollowingAsset(
-        f"restate_{metric.name}",
-        gold_key(metric.name),
-        f"Changed {changes} start gold/{metric.name} for the days that they affect.",
-        nothing=f"{metric.name} follows its inputs" if metric.is_derived else "gold follows silver",
-        subject="days",
-    )
-    sources, contracts = [contract.dataset for contract in catalog.sources_of(metric)], list(catalog.metrics.values())
-    return _sensor_of_one_run(lake, sources, asset, look, lambda lake: state_of(lake, read(lake), contracts))
+    nothing = f"{metric.name} follows its inputs" if metric.is_derived else "gold follows silver"
+    asset = _FollowingAsset(f"restate_{metric.name}", gold_key(metric.name), nothing, of="days")
+    sources = [contract.dataset for contract in catalog.sources_of(metric)]
+    return _look_for_one_run(sources, asset, look, lambda lake: looks.state_of(lake, read(lake), [], contracts()))
 
 
-def rollup_sensor(lake: Lake, catalog: Catalog, metric: MetricContract, rollup: Series) -> dg.SensorDefinition:
+def _of_periods(catalog: Catalog, metric: MetricContract, rollup: Series, contracts: Callable[[], str]) -> looks.Look:
     """Runs a roll-up for exactly the periods whose days have been restated."""
 
     def look(lake: Lake) -> _Waiting:
@@ -117,16 +123,9 @@ def rollup_sensor(lake: Lake, catalog: Catalog, metric: MetricContract, rollup: 
     def read(lake: Lake) -> list[Table]:
         return [*_inputs(lake, rollup), locations.gold(lake, Series(metric)), locations.restatements(lake)]
 
-    upstream = ", ".join(f"{one.metric}{rollup.kind.suffix}" for one in metric.inputs) or metric.name
-    asset = _FollowingAsset(
-        f"restate_{rollup.name}",
-        gold_key(rollup.name),
-        f"Published numbers of gold/{upstream} start gold/{rollup.name} for their periods.",
-        nothing=f"{rollup.name} follows its days",
-        subject="periods",
-    )
-    sources, contracts = [contract.dataset for contract in catalog.sources_of(metric)], list(catalog.metrics.values())
-    return _sensor_of_one_run(lake, sources, asset, look, lambda lake: state_of(lake, read(lake), contracts))
+    asset = _FollowingAsset(f"restate_{rollup.name}", gold_key(rollup.name), f"{rollup.name} follows its days", of="periods")
+    sources = [contract.dataset for contract in catalog.sources_of(metric)]
+    return _look_for_one_run(sources, asset, look, lambda lake: looks.state_of(lake, read(lake), [], contracts()))
 
 
 def _inputs(lake: Lake, series: Series) -> list[Table]:
@@ -145,46 +144,44 @@ def automation(lake: Lake, catalog: Catalog) -> dg.AutomationConditionSensorDefi
     )
 
 
-def _sensor_of_one_run(
-    lake: Lake,
-    sources: Collection[str],
-    asset: _FollowingAsset,
-    look: Callable[[Lake], _Waiting],
-    state: Callable[[Lake], str],
-) -> dg.SensorDefinition:
-    """A sensor that requests one run of an asset for everything pending, and the next run after that one has ended.
+def _look_for_one_run(
+    sources: Collection[str], asset: _FollowingAsset, pending: Callable[[Lake], _Waiting], state: Callable[[Lake], str]
+) -> looks.Look:
+    """A look that requests one run of an asset for everything pending, and the next run after that one has ended.
 
     Work that becomes pending in the meantime is left to the next run: a concurrent second run would recompute the days of the
     first, because their completion is not recorded yet.
 
-    :param state: the fingerprint of everything that ``look`` reads; while it equals an idle tick's, nothing is pending.
+    :param state: the fingerprint of everything that ``pending`` reads; while it equals an idle tick's, nothing is pending.
     """
 
-    @dg.sensor(
-        name=asset.sensor,
-        target=dg.AssetSelection.assets(asset.key),
-        minimum_interval_seconds=lake.settings.sensor_seconds,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description=asset.description,
-    )
-    def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.RunRequest | dg.SkipReason:
+    def take(context: looks.LookContext, lake: Lake) -> list[looks.Answer]:
         if any(is_backfill_running(lake, source) for source in sources):
-            return dg.SkipReason(BACKFILL_RUNNING)
-        reading = tables.reading(lake)
-        now = state(reading)  # before the look: a write in between changes the state, so that the next tick looks again
-        waiting = None if Cursor.read(context.cursor).idle_state == now else look(reading)
+            return [dg.SkipReason(BACKFILL_RUNNING)]
+        now, waiting = state(lake), None
+        if not context.is_idle(now):
+            look_again()
+            now = state(lake)  # before the look: a write in between changes the state, so that the next tick looks again
+            waiting = pending(lake)
         if waiting is None or not waiting.starts:
-            context.update_cursor(f"{Cursor(now)}")
-            return dg.SkipReason(asset.nothing)
-        if context.instance.get_runs_count(dg.RunsFilter(tags={SENSOR_NAME_TAG: asset.sensor}, statuses=RUNNING)):
-            return dg.SkipReason(f"a run for {asset.subject} is in progress; the next one is requested when it has ended")
+            context.keep(looks.Cursor(now))
+            return [dg.SkipReason(asset.nothing)]
+        if any(context.instance.get_runs_count(dg.RunsFilter(tags=tags, statuses=looks.RUNNING)) for tags in _tags_of(asset)):
+            return [dg.SkipReason(f"a run for {asset.of} is in progress; the next one is requested when it has ended")]
         (cause,) = waiting.tag.values()
-        planned = plan_run_requests(context.instance, next(iter(waiting.tag)), [cause])
+        planned = looks.plan_run_requests(context.instance, next(iter(waiting.tag)), [cause])
         if planned.on_their_way:
-            return dg.SkipReason(f"a run for {cause} is in progress")
+            return [dg.SkipReason(f"a run for {cause} is in progress")]
         if planned.given_up:
-            return dg.SkipReason(f"{ATTEMPTS} runs have failed for these {asset.subject}; see the newest one and start it again")
-        tags = {**tags_for(waiting.starts), **waiting.tag, **NO_RETRIES}
-        return dg.RunRequest(run_key=planned.run_keys[cause], asset_selection=[asset.key], asset_check_keys=[], tags=tags)
+            return [
+                dg.SkipReason(f"{looks.ATTEMPTS} runs have failed for these {asset.of}; see the newest one and start it again")
+            ]
+        tags = {**tags_for(waiting.starts), **waiting.tag, **looks.NO_RETRIES}
+        return [dg.RunRequest(run_key=planned.run_keys[cause], asset_selection=[asset.key], asset_check_keys=[], tags=tags)]
 
-    return sense
+    return looks.Look(asset.look, asset.key.to_user_string(), asset.nothing, take)
+
+
+def _tags_of(asset: _FollowingAsset) -> list[dict[str, str]]:
+    """The tags by which its runs are known; those of an earlier release name the sensor."""
+    return [{looks.LOOK_TAG: asset.look}, {SENSOR_NAME_TAG: asset.look}]

@@ -1,15 +1,16 @@
 """The sensors that start Bronze: for stable files in landing, for waiting messages, and for arrivals that Silver has not applied.
 
-They read with delta-rs and start no JVM; their cursors are described in ``orchestration.run_requests``. Which files may be
+They read with delta-rs and start no JVM; their cursors are described in ``automation.looks``. Which files may be
 ingested is determined in ``bronze.pending_files``.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import dagster as dg
@@ -18,23 +19,15 @@ from lakehouse import locations
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import pending_files
 from lakehouse.calendar.days import business_day_of
+from lakehouse.errors import LakehouseError
+from lakehouse.lake.table_cache import look_again
 from lakehouse.lateness import missing_inputs
 from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration import run_events
 from lakehouse.orchestration.assets.source_assets import keys
+from lakehouse.orchestration.automation import looks
 from lakehouse.orchestration.dagster_internals import BulkActionsFilter, BulkActionStatus
 from lakehouse.orchestration.plan_runs import BACKFILL_RUNNING, is_backfill_running
-from lakehouse.orchestration.resources import LakeTables
-from lakehouse.orchestration.run_requests import (
-    ATTEMPTS,
-    NO_RETRIES,
-    RUNNING,
-    Cursor,
-    RunRequestPlan,
-    plan_run_requests,
-    short_hash,
-    state_of,
-)
 from lakehouse.streams import status
 from lakehouse.streams.client import StreamProblem
 from lakehouse.text import join_limited
@@ -43,7 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import date
 
-    from lakehouse.contracts import SourceContract
+    from pyarrow.fs import FileInfo
+
+    from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.contracts.inputs import KafkaTopic
     from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
@@ -56,47 +51,59 @@ LANDS_TAG = "lakehouse/lands"
 RECONCILES_TAG = "lakehouse/reconciles"
 
 
-def landing_sensor(lake: Lake, contract: SourceContract, sources: Collection[SourceContract]) -> dg.SensorDefinition:
+def kinds(lake: Lake, catalog: Catalog) -> list[looks.LookKind]:
+    """The kinds ``landing`` and ``reconcile``, each with a look for each source."""
+    contracts, seconds = list(catalog.sources.values()), lake.settings.sensor_seconds
+    landing = [
+        _stream(contract, contract.source.kafka) if contract.source.kafka else _landing(contract, contracts)
+        for contract in contracts
+    ]
+    reconcile = [_reconciling(contract) for contract in contracts]
+    again = "Announces event days again that wait for silver with no run in progress."
+    return [
+        looks.LookKind("landing", "New or changed files, and new messages, start bronze.", landing, seconds),
+        looks.LookKind("reconcile", again, reconcile, max(60, seconds)),
+    ]
+
+
+def _landing(contract: SourceContract, sources: Collection[SourceContract]) -> looks.Look:
     """Runs bronze for each arrival day with a new or changed file that is stable and may be ingested."""
-    source = contract.dataset
+    source, nothing = contract.dataset, "no new file"
     key, _, _ = keys(source)
 
-    @dg.sensor(
-        name=f"landing_{source}",
-        target=dg.AssetSelection.assets(key),
-        minimum_interval_seconds=lake.settings.sensor_seconds,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"New or changed files of {source} start bronze for their arrival days.",
-    )
-    def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    def take(context: looks.LookContext, lake: Lake) -> Iterator[looks.Answer]:
         if is_backfill_running(lake, source):
             yield dg.SkipReason(BACKFILL_RUNNING)
             return
-        before, now = Cursor.read(context.cursor), datetime.now(timezone.utc)
-        infos, reading = bronze_landing.list_landing(lake, contract), tables.reading(lake)
-        state = state_of(lake, [locations.ingestions(lake)], [contract], bronze_landing.state_of(infos))
-        if before.idle_state == state:
-            yield dg.SkipReason(before.skip_reason)
+        now = datetime.now(timezone.utc)
+        infos = listed(lake, contract)
+        state = looks.state_of(lake, [locations.ingestions(lake)], [contract], bronze_landing.state_of(infos))
+        if context.is_idle(state):
+            context.keep(looks.Cursor(state, context.before.skip_reason))
+            yield dg.SkipReason(context.before.skip_reason or nothing)
             return
+        look_again()
         scan = pending_files.scan_landing(
-            reading, contract, bronze_landing.listing(lake, contract, infos), before.seen, now, sources
+            lake, contract, bronze_landing.listing(lake, contract, infos), context.before.seen, now, sources
         )
-        missing_inputs.record(reading, source, "unfinished_day", scan.unfinished)
+        missing_inputs.record(lake, source, "unfinished_day", scan.unfinished)
         reasons = list(scan.remarks)
         if scan.unsettled:
             reasons.append(f"not stable yet: {join_limited(scan.unsettled, _SHOWN, ' files')}")
         if scan.is_idle:
-            missing_inputs.record(reading, source, "failed_ingestion", {})
-            because = join_limited(reasons, _SHOWN, " remarks") or "no new file"
-            context.update_cursor(f"{Cursor(state, because)}")
+            missing_inputs.record(lake, source, "failed_ingestion", {})
+            because = join_limited(reasons, _SHOWN, " remarks") or nothing
+            context.keep(looks.Cursor(state, because))
             yield dg.SkipReason(because)
             return
-        context.update_cursor(f"{Cursor(seen=scan.observations)}")
+        context.keep(looks.Cursor(seen=scan.observations))
         causes = {request_spec.cause: day for day, request_spec in scan.requests.items()}
         known = {request_spec.cause for request_spec in scan.requests.values() if request_spec.known}
-        planned = plan_run_requests(context.instance, LANDS_TAG, list(causes), known)
-        given_up = {causes[cause]: f"{ATTEMPTS} runs failed to ingest files of {causes[cause]}" for cause in planned.given_up}
-        missing_inputs.record(reading, source, "failed_ingestion", given_up)
+        planned = looks.plan_run_requests(context.instance, LANDS_TAG, list(causes), known)
+        given_up = {
+            causes[cause]: f"{looks.ATTEMPTS} runs failed to ingest files of {causes[cause]}" for cause in planned.given_up
+        }
+        missing_inputs.record(lake, source, "failed_ingestion", given_up)
         requests = [
             _bronze_run(key, day, LANDS_TAG, request_spec.cause, planned, request_spec.files)
             for day, request_spec in scan.requests.items()
@@ -104,31 +111,27 @@ def landing_sensor(lake: Lake, contract: SourceContract, sources: Collection[Sou
         ]
         yield from _requests_or_reasons(context, requests, reasons + _why_not(planned, causes, "ingest the files of"))
 
-    return sense
+    return looks.Look(f"landing_{source}", key.to_user_string(), nothing, take)
 
 
-def reconciling_sensor(lake: Lake, contract: SourceContract) -> dg.SensorDefinition:
+def _reconciling(contract: SourceContract) -> looks.Look:
     """Reruns bronze for arrival days whose event days wait for silver without a run in progress.
 
     Bronze then announces these days again, so a run killed between its commit and its events loses nothing (R11).
     """
-    source = contract.dataset
+    source, nothing = contract.dataset, "nothing waits for silver"
     bronze_key, arrivals_key, silver_key = keys(source)
 
-    @dg.sensor(
-        name=f"reconcile_{source}",
-        target=dg.AssetSelection.assets(bronze_key),
-        minimum_interval_seconds=max(60, lake.settings.sensor_seconds),
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Announces event days of {source} again that wait for silver with no run in progress.",
-    )
-    def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> Iterator[dg.RunRequest | dg.SkipReason]:
-        reading = tables.reading(lake)
-        state = state_of(lake, [locations.ingestions(lake), locations.applied_inputs(lake)], [contract])
-        waiting = {} if Cursor.read(context.cursor).idle_state == state else applied_inputs.pending_entries(reading, source)
+    def take(context: looks.LookContext, lake: Lake) -> Iterator[looks.Answer]:
+        read = [locations.ingestions(lake), locations.applied_inputs(lake)]
+        state, waiting = looks.state_of(lake, read, [contract]), {}
+        if not context.is_idle(state):
+            look_again()
+            state = looks.state_of(lake, read, [contract])
+            waiting = applied_inputs.pending_entries(lake, source)
         if not waiting:
-            context.update_cursor(f"{Cursor(state)}")
-            yield dg.SkipReason("nothing waits for silver")
+            context.keep(looks.Cursor(state))
+            yield dg.SkipReason(nothing)
             return
         if is_backfill_running(lake, source):
             yield dg.SkipReason(BACKFILL_RUNNING)
@@ -138,8 +141,8 @@ def reconciling_sensor(lake: Lake, contract: SourceContract) -> dg.SensorDefinit
             return
         left_behind = _left_behind(context.instance, arrivals_key, waiting, timedelta(seconds=lake.settings.reconcile_seconds))
         first = contract.source.start_date
-        causes = {f"{source}:{day}:{short_hash('|'.join(ids))}": day for day, ids in left_behind.items() if day >= first}
-        planned = plan_run_requests(context.instance, RECONCILES_TAG, list(causes))
+        causes = {f"{source}:{day}:{looks.short_hash('|'.join(ids))}": day for day, ids in left_behind.items() if day >= first}
+        planned = looks.plan_run_requests(context.instance, RECONCILES_TAG, list(causes))
         # The landing sensor requests runs for files; these runs ingest no file.
         requests = [
             _bronze_run(bronze_key, day, RECONCILES_TAG, cause, planned, {})
@@ -156,7 +159,45 @@ def reconciling_sensor(lake: Lake, contract: SourceContract) -> dg.SensorDefinit
             reasons.append(f"{len(waiting)} days wait for silver, all were announced recently")
         yield from _requests_or_reasons(context, requests, reasons)
 
-    return sense
+    return looks.Look(f"reconcile_{source}", silver_key.to_user_string(), nothing, take)
+
+
+#: How long a look waits for the list of a landing folder, in seconds: a folder of the network may hang for ever.
+_LISTING_SECONDS = 10.0
+#: The lists that have not ended, by landing folder.
+_hanging: dict[str, threading.Thread] = {}
+
+
+def listed(lake: Lake, contract: SourceContract) -> list[FileInfo]:
+    """The files of a landing folder.
+
+    :raises HangingFolderError: if the folder does not answer in time, or has not answered to an earlier look.
+    """
+    folder = f"{lake.landing_of(contract.dataset)}/{contract.source.landing}"
+    before = _hanging.get(folder)
+    if before is None or not before.is_alive():
+        answer: list[Any] = []
+
+        def listing() -> None:
+            try:
+                answer.append(bronze_landing.list_landing(lake, contract))
+            except Exception as problem:  # noqa: BLE001 - raised again by the thread that waits
+                answer.append(problem)
+
+        before = _hanging[folder] = threading.Thread(target=listing, daemon=True)
+        before.start()
+        before.join(_LISTING_SECONDS)
+        if answer:
+            _hanging.pop(folder, None)
+            if isinstance(answer[0], Exception):
+                raise answer[0]
+            return list(answer[0])
+    msg = f"the landing folder {folder} has not answered for {_LISTING_SECONDS:.0f} seconds; see whether it can be reached"
+    raise HangingFolderError(msg)
+
+
+class HangingFolderError(LakehouseError):
+    """A landing folder does not answer."""
 
 
 def _left_behind(
@@ -175,19 +216,19 @@ def _left_behind(
 
 
 def _bronze_run(
-    key: dg.AssetKey, day: date, tag: str, cause: str, planned: RunRequestPlan, files: Mapping[str, str]
+    key: dg.AssetKey, day: date, tag: str, cause: str, planned: looks.RunRequestPlan, files: Mapping[str, str]
 ) -> dg.RunRequest:
     """A run of bronze that may ingest ``files`` of an arrival day, but no later arrivals."""
     return dg.RunRequest(
         run_key=planned.run_keys[cause],
         partition_key=day.isoformat(),
         asset_selection=[key],
-        tags={tag: cause, **NO_RETRIES},
+        tags={tag: cause, **looks.NO_RETRIES},
         run_config={"ops": {key.to_python_identifier(): {"config": {"files": dict(files)}}}},
     )
 
 
-def _why_not(planned: RunRequestPlan, days: Mapping[str, date], task: str) -> list[str]:
+def _why_not(planned: looks.RunRequestPlan, days: Mapping[str, date], task: str) -> list[str]:
     """The reasons for not requesting runs.
 
     :param days: the arrival day of each cause.
@@ -197,7 +238,9 @@ def _why_not(planned: RunRequestPlan, days: Mapping[str, date], task: str) -> li
     if planned.on_their_way:
         reasons.append(f"runs for {_days(planned.on_their_way, days)} are in progress")
     if planned.given_up:
-        reasons.append(f"{ATTEMPTS} runs did not {task} {_days(planned.given_up, days)}; see the newest one and start it again")
+        reasons.append(
+            f"{looks.ATTEMPTS} runs did not {task} {_days(planned.given_up, days)}; see the newest one and start it again"
+        )
     if planned.answered:
         reasons.append(f"files of {_days(planned.answered, days)} are held: see the check no_file_held")
     if planned.later:
@@ -209,9 +252,7 @@ def _days(causes: Sequence[str], days: Mapping[str, date]) -> str:
     return join_limited([f"{days[cause]}" for cause in causes], _SHOWN, " days")
 
 
-def _requests_or_reasons(
-    context: dg.SensorEvaluationContext, requests: list[dg.RunRequest], reasons: list[str]
-) -> Iterator[dg.RunRequest | dg.SkipReason]:
+def _requests_or_reasons(context: looks.LookContext, requests: list[dg.RunRequest], reasons: list[str]) -> Iterator[looks.Answer]:
     """Yield requests, or one skip reason, because Dagster does not accept both: if there are requests, the reasons are logged."""
     reason = join_limited(reasons, _SHOWN, " remarks")
     if not requests:
@@ -224,7 +265,7 @@ def _requests_or_reasons(
 
 def _is_run_active(instance: dg.DagsterInstance, assets: set[dg.AssetKey]) -> bool:
     """Whether a run or a backfill of one of the assets is in progress."""
-    runs = instance.get_runs(dg.RunsFilter(statuses=RUNNING))
+    runs = instance.get_runs(dg.RunsFilter(statuses=looks.RUNNING))
     if any(run.asset_selection is None or run.asset_selection & assets for run in runs):
         return True
     backfills = instance.get_backfills(BulkActionsFilter(statuses=[BulkActionStatus.REQUESTED]))
@@ -235,35 +276,27 @@ def _is_run_active(instance: dg.DagsterInstance, assets: set[dg.AssetKey]) -> bo
 WAITS_TAG = "lakehouse/waits"
 
 
-def stream_sensor(lake: Lake, contract: SourceContract, kafka: KafkaTopic) -> dg.SensorDefinition:
+def _stream(contract: SourceContract, kafka: KafkaTopic) -> looks.Look:
     """Runs bronze when messages wait in the topic; one run ingests all of them."""
-    source = contract.dataset
+    source, nothing = contract.dataset, "no new message"
     key, _, _ = keys(source)
 
-    @dg.sensor(
-        name=f"landing_{source}",
-        target=dg.AssetSelection.assets(key),
-        minimum_interval_seconds=lake.settings.sensor_seconds,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"New messages of {kafka.topic} start bronze.",
-    )
-    def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    def take(context: looks.LookContext, lake: Lake) -> Iterator[looks.Answer]:
         if is_backfill_running(lake, source):
             yield dg.SkipReason(BACKFILL_RUNNING)
             return
-        reading = tables.reading(lake)
         try:
-            known = status.of_topic(reading, contract, kafka)
+            known = status.of_topic(lake, contract, kafka)
         except StreamProblem as problem:
             yield dg.SkipReason(f"{problem}")
             return
         today = business_day_of(lake.now(), ZoneInfo(contract.clocks.timezone))
-        cause = _cause(reading, source, known)
-        planned = plan_run_requests(context.instance, WAITS_TAG, [cause] if cause else [])
-        given_up = {today: f"{ATTEMPTS} runs failed to take messages of {kafka.topic}"} if planned.given_up else {}
-        missing_inputs.record(reading, source, "failed_ingestion", given_up)
+        cause = _cause(lake, source, known)
+        planned = looks.plan_run_requests(context.instance, WAITS_TAG, [cause] if cause else [])
+        given_up = {today: f"{looks.ATTEMPTS} runs failed to take messages of {kafka.topic}"} if planned.given_up else {}
+        missing_inputs.record(lake, source, "failed_ingestion", given_up)
         if cause in planned.run_keys:
-            tags = {WAITS_TAG: cause, **NO_RETRIES}
+            tags = {WAITS_TAG: cause, **looks.NO_RETRIES}
             yield dg.RunRequest(planned.run_keys[cause], partition_key=f"{today}", asset_selection=[key], tags=tags)
         elif planned.given_up:
             yield dg.SkipReason(f"{given_up[today]}; see the newest one and start it again")
@@ -271,9 +304,9 @@ def stream_sensor(lake: Lake, contract: SourceContract, kafka: KafkaTopic) -> dg
             yield dg.SkipReason(f"{known.lag:,} messages wait, and a run is in progress")
         else:
             gaps = sorted({entry.gap for entry in known.partitions if entry.gap})
-            yield dg.SkipReason("; ".join(gaps) or "no new message")
+            yield dg.SkipReason("; ".join(gaps) or nothing)
 
-    return sense
+    return looks.Look(f"landing_{source}", key.to_user_string(), nothing, take)
 
 
 def _cause(lake: Lake, source: str, known: TopicStatus) -> str:
@@ -283,4 +316,4 @@ def _cause(lake: Lake, source: str, known: TopicStatus) -> str:
     if not waiting:
         return ""
     places = "|".join(f"{entry.partition}@{entry.next_offset}{entry.gap or ''}" for entry in waiting)
-    return f"{source}:{short_hash(f'{known.state.topic_id}|{places}')}"
+    return f"{source}:{looks.short_hash(f'{known.state.topic_id}|{places}')}"

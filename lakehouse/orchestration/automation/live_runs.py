@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from lakehouse.live import status, stream
-from lakehouse.orchestration.run_requests import NO_RETRIES, RUNNING
+from lakehouse.orchestration.automation import looks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.contracts import MetricContract, SourceContract
+    from lakehouse.contracts import Catalog, MetricContract, SourceContract
     from lakehouse.lake import Lake
 
 #: Set on the runs of streams: the metric. The alert ``live_stopped`` reports their failures and ends with the next start.
@@ -70,32 +70,32 @@ def job(lake: Lake, metric: MetricContract, contract: SourceContract) -> dg.JobD
     return stream_job
 
 
-def sensor(lake: Lake, metric: MetricContract, contract: SourceContract) -> dg.SensorDefinition:
-    """Starts the job of :func:`job` if the stream is not running and nobody has stopped it."""
-    name = _name(metric)
+def kinds(lake: Lake, catalog: Catalog) -> list[looks.LookKind]:
+    """The kind ``live``, if there are managed metrics: it starts streams that are not running and that nobody has stopped."""
+    managed = [metric for metric in catalog.metrics.values() if metric.live is not None and metric.live.managed]
+    jobs = [job(lake, metric, catalog.sources[metric.source]) for metric in managed]
+    of_each = [_look(metric) for metric in managed]
+    return [looks.LookKind("live", "Keeps the streams of live numbers running.", of_each, _LOOK_SECONDS, jobs)] if of_each else []
 
-    @dg.sensor(
-        name=name,
-        job=job(lake, metric, contract),
-        minimum_interval_seconds=_LOOK_SECONDS,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Keeps the stream of {metric.name} running.",
-    )
-    def sense(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+
+def _look(metric: MetricContract) -> looks.Look:
+    name, nothing = _name(metric), "a run of the stream is in progress"
+
+    def take(context: looks.LookContext, lake: Lake) -> list[looks.Answer]:
         if "://" in lake.root:
-            return dg.SkipReason("the speed layer needs a lake in a folder")
-        if context.instance.get_runs_count(dg.RunsFilter(job_name=name, statuses=RUNNING)):
-            return dg.SkipReason("a run of the stream is in progress")
+            return [dg.SkipReason("the speed layer needs a lake in a folder")]
+        if context.instance.get_runs_count(dg.RunsFilter(job_name=name, statuses=looks.RUNNING)):
+            return [dg.SkipReason(nothing)]
         if status.is_running(lake, metric.name):
-            return dg.SkipReason("a process outside Dagster runs the stream")
+            return [dg.SkipReason("a process outside Dagster runs the stream")]
         if status.is_to_stop(lake, metric.name):
-            return dg.SkipReason(f"somebody has stopped it; start the job {name}, or 'lakehouse live start {metric.name}'")
+            return [dg.SkipReason(f"somebody has stopped it; start the job {name}, or 'lakehouse live start {metric.name}'")]
         pause = _pause(context.instance, name)
         if pause > 0:
-            return dg.SkipReason(f"its last run failed soon; another one starts in {pause:.0f} seconds")
-        return dg.RunRequest(tags=NO_RETRIES)
+            return [dg.SkipReason(f"its last run failed soon; another one starts in {pause:.0f} seconds")]
+        return [dg.RunRequest(job_name=name, tags=looks.NO_RETRIES)]
 
-    return sense
+    return looks.Look(name, f"gold/{metric.name}", nothing, take)
 
 
 class _Interrupts:

@@ -1,4 +1,4 @@
-"""The sensors of models: ``retrain_<model>`` with its job, and ``released_versions``.
+"""The sensors of models: ``retrain`` with a job for each model, and ``released_versions``.
 
 A correction of a model's training data makes a new version, once per cause. The sensor reads logs and keys, and starts neither
 Spark nor MLflow. The run decides whether the policy's bounds are reached, and continues the retraining of a stopped run. The
@@ -16,10 +16,11 @@ import dagster as dg
 from lakehouse import locations
 from lakehouse.delta import provenance
 from lakehouse.errors import LakehouseError
+from lakehouse.lake.table_cache import look_again
 from lakehouse.models import retraining
 from lakehouse.orchestration.assets import model_assets
+from lakehouse.orchestration.automation import looks
 from lakehouse.orchestration.resources import LakeSpark, LakeTables
-from lakehouse.orchestration.run_requests import ATTEMPTS, NO_RETRIES, Cursor, plan_run_requests, short_hash, state_of
 from lakehouse.training_sets import releases
 from lakehouse.training_sets import tables as addresses
 from lakehouse.training_sets.releases import ReleaseKind
@@ -46,8 +47,10 @@ def release_sensor(lake: Lake, catalog: Catalog) -> dg.SensorDefinition:
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.SensorResult:
         reading = tables.reading(lake)
         names = sorted([*catalog.training_sets, *catalog.models])
-        now = state_of(lake, [addresses.releases(reading)], [], *names)  # before the look: a later release is seen next time
-        if Cursor.read(context.cursor).idle_state == now:
+        now = looks.state_of(
+            lake, [addresses.releases(reading)], [], *names
+        )  # before the look: a later release is seen next time
+        if looks.Cursor.read(context.cursor).idle_state == now:
             return dg.SensorResult(skip_reason=_NOTHING_MISSING)
         missing = [
             release
@@ -58,7 +61,7 @@ def release_sensor(lake: Lake, catalog: Catalog) -> dg.SensorDefinition:
             skip_reason=None if missing else _NOTHING_MISSING,
             dynamic_partitions_requests=[partitions_of(release).build_add_request([release.version]) for release in missing],
             asset_events=[materialization(reading, release) for release in missing],
-            cursor=f"{Cursor(now)}",
+            cursor=f"{looks.Cursor(now)}",
         )
 
     return sense
@@ -89,37 +92,40 @@ def _released(lake: Lake, catalog: Catalog) -> list[Release]:
 RETRAINING_TAG = "lakehouse/retraining"
 
 
-def retraining_sensor(lake: Lake, catalog: Catalog, contract: ModelContract) -> dg.SensorDefinition:
+def kinds(lake: Lake, catalog: Catalog) -> list[looks.LookKind]:
+    """The kind ``retrain``, if there are models with a policy."""
+    models = [model for model in catalog.models.values() if model.retrain_when]
+    jobs, of_each = [job(lake, catalog, model) for model in models], [_retraining(catalog, model) for model in models]
+    about = "Corrections of what a model has learned from start its retraining, which promotes nothing."
+    return [looks.LookKind("retrain", about, of_each, lake.settings.sensor_seconds, jobs)] if of_each else []
+
+
+def _retraining(catalog: Catalog, contract: ModelContract) -> looks.Look:
     """Requests one run of the job for each cause."""
-    name = f"retrain_{contract.name}"
+    nothing = f"no correction reaches the policy of {contract.name}"
 
-    @dg.sensor(
-        name=name,
-        job=job(lake, catalog, contract),
-        minimum_interval_seconds=lake.settings.sensor_seconds,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Corrections of what {contract.name} has learned from start its retraining, which promotes nothing.",
-    )
-    def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.RunRequest | dg.SkipReason:
-        reading = tables.reading(lake)
-        now = _state(reading, catalog, contract)  # before the look: a write in between makes the next tick look again
-        cursor = Cursor.read(context.cursor)
-        if cursor.idle_state == now:
-            return dg.SkipReason(cursor.skip_reason)
+    def take(context: looks.LookContext, lake: Lake) -> list[looks.Answer]:
+        now = _state(lake, catalog, contract)
+        if context.is_idle(now):
+            return [_idle(context, now, context.before.skip_reason or nothing)]
+        look_again()
+        now = _state(lake, catalog, contract)  # before the look: a write in between makes the next tick look again
         try:
-            possible = retraining.possible(reading, contract)
+            possible = retraining.possible(lake, contract)
         except LakehouseError as problem:
-            return dg.SkipReason(f"{problem}")
-        if possible is None:
-            return _idle(context, now, f"no correction reaches the policy of {contract.name}")
-        return _requested(context, contract, possible, now)
+            return [dg.SkipReason(f"{problem}")]
+        return [_idle(context, now, nothing) if possible is None else _requested(context, contract, possible, now)]
 
-    return sense
+    return looks.Look(_name(contract), model_assets.model_key(contract.name).to_user_string(), nothing, take)
+
+
+def _name(contract: ModelContract) -> str:
+    return f"retrain_{contract.name}"
 
 
 def job(lake: Lake, catalog: Catalog, contract: ModelContract) -> dg.JobDefinition:
     """Retrains a model if its policy requires it."""
-    name = f"retrain_{contract.name}"
+    name = _name(contract)
 
     @dg.op(name=f"{name}_if_due", pool=name, description="Labels, set, model and backtest, each in a new version.")
     def retrain_if_due(spark: LakeSpark) -> None:
@@ -140,24 +146,22 @@ def job(lake: Lake, catalog: Catalog, contract: ModelContract) -> dg.JobDefiniti
     return retrain
 
 
-def _requested(
-    context: dg.SensorEvaluationContext, contract: ModelContract, possible: PossibleRetraining, state: str
-) -> dg.RunRequest | dg.SkipReason:
+def _requested(context: looks.LookContext, contract: ModelContract, possible: PossibleRetraining, state: str) -> looks.Answer:
     """The run for a cause. A successful run settles the cause, unless a retraining has begun and has steps left."""
-    cause = f"{contract.name}:{short_hash(f'{possible.cause}|{contract.retrain_when}')}"
-    planned = plan_run_requests(context.instance, RETRAINING_TAG, [cause], [] if possible.is_begun else [cause])
+    cause = f"{contract.name}:{looks.short_hash(f'{possible.cause}|{contract.retrain_when}')}"
+    planned = looks.plan_run_requests(context.instance, RETRAINING_TAG, [cause], [] if possible.is_begun else [cause])
     if planned.answered:
         return _idle(context, state, f"{possible.text}, but a run has found that the policy is not reached")
     if planned.on_their_way:
         return dg.SkipReason(f"{possible.text}, and a run is in progress")
     if planned.given_up:
-        return dg.SkipReason(f"{possible.text}, but {ATTEMPTS} runs have failed; see the newest one and start it again")
-    return dg.RunRequest(planned.run_keys[cause], tags={RETRAINING_TAG: cause, **NO_RETRIES})
+        return dg.SkipReason(f"{possible.text}, but {looks.ATTEMPTS} runs have failed; see the newest one and start it again")
+    return dg.RunRequest(planned.run_keys[cause], job_name=_name(contract), tags={RETRAINING_TAG: cause, **looks.NO_RETRIES})
 
 
-def _idle(context: dg.SensorEvaluationContext, state: str, reason: str) -> dg.SkipReason:
+def _idle(context: looks.LookContext, state: str, reason: str) -> dg.SkipReason:
     """Store that there is nothing to do until a table or a contract changes."""
-    context.update_cursor(f"{Cursor(state, reason)}")
+    context.keep(looks.Cursor(state, reason))
     return dg.SkipReason(reason)
 
 
@@ -168,7 +172,7 @@ def _state(lake: Lake, catalog: Catalog, contract: ModelContract) -> str:
     tables += [of_source(lake, name) for name in of_set.sources for of_source in (locations.decisions, locations.redactions)]
     tables += [addresses.releases(lake), addresses.model_promotions(lake), addresses.retrainings(lake)]
     sources = [catalog.sources[name] for name in of_set.sources]
-    return state_of(lake, tables, sources, provenance.of_definition(contract))
+    return looks.state_of(lake, tables, sources, provenance.of_definition(contract))
 
 
 def _announce(context: dg.OpExecutionContext, lake: Lake, done: Retraining) -> None:

@@ -11,6 +11,7 @@ maintenance itself belongs to ``operations.maintain``.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -18,6 +19,7 @@ import dagster as dg
 
 from lakehouse.bronze import checks as bronze_checks
 from lakehouse.calendar.days import rolling
+from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement.pending import find_due
 from lakehouse.lateness import tuning
@@ -26,9 +28,9 @@ from lakehouse.ledger import ingestions
 from lakehouse.operations import maintain
 from lakehouse.orchestration.assets.metric_assets import gold_key
 from lakehouse.orchestration.assets.source_assets import keys
+from lakehouse.orchestration.automation import looks
 from lakehouse.orchestration.dagster_internals import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from lakehouse.orchestration.run_events import tags_for
-from lakehouse.orchestration.run_requests import RUNNING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,60 +38,81 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
     from lakehouse.contracts.publication import RollingBackfill
-    from lakehouse.contracts.series import Series
     from lakehouse.lake import Lake
     from lakehouse.operations.maintain import Upkeep
 
 
-def of_source(lake: Lake, contract: SourceContract) -> list[dg.ScheduleDefinition]:
-    """The schedules of a source: the rolling backfill and tuning only if the contract requests them."""
-    terms, watermark = contract.rolling_backfill, tunable(contract)
-    schedules = [_freshness(lake, contract), *([_rolling(lake, contract, terms)] if terms else [])]
-    return [*schedules, *([_tuning(lake, contract)] if watermark and watermark.tuning.auto else [])]
+def kinds(lake: Lake, catalog: Catalog) -> list[looks.LookKind]:
+    """The kinds with a schedule. Rolling backfills have one for each time of the day at which contracts request them."""
+    settings, sources = lake.settings, list(catalog.sources.values())
+    tuned = [source for source in sources if (watermark := tunable(source)) and watermark.tuning.auto]
+    times: dict[tuple[str, str], list[looks.Look]] = {}
+    for source in sources:
+        if terms := source.rolling_backfill:
+            times.setdefault((terms.at, source.clocks.timezone), []).append(_rolling(source, terms))
+    closes: list[looks.Look] = []
+    for metric in catalog.metrics.values():
+        closes.append(_daily_close(catalog, metric))
+        closes += [_period_close(catalog.sources[metric.source], rollup) for rollup in Series(metric).rollups]
+    every = [
+        looks.LookKind(
+            "freshness",
+            "Checks whether sources are still sending, and whether rows wait too long for a steward.",
+            [_freshness(source) for source in sources],
+            cron=settings.freshness_cron,
+        ),
+        looks.LookKind(
+            "tune_watermark",
+            "Lets event-time watermarks follow their rows: by at most one band a day, within bounds.",
+            [_tuning(source) for source in tuned],
+            cron=settings.tuning_cron,
+        ),
+        *(_rolling_kind(*at, of_time) for at, of_time in times.items()),
+        looks.LookKind(
+            "close",
+            "Publishes the due numbers of gold in their next state: live, preliminary, final.",
+            closes,
+            cron=settings.close_cron,
+        ),
+    ]
+    return [kind for kind in every if kind.looks]
 
 
-def _freshness(lake: Lake, contract: SourceContract) -> dg.ScheduleDefinition:
+def _rolling_kind(at: str, timezone: str, of_time: list[looks.Look]) -> looks.LookKind:
+    """The rolling backfills of a time; their schedule's name stays the same whatever other contracts request."""
+    minute, hour, *other = at.split()
+    is_daily = minute.isdigit() and hour.isdigit() and other == ["*", "*", "*"]
+    time = f"{int(hour):02}{int(minute):02}" if is_daily else looks.short_hash(at)
+    name = f"rolling_{time}_{re.sub(r'[^a-z0-9]+', '_', timezone.lower())}"
+    return looks.LookKind(name, "Rebuilds the newest event days of silver from Bronze.", of_time, cron=at, timezone=timezone)
+
+
+def _freshness(contract: SourceContract) -> looks.Look:
     """Evaluates checks whose result changes with time alone: the age of the newest arrival, and overdue reviews."""
     source = contract.dataset
     key = keys(source)[1]
-    checks = {name: dg.AssetCheckKey(key, name) for name in bronze_checks.source_check_names(contract)}
+    nothing = f"the contract of {source} requires no freshness, and no row has ever waited for a steward"
 
-    @dg.schedule(
-        name=f"freshness_{source}",
-        cron_schedule=lake.settings.freshness_cron,
-        execution_timezone="UTC",
-        target=dg.AssetSelection.checks(*checks.values()),
-        default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"Checks whether {source} is still sending, and whether rows wait too long for a steward.",
-    )
-    def look() -> dg.RunRequest | dg.SkipReason:
+    def take(_: looks.LookContext, lake: Lake) -> list[looks.Answer]:
         names = bronze_checks.time_dependent_checks(lake, contract)
         if not names:
-            return dg.SkipReason(f"the contract of {source} requires no freshness, and no row has ever waited for a steward")
-        return dg.RunRequest(asset_selection=[], asset_check_keys=[checks[name] for name in names])
+            return [dg.SkipReason(nothing)]
+        return [dg.RunRequest(asset_selection=[], asset_check_keys=[dg.AssetCheckKey(key, name) for name in names])]
 
-    return look
+    return looks.Look(f"freshness_{source}", key.to_user_string(), nothing, take)
 
 
-def _tuning(lake: Lake, contract: SourceContract) -> dg.ScheduleDefinition:
+def _tuning(contract: SourceContract) -> looks.Look:
     """Takes the daily tuning step in the tick itself, without a run, because it writes only one decision."""
     source = contract.dataset
 
-    @dg.schedule(
-        name=f"tune_watermark_{source}",
-        cron_schedule=lake.settings.tuning_cron,
-        execution_timezone="UTC",
-        target=dg.AssetSelection.assets(keys(source)[0]),
-        default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"Lets the event-time watermark of {source} follow its rows: by at most one band a day, within bounds.",
-    )
-    def tune_watermark() -> dg.SkipReason:
-        return dg.SkipReason(tuning.apply_daily(lake, contract))
+    def take(_: looks.LookContext, lake: Lake) -> list[looks.Answer]:
+        return [dg.SkipReason(tuning.apply_daily(lake, contract))]
 
-    return tune_watermark
+    return looks.Look(f"tune_watermark_{source}", keys(source)[0].to_user_string(), "", take)
 
 
-def _rolling(lake: Lake, contract: SourceContract, terms: RollingBackfill) -> dg.ScheduleDefinition:
+def _rolling(contract: SourceContract, terms: RollingBackfill) -> looks.Look:
     """Materializes the days of the window in one run: pending inputs are applied, the other days are rebuilt from Bronze.
 
     New files are left to the landing sensor. Unchanged days are not written and start nothing downstream.
@@ -97,65 +120,47 @@ def _rolling(lake: Lake, contract: SourceContract, terms: RollingBackfill) -> dg
     source = contract.dataset
     key = keys(source)[2]
 
-    @dg.schedule(
-        name=f"rolling_{source}",
-        cron_schedule=terms.at,
-        execution_timezone=contract.clocks.timezone,
-        target=dg.AssetSelection.assets(key),
-        default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"Rebuilds {terms.days} event days of silver/{source} from Bronze, the last one {terms.delay} days ago.",
-    )
-    def roll(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        now = lake.settings.now or context.scheduled_execution_time
+    def take(context: looks.LookContext, lake: Lake) -> list[looks.Answer]:
+        now = lake.settings.now or context.at or lake.now()
         days = rolling(now.astimezone(ZoneInfo(contract.clocks.timezone)).date(), terms.days, terms.delay)
         window = f"{days[0]} to {days[-1]}"
         days = [day for day in days if day >= contract.first_event_day]
         known = ingestions.ingested(ingestions.all_of(lake, source)).values()
         if {day for entry in known for day in entry.touched_days}.isdisjoint(days):
-            return dg.SkipReason(f"nothing of {source} has arrived for {window}")
+            return [dg.SkipReason(f"nothing of {source} has arrived for {window}")]
         tags = {ASSET_PARTITION_RANGE_START_TAG: f"{days[0]}", ASSET_PARTITION_RANGE_END_TAG: f"{days[-1]}"}
         # The daemon starts one run per tick and key, however often it evaluates the tick.
-        return dg.RunRequest(run_key=f"{source}:{days[0]}:{days[-1]}", asset_selection=[key], tags=tags)
+        return [dg.RunRequest(run_key=f"{source}:{days[0]}:{days[-1]}", asset_selection=[key], tags=tags)]
 
-    return roll
+    return looks.Look(f"rolling_{source}", key.to_user_string(), "", take)
 
 
-def daily_close(lake: Lake, catalog: Catalog, metric: MetricContract) -> dg.ScheduleDefinition:
+def _daily_close(catalog: Catalog, metric: MetricContract) -> looks.Look:
     """Publishes days as preliminary and as final on the dates that the contract determines."""
 
     def due(lake: Lake) -> list[date]:
         return find_due(lake, catalog.sources[metric.source], served_version.daily(lake, catalog, metric))
 
-    return _close(lake, metric.name, due)
+    return _close(metric.name, due)
 
 
-def period_close(lake: Lake, contract: SourceContract, rollup: Series) -> dg.ScheduleDefinition:
+def _period_close(contract: SourceContract, rollup: Series) -> looks.Look:
     """Publishes longer periods as preliminary and as final on the dates that the contract determines."""
 
     def due(lake: Lake) -> list[date]:
         return find_due(lake, contract, rollup)
 
-    return _close(lake, rollup.name, due)
+    return _close(rollup.name, due)
 
 
-def _close(lake: Lake, name: str, due: Callable[[Lake], list[date]]) -> dg.ScheduleDefinition:
-    key = gold_key(name)
+def _close(name: str, due: Callable[[Lake], list[date]]) -> looks.Look:
+    key, nothing = gold_key(name), f"no number of {name} is due to change its state"
 
-    @dg.schedule(
-        name=f"close_{name}",
-        cron_schedule=lake.settings.close_cron,
-        execution_timezone="UTC",
-        target=dg.AssetSelection.assets(key),
-        default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"Publishes the due numbers of gold/{name} in their next state: live, preliminary, final.",
-    )
-    def close() -> dg.RunRequest | dg.SkipReason:
-        starts = due(lake.cached())
-        if not starts:
-            return dg.SkipReason(f"no number of {name} is due to change its state")
-        return dg.RunRequest(asset_selection=[key], tags=tags_for(starts))
+    def take(_: looks.LookContext, lake: Lake) -> list[looks.Answer]:
+        starts = due(lake)
+        return [dg.RunRequest(asset_selection=[key], tags=tags_for(starts)) if starts else dg.SkipReason(nothing)]
 
-    return close
+    return looks.Look(f"close_{name}", key.to_user_string(), nothing, take)
 
 
 NAME = "maintenance"
@@ -173,7 +178,7 @@ def maintenance_schedule(lake: Lake, catalog: Catalog) -> dg.ScheduleDefinition:
         description="Compacts tables, and deletes files and log entries that are no longer needed.",
     )
     def look(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        if context.instance.get_runs_count(dg.RunsFilter(job_name=NAME, statuses=RUNNING)):
+        if context.instance.get_runs_count(dg.RunsFilter(job_name=NAME, statuses=looks.RUNNING)):
             return dg.SkipReason("a run of maintenance is in progress")
         return dg.RunRequest()
 

@@ -85,7 +85,7 @@ def test_only_a_model_with_a_policy_is_retrained(deployment: Lake) -> None:
     for policy, expected in ((MODEL.retrain_when, True), (None, False)):
         catalog = _catalog(MODEL.model_copy(update={"retrain_when": policy}))
         sensors = {sensor.name for sensor in build_definitions(deployment.settings, catalog).sensors or ()}
-        assert ("retrain_fraud" in sensors) is expected
+        assert ("retrain" in sensors) is expected
 
 
 @pytest.mark.merge

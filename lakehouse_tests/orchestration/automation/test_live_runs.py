@@ -39,7 +39,7 @@ def add_run(ticks: SensorTicks, run_status: dg.DagsterRunStatus) -> None:
 def test_only_a_managed_metric_has_a_sensor(deployment: Lake) -> None:
     plain = Catalog({"orders": source()}, {"hourly": metric(TUMBLING, **LIVE)})
     names = [{each.name for each in build_definitions(deployment.settings, known).sensors or ()} for known in (plain, CATALOG)]
-    assert names[1] - names[0] == {"live_hourly"}
+    assert names[1] - names[0] == {"live"}
 
 
 def test_a_stream_is_started_when_nothing_runs_it(deployment: Lake, instance: dg.DagsterInstance) -> None:

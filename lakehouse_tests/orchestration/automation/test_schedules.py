@@ -15,6 +15,7 @@ from lakehouse.lake import Lake
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.orchestration.automation import schedules
+from lakehouse.orchestration.automation.looks import schedule_of
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.settings import Settings
@@ -50,8 +51,8 @@ def arrive(lake: Lake, *touched: int) -> None:
 
 
 def schedule(lake: Lake, contract: SourceContract, name: str) -> dg.ScheduleDefinition:
-    found = {one.name: one for one in schedules.of_source(lake, contract)}
-    return found[name]
+    [kind] = [kind for kind in schedules.kinds(lake, Catalog({"sales": contract})) if kind.name.startswith(name)]
+    return schedule_of(lake, kind)
 
 
 def tick(definition: dg.ScheduleDefinition, instance: dg.DagsterInstance, at: datetime = TICK) -> dg.RunRequest | str:
@@ -66,7 +67,7 @@ def tick(definition: dg.ScheduleDefinition, instance: dg.DagsterInstance, at: da
 
 def rolling(lake: Lake, instance: dg.DagsterInstance, at: datetime = TICK, **changes: Any) -> dg.RunRequest | str:
     clocks = {**SALES.clocks.model_dump(), "timezone": changes.pop("timezone", "Europe/Berlin")}
-    return tick(schedule(lake, source_with(rolling_backfill=changes, clocks=clocks), "rolling_sales"), instance, at)
+    return tick(schedule(lake, source_with(rolling_backfill=changes, clocks=clocks), "rolling"), instance, at)
 
 
 def window(request: dg.RunRequest | str) -> tuple[str, str]:
@@ -77,9 +78,29 @@ def window(request: dg.RunRequest | str) -> tuple[str, str]:
 
 
 def test_there_is_no_rolling_backfill_where_the_contract_asks_for_none(lake: Lake) -> None:
-    assert [one.name for one in schedules.of_source(lake, SALES)] == ["freshness_sales"]
-    asked = schedule(lake, source_with(rolling_backfill={"at": "15 4 * * *"}), "rolling_sales")
-    assert (asked.cron_schedule, asked.execution_timezone) == ("15 4 * * *", "UTC")
+    assert [kind.name for kind in schedules.kinds(lake, Catalog({"sales": SALES}))] == ["freshness"]
+    asked = schedule(lake, source_with(rolling_backfill={"at": "15 4 * * *"}), "rolling")
+    assert (asked.name, asked.cron_schedule, asked.execution_timezone) == ("rolling_0415_utc", "15 4 * * *", "UTC")
+
+
+def test_sources_that_roll_at_the_same_time_share_a_schedule(lake: Lake) -> None:
+    berlin = {**SALES.clocks.model_dump(), "timezone": "Europe/Berlin"}
+    wanted = {
+        "a": source_with(dataset="a", rolling_backfill={"at": "15 4 * * *"}),
+        "b": source_with(dataset="b", rolling_backfill={"at": "15 4 * * *"}),
+        "c": source_with(dataset="c", rolling_backfill={"at": "15 4 * * *"}, clocks=berlin),
+        "d": source_with(dataset="d", rolling_backfill={"at": "0 4 * * 1-5"}),
+    }
+    found = {kind.name: [look.subject for look in kind.looks] for kind in schedules.kinds(lake, Catalog(wanted))}
+    [weekly] = [name for name in found if found[name] == ["silver/d"]]
+    assert weekly.startswith("rolling_")
+    assert weekly.endswith("_utc")
+    assert found == {
+        "freshness": ["arrivals/a", "arrivals/b", "arrivals/c", "arrivals/d"],
+        "rolling_0415_utc": ["silver/a", "silver/b"],
+        "rolling_0415_europe_berlin": ["silver/c"],
+        weekly: ["silver/d"],
+    }
 
 
 def test_one_run_recomputes_the_last_days_up_to_the_delay(lake: Lake, instance: dg.DagsterInstance) -> None:
@@ -108,8 +129,8 @@ def test_a_window_without_any_arrival_starts_nothing(lake: Lake, instance: dg.Da
 
 
 def test_nobody_looks_where_nothing_can_change_by_waiting(lake: Lake, instance: dg.DagsterInstance) -> None:
-    assert "no row has ever waited" in str(tick(schedule(lake, SALES, "freshness_sales"), instance))
-    request = tick(schedule(lake, source_with(freshness={"max_age": "P1D"}), "freshness_sales"), instance)
+    assert "no row has ever waited" in str(tick(schedule(lake, SALES, "freshness"), instance))
+    request = tick(schedule(lake, source_with(freshness={"max_age": "P1D"}), "freshness"), instance)
     assert isinstance(request, dg.RunRequest)
     assert (request.asset_selection, request.asset_check_keys) == ([], [FRESH])
 
@@ -138,4 +159,4 @@ def test_definitions_with_all_of_it_load(lake: Lake) -> None:
     definitions = build_definitions(lake.settings, Catalog({"sales": source}, metrics))
     dg.Definitions.validate_loadable(definitions)
     names = {one.name for one in definitions.resolve_all_asset_specs() and definitions.get_repository_def().schedule_defs}
-    assert {"freshness_sales", "rolling_sales", "close_revenue"} <= names
+    assert {"freshness", "rolling_0300_utc", "close", "maintenance"} <= names

@@ -13,7 +13,8 @@ from lakehouse.lateness import event_watermark
 from lakehouse.lateness import tuning as lateness_tuning
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.alert import AlertKind
-from lakehouse.orchestration.automation import schedules as source_schedules
+from lakehouse.orchestration.automation import schedules
+from lakehouse.orchestration.automation.looks import schedule_of
 from lakehouse.orchestration.build import build_definitions
 from lakehouse_tests.support.api_client import api_client, get_json
 from lakehouse_tests.support.empty_lake import lake_in
@@ -49,9 +50,9 @@ def _lake(tmp_path: Path) -> Lake:
 
 def tick(lake: Lake, source: SourceContract, instance: dg.DagsterInstance) -> str:
     """One tick of the schedule, as the daemon evaluates it."""
-    schedules = {schedule.name: schedule for schedule in source_schedules.of_source(lake, source)}
+    [kind] = [kind for kind in schedules.kinds(lake, Catalog({"events": source})) if kind.name == "tune_watermark"]
     with dg.build_schedule_context(instance, scheduled_execution_time=lake.settings.now) as context:
-        return str(schedules["tune_watermark_events"].evaluate_tick(context).skip_message)
+        return str(schedule_of(lake, kind).evaluate_tick(context).skip_message)
 
 
 def alert_of(lake: Lake, source: SourceContract) -> Alert | None:
@@ -128,9 +129,9 @@ def test_at_the_bound_of_the_contract_the_alert_says_so(lake: Lake) -> None:
 
 
 def test_there_is_a_schedule_where_the_contract_says_auto(lake: Lake) -> None:
-    names = [schedule.name for schedule in source_schedules.of_source(lake, tuned_source("PT1H"))]
-    assert names == ["freshness_events"]
+    names = [kind.name for kind in schedules.kinds(lake, Catalog({"events": tuned_source("PT1H")}))]
+    assert names == ["freshness"]
     source = tuned_source("PT1H", auto=True)
-    (tuning,) = (schedule for schedule in source_schedules.of_source(lake, source) if schedule.name != "freshness_events")
-    assert (tuning.name, tuning.cron_schedule) == ("tune_watermark_events", "30 1 * * *")
+    (tuning,) = (kind for kind in schedules.kinds(lake, Catalog({"events": source})) if kind.name != "freshness")
+    assert (tuning.name, tuning.cron) == ("tune_watermark", "30 1 * * *")
     dg.Definitions.validate_loadable(build_definitions(lake.settings, Catalog({"events": source})))

@@ -1,0 +1,274 @@
+"""Sensors by kind: what is wrong with one table stops no other, each look gets its turn, and earlier cursors are taken over."""
+
+from __future__ import annotations
+
+import threading
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+from dagster._core.remote_origin import InProcessCodeLocationOrigin, RemoteInstigatorOrigin, RemoteRepositoryOrigin
+from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatus, SensorInstigatorData
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse.contracts import Catalog
+from lakehouse.lake import Lake
+from lakehouse.operations.alerts import log as alert_log
+from lakehouse.operations.alerts.alert import AlertKind
+from lakehouse.orchestration.automation import landing_sensor, looks
+from lakehouse.orchestration.automation.looks import (
+    LOOK_TAG,
+    Cursor,
+    Look,
+    LookContext,
+    LookKind,
+    LooksCursor,
+    sensor_of,
+)
+from lakehouse.orchestration.build import build_definitions
+from lakehouse.orchestration.dagster_internals import InstigatorType
+from lakehouse.orchestration.resources import LakeTables
+from lakehouse.settings import Settings
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.sensor_ticks import SensorTicks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lakehouse.operations.alerts.run_rules import FailedLook
+
+KEY = dg.AssetKey(["bronze", "a"])
+
+
+def source(name: str) -> Any:
+    return contract(dataset=name)
+
+
+def catalog(*names: str) -> Catalog:
+    return Catalog({name: source(name) for name in names})
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Lake:
+    """A lake with a landing folder for each source."""
+    return Lake(Settings(root=str(tmp_path / "lake"), settle_seconds=0))
+
+
+def land(lake: Lake, name: str, day: date = date(2024, 1, 5)) -> None:
+    folder = Path(lake.landing_of(name))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"arrival_date={day}.csv").write_text("id\n1\n")
+
+
+def subjects(requests: Sequence[dg.RunRequest]) -> list[str]:
+    return sorted(request.tags[LOOK_TAG] for request in requests)
+
+
+def test_the_number_of_sensors_schedules_and_jobs_does_not_depend_on_the_number_of_contracts(fleet: Lake) -> None:
+    counts = []
+    for names in (["a"], [f"s{number}" for number in range(30)]):
+        repository = build_definitions(fleet.settings, catalog(*names)).get_repository_def()
+        counts.append([len(repository.sensor_defs), len(repository.schedule_defs), len(repository.get_all_jobs())])
+    assert counts[0] == counts[1]
+    assert sum(counts[0]) <= 15
+
+
+def test_files_of_two_sources_are_requested_in_one_tick(fleet: Lake, instance: dg.DagsterInstance) -> None:
+    fleet.settings.settle_seconds = 60
+    land(fleet, "a")
+    land(fleet, "c")
+    landing = SensorTicks(fleet, catalog("a", "b", "c"), "landing", instance)
+    waits = "not stable yet: arrival_date=2024-01-05.csv"
+    assert landing.skip_message() == f"bronze/a, bronze/c: {waits}, nothing to do for 1 of 3"
+    landing.wait(60)
+    assert subjects(landing.run_requests()) == ["landing_a", "landing_c"]
+
+
+def test_a_table_whose_log_is_garbage_stops_no_other_source(fleet: Lake, instance: dg.DagsterInstance) -> None:
+    for name in "abc":
+        land(fleet, name)
+    log = Path(fleet.root, "bronze", "b_decisions", "_delta_log")
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("garbage")
+    stewards = SensorTicks(fleet, catalog("a", "b", "c"), "stewards", instance)
+    said = stewards.skip_message()
+    assert said.startswith("silver/b: ")
+    assert said.endswith("nothing to do for 2 of 3")
+    assert [*failed_in(stewards)] == ["stewards_b"]
+    since = failed_in(stewards)["stewards_b"].since
+    stewards.tick()
+    assert failed_in(stewards)["stewards_b"].since == since
+    log.rename(log.with_name("away"))
+    assert stewards.skip_message() == "nothing to do for all 3"
+    assert not failed_in(stewards)
+
+
+def test_a_landing_folder_that_hangs_stops_no_other_source(
+    fleet: Lake, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, tried = threading.Event(), []
+    real = landing_sensor.bronze_landing.list_landing
+
+    def hangs(lake: Lake, of: Any) -> Any:
+        if of.dataset == "b":
+            tried.append(1)
+            answers.wait(60)
+        return real(lake, of)
+
+    monkeypatch.setattr(landing_sensor.bronze_landing, "list_landing", hangs)
+    monkeypatch.setattr(landing_sensor, "_LISTING_SECONDS", 0.05)
+    for name in "abc":
+        land(fleet, name)
+    landing = SensorTicks(fleet, catalog("a", "b", "c"), "landing", instance)
+    landing.tick()
+    monkeypatch.setattr(landing_sensor, "_LISTING_SECONDS", 10)
+    assert subjects(landing.run_requests()) == ["landing_a", "landing_c"]
+    assert len(tried) == 1, "nobody waits again for a list that has not ended"
+    [failed] = failed_in(landing).values()
+    assert "has not answered" in failed.error
+    answers.set()
+    [thread] = landing_sensor._hanging.values()
+    thread.join()
+    landing.tick()
+    assert "landing_b" in subjects(landing.run_requests())
+
+
+def test_each_look_gets_its_turn_when_a_tick_is_too_short_for_all(
+    fleet: Lake, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looks, "_TICK_SECONDS", 0)
+    taken: list[str] = []
+
+    def take(context: LookContext, _: Lake) -> list[Any]:
+        taken.append(context.name)
+        return []
+
+    ticks = ticking(fleet, instance, [look(name, take) for name in "abc"])
+    for _ in range(7):
+        next(ticks)
+    assert taken == [*"abcabca"]
+
+
+def failed_in(ticks: SensorTicks) -> dict[str, FailedLook]:
+    cursor = LooksCursor.read(ticks.cursor)
+    assert cursor is not None
+    return cursor.failed
+
+
+def look(name: str, take: Any) -> Look:
+    return Look(name, name, "nothing", take)
+
+
+def ticking(lake: Lake, instance: dg.DagsterInstance, of: list[Look], cursor: str | None = None) -> Iterator[Any]:
+    """Ticks of a sensor with some looks, each with the cursor of the one before."""
+    sensor = sensor_of(lake, LookKind("kind", "", of))
+    definitions = dg.Definitions(assets=[dg.AssetSpec(KEY)], sensors=[sensor])
+    while True:
+        resources = {"tables": LakeTables()}
+        context = dg.build_sensor_context(instance, cursor=cursor, definitions=definitions, resources=resources)
+        data = sensor.evaluate_tick(context)
+        cursor = data.cursor
+        yield data
+
+
+STATES = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 2), min_size=4, max_size=4)
+
+
+@given(st.lists(st.tuples(STATES, st.sets(st.sampled_from("abcd"))), min_size=1, max_size=6))
+def test_a_look_works_exactly_where_its_state_is_not_one_at_which_it_had_nothing_to_do(
+    history: list[tuple[dict[str, int], set[str]]],
+) -> None:
+    """Looks have work at the states 1 and 2, and nothing to do at state 0; some fail."""
+    now: dict[str, int] = {}
+    failing: set[str] = set()
+    worked: list[str] = []
+
+    def take(context: LookContext, _: Lake) -> list[Any]:
+        state = f"{now[context.name]}"
+        if context.name in failing:
+            msg = "broken"
+            raise OSError(msg)
+        if context.is_idle(state):
+            context.keep(Cursor(state))
+            return [dg.SkipReason("nothing")]
+        worked.append(context.name)
+        if state == "0":
+            context.keep(Cursor(state))
+            return [dg.SkipReason("nothing")]
+        return [dg.SkipReason("waits")]
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = ticking(Lake(Settings(root="unused")), instance, [look(name, take) for name in "abcd"])
+        idle: set[str] = set()
+        for states, broken in history:
+            now, failing = states, broken
+            worked.clear()
+            data = next(ticks)
+            sound = [name for name in "abcd" if name not in broken]
+            assert worked == [name for name in sound if states[name] or name not in idle]
+            idle |= {name for name in sound if not states[name]}
+            cursor = LooksCursor.read(data.cursor)
+            assert cursor is not None
+            assert cursor.failed.keys() == broken
+            assert len(cursor.idle) <= 16
+
+
+def test_the_cursor_of_a_thousand_idle_looks_has_eight_characters_for_each(fleet: Lake, instance: dg.DagsterInstance) -> None:
+    def take(context: LookContext, _: Lake) -> list[Any]:
+        context.keep(Cursor("state"))
+        return [dg.SkipReason("nothing")]
+
+    data = next(ticking(fleet, instance, [look(f"restate_metric_{number}", take) for number in range(1000)]))
+    assert len(data.cursor) < 8_100
+    assert data.skip_message == "nothing to do for all 1000"
+
+
+def test_the_first_tick_takes_over_the_cursors_of_a_sensor_for_each_source(fleet: Lake, tmp_path: Path) -> None:
+    seen = '{"seen": {"2024-01-05T00:00:00+00:00": "0123456789ab"}}'
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        instance.add_instigator_state(sensor_state("landing_a", seen))
+        befores: list[Cursor] = []
+
+        def take(context: LookContext, _: Lake) -> list[Any]:
+            befores.append(context.before)
+            return []
+
+        next(ticking(fleet, instance, [look("landing_a", take), look("landing_b", take)]))
+    assert befores == [Cursor.read(seen), Cursor()]
+
+
+def test_a_failed_look_alerts_its_owner_until_it_is_mended(tmp_path: Path) -> None:
+    lake = Lake(Settings(root=str(tmp_path / "lake")))
+    known = catalog("a", "b")
+    log = Path(lake.root, "bronze", "b_decisions", "_delta_log")
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("garbage")
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        alerts, stewards = (SensorTicks(lake, known, name, instance) for name in ("alerts", "stewards"))
+        assert alerts.skip_message() == "0 opened, 0 resolved, 0 open"
+        stewards.tick()
+        assert stewards.cursor is not None
+        instance.add_instigator_state(sensor_state("stewards", stewards.cursor))
+        assert alerts.skip_message() == "1 opened, 0 resolved, 1 open"
+        assert alerts.skip_message() == "nothing has changed since the last look"
+        [alert] = [record.alert for record in alert_log.all_of(lake)]
+        assert (alert.kind, alert.subject) == (AlertKind.FAILED_LOOK, "silver/b")
+        assert "Dagster cannot see what is to do for silver/b (stewards_b): " in alert.text
+        assert alert.text.endswith("Nothing new is started for it until that is mended; others go on.")
+        log.rename(log.with_name("away"))
+        stewards.tick()
+        assert stewards.cursor is not None
+        instance.update_instigator_state(sensor_state("stewards", stewards.cursor))
+        assert alerts.skip_message() == "0 opened, 1 resolved, 0 open"
+
+
+def sensor_state(name: str, cursor: str) -> InstigatorState:
+    """What Dagster keeps of a sensor between its ticks."""
+    location = InProcessCodeLocationOrigin(LoadableTargetOrigin(python_file="definitions.py"), location_name="lakehouse")
+    origin = RemoteInstigatorOrigin(RemoteRepositoryOrigin(location, "__repository__"), name)
+    data = SensorInstigatorData(cursor=cursor)
+    return InstigatorState(origin, InstigatorType.SENSOR, InstigatorStatus.DECLARED_IN_CODE, data)
