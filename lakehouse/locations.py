@@ -277,6 +277,11 @@ def unread_rows(lake: Lake) -> Table:
     return lake.table("ops", "unread_rows")
 
 
+def pauses(lake: Lake) -> Table:
+    """The sources, metrics and models for which Dagster starts nothing new."""
+    return lake.table("ops", "pauses")
+
+
 def missing_inputs(lake: Lake) -> Table:
     """The missing inputs of the sources that the sensors report."""
     return lake.table("ops", "missing_inputs")
@@ -369,7 +374,7 @@ _SHARED_TABLES = (
         "stages",
     ),
     *("audit_notifications", "restatement_reports", "live_batches", "reconciliations", "late_outputs"),
-    *("releases", "model_promotions", "backtests", "canaries", "retrainings"),
+    *("releases", "model_promotions", "backtests", "canaries", "retrainings", "pauses"),
 )
 
 

@@ -34,7 +34,6 @@ from lakehouse.operations import commands as maintenance
 from lakehouse.operations.alerts import commands as alerts
 from lakehouse.operations.backfills import commands as backfills
 from lakehouse.operations.changes import commands as changes
-from lakehouse.operations.notices import commands as notices
 from lakehouse.orchestration import commands as orchestration
 from lakehouse.project import commands as project
 from lakehouse.reparse import commands as reparse
@@ -118,7 +117,7 @@ app = typer.Typer(
 source = typer.Typer(
     help="A source: its rows, their account and audit, its stream, redactions, readings and snapshots.", no_args_is_help=True
 )
-admin = typer.Typer(help="The deployment: maintenance, repair, tokens of the API, a shared Spark.", no_args_is_help=True)
+admin = typer.Typer(help="The deployment: maintenance, repair, pauses, tokens of the API, a shared Spark.", no_args_is_help=True)
 
 demo_commands.app.command("simulate")(simulation_commands.simulate)
 app.add_typer(demo_commands.app, name="demo", rich_help_panel=START)
@@ -181,10 +180,12 @@ models.app.add_typer(model_trials.app, name="canary")
 
 app.command("serve", rich_help_panel=OPERATE)(serving.serve)
 app.add_typer(alerts.app, name="alerts", rich_help_panel=OPERATE)
-alerts.app.command("notices")(notices.notices)
+alerts.app.command("notices")(alerts.notices)
 app.add_typer(admin, name="admin", rich_help_panel=OPERATE)
 admin.command("maintain")(maintenance.maintain)
 admin.command("repair")(maintenance.repair)
+admin.command("pause")(maintenance.pause)
+admin.command("resume")(maintenance.resume)
 admin.add_typer(spark.app, name="spark")
 
 admin.add_typer(serving.token_app, name="token")
@@ -197,7 +198,7 @@ app.command("maintain", hidden=True)(maintenance.maintain)
 
 app.command("moves", hidden=True)(promotion.moves)
 
-app.command("notices", hidden=True)(notices.notices)
+app.command("notices", hidden=True)(alerts.notices)
 
 app.command("promotions", hidden=True)(promotion.promotions)
 

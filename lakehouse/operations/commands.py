@@ -1,4 +1,4 @@
-"""``lakehouse admin repair`` and ``lakehouse admin maintain``: restore damaged data files, and keep tables small.
+"""``lakehouse admin``: ``repair`` damaged data files, ``maintain`` tables, ``pause`` and ``resume`` what Dagster starts.
 
 ``repair`` finds missing or truncated data files and restores their rows from the layer below. ``maintain`` compacts small files,
 and deletes files and log entries that are no longer needed.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lakehouse.cli import arguments
 from lakehouse.cli.console import data_table, deployment, errors, number_column, out
 
 if TYPE_CHECKING:
@@ -131,3 +132,52 @@ def repair(
     for source in sorted(catalog.sources):  # also what an earlier repair was stopped before
         if is_behind(lake, catalog, source):
             restate(lake, catalog, source)
+
+
+Contract = Annotated[
+    str, typer.Argument(metavar="NAME", help="A source, metric or model; 'metric/sales' if a source has its name.")
+]
+
+
+def pause(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A source, metric or model; without it, list the pauses.")
+    ] = None,
+    by: Annotated[str | None, typer.Option("--by", help="Who does it.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why.")] = None,
+    as_json: arguments.AsJson = False,  # noqa: FBT002
+) -> None:
+    """Let Dagster start nothing new for a source, metric or model, until it is resumed; what arrives waits."""
+    from lakehouse.operations import pauses  # noqa: PLC0415 (Arrow loads in a second)
+
+    lake, catalog = deployment()
+    if name is None:
+        held = pauses.paused(lake).values()
+        for entry in held:
+            if as_json:
+                out.print(json.dumps(entry.as_json(), ensure_ascii=False), soft_wrap=True)
+            else:
+                out.print(f"{entry.contract}: {entry}", soft_wrap=True)
+        if not held and not as_json:
+            out.print("Nothing is paused.")
+        return
+    if by is None or reason is None:
+        msg = "say who pauses it, and why: --by NAME --reason TEXT"
+        raise typer.BadParameter(msg)
+    entry = pauses.pause(lake, pauses.contract_named(catalog, name), by, reason)
+    if as_json:
+        out.print(json.dumps(entry.as_json(), ensure_ascii=False), soft_wrap=True)
+    else:
+        out.print(f"{entry.contract} is paused; 'lakehouse admin resume {name}' ends it.", soft_wrap=True)
+
+
+def resume(name: Contract, by: arguments.DoneBy, reason: arguments.Why, as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
+    """End a pause: the next tick of each sensor takes what waits."""
+    from lakehouse.operations import pauses  # noqa: PLC0415
+
+    lake, catalog = deployment()
+    entry = pauses.resume(lake, pauses.contract_named(catalog, name), by, reason)
+    if as_json:
+        out.print(json.dumps(entry.as_json(), ensure_ascii=False), soft_wrap=True)
+    else:
+        out.print(f"{entry.contract} goes on with the next tick of each sensor.", soft_wrap=True)

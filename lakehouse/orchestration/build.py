@@ -12,8 +12,15 @@ from lakehouse.contracts.series import Series
 from lakehouse.lake import Lake
 from lakehouse.orchestration.assets import checks as assets_checks
 from lakehouse.orchestration.assets import metric_assets, model_assets, source_assets
-from lakehouse.orchestration.automation import alert_sensor, follow_sensors, landing_sensor, live_runs, model_sensors, schedules
-from lakehouse.orchestration.automation.looks import LookKind, schedule_of, sensor_of
+from lakehouse.orchestration.automation import (
+    alert_sensor,
+    follow_sensors,
+    landing_sensor,
+    live_runs,
+    looks,
+    model_sensors,
+    schedules,
+)
 from lakehouse.orchestration.resources import LakeSpark, LakeTables, readers
 
 if TYPE_CHECKING:
@@ -34,16 +41,16 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
 def definitions_of(lake: Lake, catalog: Catalog) -> dg.Definitions:
     """The same for a lake, which may have a clock of its own."""
     with _pinned_features():
-        assets, looks = _assets(lake, catalog), kinds(lake, catalog)
-        of_each = [Series(metric) for metric in catalog.metrics.values()]
+        assets, of_each = _assets(lake, catalog), kinds(lake, catalog)
+        every_daily = [Series(metric) for metric in catalog.metrics.values()]
         tables = [(layer, name) for name in catalog.sources for layer in ("bronze", "silver")]
-        tables += [("gold", series.name) for daily in of_each for series in (daily, *daily.rollups)]
+        tables += [("gold", series.name) for daily in every_daily for series in (daily, *daily.rollups)]
         definitions = dg.Definitions(
             assets=assets,
             asset_checks=_checks(lake, catalog, {asset.key: asset for asset in assets if isinstance(asset, dg.AssetsDefinition)}),
-            sensors=_sensors(lake, catalog, looks),
+            sensors=_sensors(lake, catalog, of_each),
             schedules=[
-                *(schedule_of(lake, kind) for kind in looks if kind.cron is not None),
+                *(looks.schedule_of(lake, kind) for kind in of_each if kind.cron is not None),
                 schedules.maintenance_schedule(lake, catalog),
             ],
             executor=_EXECUTOR,
@@ -101,14 +108,14 @@ def _checks(lake: Lake, catalog: Catalog, assets: Mapping[dg.AssetKey, dg.Assets
     return checks
 
 
-def kinds(lake: Lake, catalog: Catalog) -> list[LookKind]:
+def kinds(lake: Lake, catalog: Catalog) -> list[looks.LookKind]:
     """All that looks at contracts one by one, each kind with a sensor or a schedule."""
     modules = (landing_sensor, follow_sensors, live_runs, model_sensors, schedules)
     return [kind for module in modules for kind in module.kinds(lake, catalog) if kind.looks]
 
 
-def _sensors(lake: Lake, catalog: Catalog, of_each: list[LookKind]) -> list[dg.SensorDefinition]:
-    sensors: list[dg.SensorDefinition] = [sensor_of(lake, kind) for kind in of_each if kind.cron is None]
+def _sensors(lake: Lake, catalog: Catalog, of_each: list[looks.LookKind]) -> list[dg.SensorDefinition]:
+    sensors: list[dg.SensorDefinition] = [looks.sensor_of(lake, kind) for kind in of_each if kind.cron is None]
     if catalog.training_sets:
         sensors.append(model_sensors.release_sensor(lake, catalog))
     if catalog.sources:

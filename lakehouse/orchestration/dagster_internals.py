@@ -14,6 +14,7 @@ from dagster._core.event_api import PartitionKeyFilter
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 from dagster._core.instance.ref import InstanceRef
 from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
+from dagster._core.scheduler.instigation import InstigatorStatus
 from dagster._core.storage.asset_check_execution_record import (
     COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES as COMPLETED_CHECKS,
 )
@@ -67,6 +68,7 @@ __all__ = [
     "DagsterSqliteStorage",
     "InMemoryEventLogStorage",
     "InstanceRef",
+    "InstigatorStatus",
     "InstigatorType",
     "NoOpComputeLogManager",
     "PartitionKeyFilter",

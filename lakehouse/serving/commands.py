@@ -159,6 +159,8 @@ def status(
         out.print(f"model {model['model']}: {champion['version'] if champion else 'no version'} in use", soft_wrap=True)
     for problem in shown["unreadable"]:
         out.print(f"{problem['metric']} cannot be read: {problem['detail']}", soft_wrap=True)
+    for pause in shown["paused"]:
+        out.print(f"{pause.contract} is {pause}", soft_wrap=True)
     restated = formatting.counted(shown["restated"], "restatement") if shown["restated"] else "no restatement"
     out.print(f"{restated[0].upper()}{restated[1:]} this week. {_overdue_text(shown['overdue'])}", soft_wrap=True)
     for name, rows, overdue in shown["waiting"]:

@@ -16,6 +16,7 @@ from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.lateness.event_watermark import BEGINNING
 from lakehouse.lateness.routes import restatements
 from lakehouse.models.routes import summaries
+from lakehouse.operations import pauses
 from lakehouse.reports.formatting import counted
 from lakehouse.serving.page import respond
 from lakehouse.serving.parameters import NoParameters
@@ -64,9 +65,10 @@ async def read(cache: PublishedCache) -> dict[str, Any]:
     restated = await run_in_threadpool(restatements, published, today - timedelta(days=_WEEK - 1), today)
     waiting = await run_in_threadpool(_waiting, cache)
     models = await run_in_threadpool(summaries, cache)
+    paused = list((await run_in_threadpool(pauses.paused, cache.lake)).values())
     overdue = sum(card["overdue"].total for card in cards if card["overdue"])
     shown = {"cards": cards, "groups": [] if in_cards else _groups(cards), "sources": sources, "overdue": overdue}
-    return shown | {"models": models, "unreadable": unreadable, "restated": len(restated), "waiting": waiting}
+    return shown | {"models": models, "unreadable": unreadable, "restated": len(restated), "waiting": waiting, "paused": paused}
 
 
 def as_json(shown: dict[str, Any]) -> dict[str, Any]:
@@ -87,6 +89,7 @@ def as_json(shown: dict[str, Any]) -> dict[str, Any]:
         "overdue": shown["overdue"],
         "restated_this_week": shown["restated"],
         "waiting": waiting,
+        "paused": [pause.as_json() for pause in shown["paused"]],
         "unreadable": [{"name": one["metric"], "detail": one["detail"]} for one in shown["unreadable"]],
     }
 

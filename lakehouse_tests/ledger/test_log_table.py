@@ -36,6 +36,7 @@ from lakehouse.live import batches as live_batches
 from lakehouse.live import reconciliation_log as reconciliations
 from lakehouse.models import backtest_log, canary_log, retraining
 from lakehouse.models import promotion_log as model_promotions
+from lakehouse.operations import pauses
 from lakehouse.operations.alerts import log as alerts
 from lakehouse.operations.backfills import log as backfills
 from lakehouse.operations.changes import correction_record
@@ -62,7 +63,7 @@ def _logs(lake: Lake) -> list[LogTable[Any]]:
         *(status.gap_log, alerts.log, notices.log, dispatch.late_output_log, promotion_log.log, held_numbers.rejected_log),
         *(held_numbers.revert_log, restatement_reports.log, max_lateness_decisions.decision_log, input_sets.log),
         *(input_sets.snapshot_log, correction_record.log, live_batches.log, reconciliations.log, backtest_log.log),
-        *(canary_log.log, model_promotions.log, releases.log, retraining.log),
+        *(canary_log.log, model_promotions.log, releases.log, retraining.log, pauses.log),
     )
     of_a_source = [log(lake, "events") for log in of_source]
     return [*of_a_source, *(log(lake) for log in of_all), backfills.plan_log(lake), backfills.event_log(lake)]

@@ -28,13 +28,10 @@ from lakehouse.operations.notices.dispatch import dispatch_notices
 from lakehouse.orchestration import run_events
 from lakehouse.orchestration.assets.checks import check_names
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG
+from lakehouse.orchestration.automation import looks
 from lakehouse.orchestration.automation.follow_sensors import DECIDED_TAG
 from lakehouse.orchestration.automation.landing_sensor import RECONCILES_TAG
 from lakehouse.orchestration.automation.live_runs import LIVE_TAG
-from lakehouse.orchestration.automation.looks import (
-    failed_looks,
-    plan_run_requests,
-)
 from lakehouse.orchestration.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
@@ -54,7 +51,6 @@ if TYPE_CHECKING:
     from lakehouse.contracts import Catalog
     from lakehouse.lake import Lake
     from lakehouse.operations.alerts.alert import Alert
-    from lakehouse.orchestration.automation.looks import LookKind
     from lakehouse.orchestration.dagster_internals import AssetCheckExecutionRecord
 
 
@@ -231,7 +227,7 @@ def _is_given_up(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """Whether a failed run was the last attempt of its sensor, or of Dagster's retries."""
     for tag in _CAUSES:
         if tag in run.tags:
-            return bool(plan_run_requests(instance, tag, [run.tags[tag]]).given_up)
+            return bool(looks.plan_run_requests(instance, tag, [run.tags[tag]]).given_up)
     return RETRY_NUMBER_TAG in run.tags and run.tags.get(WILL_RETRY_TAG) != "true"
 
 
@@ -276,7 +272,7 @@ class AlertCursor:
         return json.dumps({name: f"{value}" for name, value in vars(self).items() if value is not None})
 
 
-def alerts_sensor(lake: Lake, catalog: Catalog, kinds: Sequence[LookKind] = ()) -> dg.SensorDefinition:
+def alerts_sensor(lake: Lake, catalog: Catalog, kinds: Sequence[looks.LookKind] = ()) -> dg.SensorDefinition:
     """Notifies the targets of ``LAKEHOUSE_ALERT_TARGETS`` when an alert opens and when it is resolved; starts no run.
 
     :param kinds: the sensors whose failures alert.
@@ -290,7 +286,7 @@ def alerts_sensor(lake: Lake, catalog: Catalog, kinds: Sequence[LookKind] = ()) 
         description="Owners are notified of what is late, missing, held, overdue or beyond its bounds, and of what failed.",
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.SkipReason:
-        before, failed = AlertCursor.read(context.cursor), failed_looks(context.instance, kinds)
+        before, failed = AlertCursor.read(context.cursor), looks.failed_looks(context.instance, kinds)
         with kept.reading(tables) as reading:
             with reading.step():
                 state = signals.state_of(reading, catalog, " ".join([newest_end(context.instance), *map(str, failed)]))

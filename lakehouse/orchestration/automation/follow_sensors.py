@@ -18,17 +18,15 @@ from lakehouse.contracts.series import Series
 from lakehouse.delta import provenance
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse.lake.table_cache import look_again
 from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.automation import looks
 from lakehouse.orchestration.dagster_internals import SENSOR_NAME_TAG
-from lakehouse.orchestration.plan_runs import BACKFILL_RUNNING, is_backfill_running
 from lakehouse.orchestration.run_events import tags_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
     from datetime import date
 
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
@@ -50,12 +48,14 @@ class _Waiting:
 class _FollowingAsset:
     """An asset, and the look that starts it.
 
+    :param contract: what is paused with the look.
     :param nothing: the skip reason if nothing is pending.
     :param of: a word for what its runs are about.
     """
 
     look: str
     key: dg.AssetKey
+    contract: str
     nothing: str
     of: str
 
@@ -91,7 +91,7 @@ def _of_decisions(contract: SourceContract) -> looks.Look:
         return [*of_source, locations.rebuild_requests(lake), locations.applied_inputs(lake)]
 
     *_, silver_key = keys(source)
-    asset = _FollowingAsset(f"stewards_{source}", silver_key, "no decision waits for silver", of="decisions")
+    asset = _FollowingAsset(f"stewards_{source}", silver_key, f"source/{source}", "no decision waits for silver", of="decisions")
     return _look_for_one_run([source], asset, look, lambda lake: looks.state_of(lake, read(lake), [contract]))
 
 
@@ -108,7 +108,7 @@ def _of_days(catalog: Catalog, metric: MetricContract, contracts: Callable[[], s
         return [*below, locations.gold(lake, Series(metric)), locations.restatements(lake), locations.reverts(lake)]
 
     nothing = f"{metric.name} follows its inputs" if metric.is_derived else "gold follows silver"
-    asset = _FollowingAsset(f"restate_{metric.name}", gold_key(metric.name), nothing, of="days")
+    asset = _FollowingAsset(f"restate_{metric.name}", gold_key(metric.name), f"metric/{metric.name}", nothing, of="days")
     sources = [contract.dataset for contract in catalog.sources_of(metric)]
     return _look_for_one_run(sources, asset, look, lambda lake: looks.state_of(lake, read(lake), [], contracts()))
 
@@ -123,7 +123,8 @@ def _of_periods(catalog: Catalog, metric: MetricContract, rollup: Series, contra
     def read(lake: Lake) -> list[Table]:
         return [*_inputs(lake, rollup), locations.gold(lake, Series(metric)), locations.restatements(lake)]
 
-    asset = _FollowingAsset(f"restate_{rollup.name}", gold_key(rollup.name), f"{rollup.name} follows its days", of="periods")
+    nothing = f"{rollup.name} follows its days"
+    asset = _FollowingAsset(f"restate_{rollup.name}", gold_key(rollup.name), f"metric/{metric.name}", nothing, of="periods")
     sources = [contract.dataset for contract in catalog.sources_of(metric)]
     return _look_for_one_run(sources, asset, look, lambda lake: looks.state_of(lake, read(lake), [], contracts()))
 
@@ -145,7 +146,7 @@ def automation(lake: Lake, catalog: Catalog) -> dg.AutomationConditionSensorDefi
 
 
 def _look_for_one_run(
-    sources: Collection[str], asset: _FollowingAsset, pending: Callable[[Lake], _Waiting], state: Callable[[Lake], str]
+    sources: Sequence[str], asset: _FollowingAsset, pending: Callable[[Lake], _Waiting], state: Callable[[Lake], str]
 ) -> looks.Look:
     """A look that requests one run of an asset for everything pending, and the next run after that one has ended.
 
@@ -156,11 +157,9 @@ def _look_for_one_run(
     """
 
     def take(context: looks.LookContext, lake: Lake) -> list[looks.Answer]:
-        if any(is_backfill_running(lake, source) for source in sources):
-            return [dg.SkipReason(BACKFILL_RUNNING)]
         now, waiting = state(lake), None
         if not context.is_idle(now):
-            look_again()
+            context.look_again()
             now = state(lake)  # before the look: a write in between changes the state, so that the next tick looks again
             waiting = pending(lake)
         if waiting is None or not waiting.starts:
@@ -179,7 +178,7 @@ def _look_for_one_run(
         tags = {**tags_for(waiting.starts), **waiting.tag, **looks.NO_RETRIES}
         return [dg.RunRequest(run_key=planned.run_keys[cause], asset_selection=[asset.key], asset_check_keys=[], tags=tags)]
 
-    return looks.Look(asset.look, asset.key.to_user_string(), asset.nothing, take)
+    return looks.Look(asset.look, asset.key.to_user_string(), asset.contract, asset.nothing, take, sources)
 
 
 def _tags_of(asset: _FollowingAsset) -> list[dict[str, str]]:

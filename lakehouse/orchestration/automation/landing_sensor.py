@@ -20,14 +20,12 @@ from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import pending_files
 from lakehouse.calendar.days import business_day_of
 from lakehouse.errors import LakehouseError
-from lakehouse.lake.table_cache import look_again
 from lakehouse.lateness import missing_inputs
 from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration import run_events
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.automation import looks
 from lakehouse.orchestration.dagster_internals import BulkActionsFilter, BulkActionStatus
-from lakehouse.orchestration.plan_runs import BACKFILL_RUNNING, is_backfill_running
 from lakehouse.streams import status
 from lakehouse.streams.client import StreamProblem
 from lakehouse.text import join_limited
@@ -72,9 +70,6 @@ def _landing(contract: SourceContract, sources: Collection[SourceContract]) -> l
     key, _, _ = keys(source)
 
     def take(context: looks.LookContext, lake: Lake) -> Iterator[looks.Answer]:
-        if is_backfill_running(lake, source):
-            yield dg.SkipReason(BACKFILL_RUNNING)
-            return
         now = datetime.now(timezone.utc)
         infos = listed(lake, contract)
         state = looks.state_of(lake, [locations.ingestions(lake)], [contract], bronze_landing.state_of(infos))
@@ -82,7 +77,7 @@ def _landing(contract: SourceContract, sources: Collection[SourceContract]) -> l
             context.keep(looks.Cursor(state, context.before.skip_reason))
             yield dg.SkipReason(context.before.skip_reason or nothing)
             return
-        look_again()
+        context.look_again()
         scan = pending_files.scan_landing(
             lake, contract, bronze_landing.listing(lake, contract, infos), context.before.seen, now, sources
         )
@@ -111,7 +106,7 @@ def _landing(contract: SourceContract, sources: Collection[SourceContract]) -> l
         ]
         yield from _requests_or_reasons(context, requests, reasons + _why_not(planned, causes, "ingest the files of"))
 
-    return looks.Look(f"landing_{source}", key.to_user_string(), nothing, take)
+    return looks.Look(f"landing_{source}", key.to_user_string(), f"source/{source}", nothing, take, [source])
 
 
 def _reconciling(contract: SourceContract) -> looks.Look:
@@ -126,15 +121,12 @@ def _reconciling(contract: SourceContract) -> looks.Look:
         read = [locations.ingestions(lake), locations.applied_inputs(lake)]
         state, waiting = looks.state_of(lake, read, [contract]), {}
         if not context.is_idle(state):
-            look_again()
+            context.look_again()
             state = looks.state_of(lake, read, [contract])
             waiting = applied_inputs.pending_entries(lake, source)
         if not waiting:
             context.keep(looks.Cursor(state))
             yield dg.SkipReason(nothing)
-            return
-        if is_backfill_running(lake, source):
-            yield dg.SkipReason(BACKFILL_RUNNING)
             return
         if _is_run_active(context.instance, {bronze_key, silver_key}):
             yield dg.SkipReason(f"{len(waiting)} days wait for silver, and a run is in progress")
@@ -159,7 +151,7 @@ def _reconciling(contract: SourceContract) -> looks.Look:
             reasons.append(f"{len(waiting)} days wait for silver, all were announced recently")
         yield from _requests_or_reasons(context, requests, reasons)
 
-    return looks.Look(f"reconcile_{source}", silver_key.to_user_string(), nothing, take)
+    return looks.Look(f"reconcile_{source}", silver_key.to_user_string(), f"source/{source}", nothing, take, [source])
 
 
 #: How long a look waits for the list of a landing folder, in seconds: a folder of the network may hang for ever.
@@ -282,9 +274,6 @@ def _stream(contract: SourceContract, kafka: KafkaTopic) -> looks.Look:
     key, _, _ = keys(source)
 
     def take(context: looks.LookContext, lake: Lake) -> Iterator[looks.Answer]:
-        if is_backfill_running(lake, source):
-            yield dg.SkipReason(BACKFILL_RUNNING)
-            return
         try:
             known = status.of_topic(lake, contract, kafka)
         except StreamProblem as problem:
@@ -306,7 +295,7 @@ def _stream(contract: SourceContract, kafka: KafkaTopic) -> looks.Look:
             gaps = sorted({entry.gap for entry in known.partitions if entry.gap})
             yield dg.SkipReason("; ".join(gaps) or nothing)
 
-    return looks.Look(f"landing_{source}", key.to_user_string(), nothing, take)
+    return looks.Look(f"landing_{source}", key.to_user_string(), f"source/{source}", nothing, take, [source])
 
 
 def _cause(lake: Lake, source: str, known: TopicStatus) -> str:

@@ -95,7 +95,7 @@ def _look(metric: MetricContract) -> looks.Look:
             return [dg.SkipReason(f"its last run failed soon; another one starts in {pause:.0f} seconds")]
         return [dg.RunRequest(job_name=name, tags=looks.NO_RETRIES)]
 
-    return looks.Look(name, f"gold/{metric.name}", nothing, take)
+    return looks.Look(name, f"gold/{metric.name}", f"metric/{metric.name}", nothing, take)
 
 
 class _Interrupts:

@@ -31,8 +31,11 @@ from lakehouse import locations
 from lakehouse.bronze.file_completeness import Observations
 from lakehouse.delta import commit_log, provenance
 from lakehouse.errors import LakehouseError
+from lakehouse.lake.table_cache import look_again
+from lakehouse.operations import pauses
 from lakehouse.operations.alerts.run_rules import FailedLook
-from lakehouse.orchestration.dagster_internals import IMPLICIT_ASSET_JOB_NAME, MAX_RETRIES_TAG, InstigatorType
+from lakehouse.orchestration.dagster_internals import IMPLICIT_ASSET_JOB_NAME, MAX_RETRIES_TAG, InstigatorStatus, InstigatorType
+from lakehouse.orchestration.plan_runs import BACKFILL_RUNNING, is_backfill_running
 from lakehouse.orchestration.resources import KeptTables, LakeTables
 from lakehouse.text import join_limited
 
@@ -122,6 +125,11 @@ class LookContext:
         """
         return self.before.idle_state == state or _digest(self.name, state) in self.idle
 
+    @staticmethod
+    def look_again() -> None:
+        """Look at each table once more, before deciding what to start: a tick otherwise sees each table once."""
+        look_again()
+
     def keep(self, cursor: Cursor) -> None:
         """Remember a cursor until the look keeps another one."""
         self.kept = cursor
@@ -133,14 +141,18 @@ class Look:
 
     :param name: the name of its sensor in earlier releases, such as ``landing_sales``; its runs have it in :data:`LOOK_TAG`.
     :param subject: the asset that it is about, such as ``bronze/sales``.
+    :param contract: what is paused with it, as in ``operations.pauses``; None if it looks on during a pause.
     :param nothing: what it answers if there is nothing to do.
     :param take: answers with requests of runs, or with reasons why there are none.
+    :param waits_for: the sources during whose planned backfills it requests nothing.
     """
 
     name: str
     subject: str
+    contract: str | None
     nothing: str
     take: Callable[[LookContext, Lake], Iterable[Answer]]
+    waits_for: Sequence[str] = ()
 
 
 @dataclass
@@ -216,8 +228,8 @@ def sensor_of(lake: Lake, kind: LookKind) -> dg.SensorDefinition:
         **({"jobs": list(kind.jobs)} if kind.jobs else {"job_name": IMPLICIT_ASSET_JOB_NAME}),
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.SensorResult:
-        tick = _Tick(context, LooksCursor.read(context.cursor) or _taken_over(context.instance, looks))
         with kept.reading(tables) as reading:
+            tick = _Tick(context, LooksCursor.read(context.cursor) or _taken_over(context.instance, reading, looks))
             tick.take(reading, looks, _TICK_SECONDS)
         reason = None if tick.requests else tick.reason(looks)
         return dg.SensorResult(run_requests=tick.requests, skip_reason=reason, cursor=f"{tick.cursor(looks)}")
@@ -242,11 +254,17 @@ class _Tick:
         """Take the looks in turn, for so many seconds if there is a limit, but at least one."""
         end = time.monotonic() + (seconds if seconds is not None else math.inf)
         with reading.step():
+            paused = pauses.paused(reading)
             for look in _in_turn(looks, self.earlier.following):
                 if self.contexts and time.monotonic() >= end:
                     self.following = look.name
                     return
-                self._take(reading, look)
+                is_backfilled = any(is_backfill_running(reading, source) for source in look.waits_for)
+                if is_backfilled or look.contract in paused:
+                    self.contexts[look.name] = LookContext(self.context, look.name, Cursor(), self.earlier.idle)
+                    self.reasons[look.name] = BACKFILL_RUNNING if is_backfilled else f"{paused[look.contract or '']}"
+                else:
+                    self._take(reading, look)
 
     def _take(self, reading: Lake, look: Look) -> None:
         before = self.earlier.kept.get(look.name, Cursor())
@@ -343,7 +361,7 @@ def failed_looks(instance: dg.DagsterInstance, kinds: Iterable[LookKind]) -> lis
     """The looks of sensors that failed when they were last taken."""
     known = {kind.name: {look.name for look in kind.looks} for kind in kinds if kind.cron is None}
     failed: dict[str, FailedLook] = {}
-    for kind, text in _sensor_cursors(instance, known.keys()):
+    for kind, text in _sensors(instance, known).items():
         cursor = LooksCursor.read(text)
         if cursor is not None:
             failed |= {name: one for name, one in cursor.failed.items() if name in known[kind]}
@@ -365,19 +383,25 @@ def _digest(name: str, state: str) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(f"{name}|{state}".encode()).digest())[:_DIGEST].decode()
 
 
-def _taken_over(instance: dg.DagsterInstance, looks: Sequence[Look]) -> LooksCursor:
-    """The cursors that the sensors of an earlier release have left, one for each look."""
-    return LooksCursor(kept={name: Cursor.read(text) for name, text in _sensor_cursors(instance, {look.name for look in looks})})
+def _taken_over(instance: dg.DagsterInstance, lake: Lake, looks: Sequence[Look]) -> LooksCursor:
+    """The cursors that the sensors of an earlier release have left, one for each look; a sensor that was stopped is a pause."""
+    contracts = {look.name: look.contract for look in looks}
+    stopped = _sensors(instance, contracts, {InstigatorStatus.STOPPED})
+    for contract in sorted({contracts[name] or "" for name in stopped} - {"", *(pauses.paused(lake) if stopped else ())}):
+        names = [name for name in stopped if contracts[name] == contract]
+        pauses.pause(lake, contract, "Dagster", f"a person had stopped the sensor {join_limited(names, _SHOWN, ' sensors')}")
+    return LooksCursor(kept={name: Cursor.read(text) for name, text in _sensors(instance, contracts).items()})
 
 
-def _sensor_cursors(instance: dg.DagsterInstance, names: Collection[str]) -> Iterator[tuple[str, str]]:
-    """The names and cursors of sensors that have ticked."""
+def _sensors(
+    instance: dg.DagsterInstance, names: Collection[str], statuses: set[InstigatorStatus] | None = None
+) -> dict[str, str | None]:
+    """The cursors of sensors that have ticked, or that a person has started or stopped, by name."""
     if instance.schedule_storage is None:
-        return
-    for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
-        cursor = getattr(state.instigator_data, "cursor", None)
-        if cursor and state.instigator_name in names:
-            yield state.instigator_name, cursor
+        return {}
+    states = instance.all_instigator_state(instigator_type=InstigatorType.SENSOR, instigator_statuses=statuses)
+    known = {state.instigator_name: getattr(state.instigator_data, "cursor", None) for state in states}
+    return {name: known[name] for name in sorted(known) if name in names}
 
 
 def short_hash(text: str) -> str:

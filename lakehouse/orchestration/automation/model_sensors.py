@@ -16,7 +16,6 @@ import dagster as dg
 from lakehouse import locations
 from lakehouse.delta import provenance
 from lakehouse.errors import LakehouseError
-from lakehouse.lake.table_cache import look_again
 from lakehouse.models import retraining
 from lakehouse.orchestration.assets import model_assets
 from lakehouse.orchestration.automation import looks
@@ -108,7 +107,7 @@ def _retraining(catalog: Catalog, contract: ModelContract) -> looks.Look:
         now = _state(lake, catalog, contract)
         if context.is_idle(now):
             return [_idle(context, now, context.before.skip_reason or nothing)]
-        look_again()
+        context.look_again()
         now = _state(lake, catalog, contract)  # before the look: a write in between makes the next tick look again
         try:
             possible = retraining.possible(lake, contract)
@@ -116,7 +115,9 @@ def _retraining(catalog: Catalog, contract: ModelContract) -> looks.Look:
             return [dg.SkipReason(f"{problem}")]
         return [_idle(context, now, nothing) if possible is None else _requested(context, contract, possible, now)]
 
-    return looks.Look(_name(contract), model_assets.model_key(contract.name).to_user_string(), nothing, take)
+    return looks.Look(
+        _name(contract), model_assets.model_key(contract.name).to_user_string(), f"model/{contract.name}", nothing, take
+    )
 
 
 def _name(contract: ModelContract) -> str:

@@ -99,7 +99,7 @@ def _freshness(contract: SourceContract) -> looks.Look:
             return [dg.SkipReason(nothing)]
         return [dg.RunRequest(asset_selection=[], asset_check_keys=[dg.AssetCheckKey(key, name) for name in names])]
 
-    return looks.Look(f"freshness_{source}", key.to_user_string(), nothing, take)
+    return looks.Look(f"freshness_{source}", key.to_user_string(), None, nothing, take)
 
 
 def _tuning(contract: SourceContract) -> looks.Look:
@@ -109,7 +109,7 @@ def _tuning(contract: SourceContract) -> looks.Look:
     def take(_: looks.LookContext, lake: Lake) -> list[looks.Answer]:
         return [dg.SkipReason(tuning.apply_daily(lake, contract))]
 
-    return looks.Look(f"tune_watermark_{source}", keys(source)[0].to_user_string(), "", take)
+    return looks.Look(f"tune_watermark_{source}", keys(source)[0].to_user_string(), f"source/{source}", "", take)
 
 
 def _rolling(contract: SourceContract, terms: RollingBackfill) -> looks.Look:
@@ -132,7 +132,7 @@ def _rolling(contract: SourceContract, terms: RollingBackfill) -> looks.Look:
         # The daemon starts one run per tick and key, however often it evaluates the tick.
         return [dg.RunRequest(run_key=f"{source}:{days[0]}:{days[-1]}", asset_selection=[key], tags=tags)]
 
-    return looks.Look(f"rolling_{source}", key.to_user_string(), "", take)
+    return looks.Look(f"rolling_{source}", key.to_user_string(), f"source/{source}", "", take)
 
 
 def _daily_close(catalog: Catalog, metric: MetricContract) -> looks.Look:
@@ -141,7 +141,7 @@ def _daily_close(catalog: Catalog, metric: MetricContract) -> looks.Look:
     def due(lake: Lake) -> list[date]:
         return find_due(lake, catalog.sources[metric.source], served_version.daily(lake, catalog, metric))
 
-    return _close(metric.name, due)
+    return _close(metric.name, metric.name, due)
 
 
 def _period_close(contract: SourceContract, rollup: Series) -> looks.Look:
@@ -150,17 +150,17 @@ def _period_close(contract: SourceContract, rollup: Series) -> looks.Look:
     def due(lake: Lake) -> list[date]:
         return find_due(lake, contract, rollup)
 
-    return _close(rollup.name, due)
+    return _close(rollup.metric.name, rollup.name, due)
 
 
-def _close(name: str, due: Callable[[Lake], list[date]]) -> looks.Look:
+def _close(metric: str, name: str, due: Callable[[Lake], list[date]]) -> looks.Look:
     key, nothing = gold_key(name), f"no number of {name} is due to change its state"
 
     def take(_: looks.LookContext, lake: Lake) -> list[looks.Answer]:
         starts = due(lake)
         return [dg.RunRequest(asset_selection=[key], tags=tags_for(starts)) if starts else dg.SkipReason(nothing)]
 
-    return looks.Look(f"close_{name}", key.to_user_string(), nothing, take)
+    return looks.Look(f"close_{name}", key.to_user_string(), f"metric/{metric}", nothing, take)
 
 
 NAME = "maintenance"

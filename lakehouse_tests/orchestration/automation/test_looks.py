@@ -15,8 +15,9 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.contracts import Catalog
+from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.lake import Lake
+from lakehouse.operations import pauses
 from lakehouse.operations.alerts import log as alert_log
 from lakehouse.operations.alerts.alert import AlertKind
 from lakehouse.orchestration.automation import landing_sensor, looks
@@ -29,7 +30,7 @@ from lakehouse.orchestration.automation.looks import (
     LooksCursor,
     sensor_of,
 )
-from lakehouse.orchestration.build import build_definitions
+from lakehouse.orchestration.build import build_definitions, kinds
 from lakehouse.orchestration.dagster_internals import InstigatorType
 from lakehouse.orchestration.resources import LakeTables
 from lakehouse.settings import Settings
@@ -160,7 +161,7 @@ def failed_in(ticks: SensorTicks) -> dict[str, FailedLook]:
 
 
 def look(name: str, take: Any) -> Look:
-    return Look(name, name, "nothing", take)
+    return Look(name, name, f"source/{name.rpartition('_')[2]}", "nothing", take)
 
 
 def ticking(lake: Lake, instance: dg.DagsterInstance, of: list[Look], cursor: str | None = None) -> Iterator[Any]:
@@ -241,6 +242,45 @@ def test_the_first_tick_takes_over_the_cursors_of_a_sensor_for_each_source(fleet
     assert befores == [Cursor.read(seen), Cursor()]
 
 
+def test_a_sensor_of_an_earlier_release_that_was_stopped_is_a_pause(fleet: Lake, tmp_path: Path) -> None:
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        instance.add_instigator_state(sensor_state("landing_a", "", InstigatorStatus.STOPPED))
+        land(fleet, "a")
+        land(fleet, "b")
+        landing = SensorTicks(fleet, catalog("a", "b"), "landing", instance)
+        assert subjects(landing.run_requests()) == ["landing_b"]
+        [held] = pauses.paused(fleet).values()
+        assert (held.contract, held.by) == ("source/a", "Dagster")
+        assert held.reason == "a person had stopped the sensor landing_a"
+        pauses.resume(fleet, "source/a", "anna", "again")
+        assert subjects(landing.run_requests()) == ["landing_a", "landing_b"]
+        assert not pauses.paused(fleet), "it is taken over once"
+
+
+def test_nothing_is_started_for_a_paused_source_until_it_is_resumed(fleet: Lake, instance: dg.DagsterInstance) -> None:
+    land(fleet, "a")
+    land(fleet, "b")
+    landing = SensorTicks(fleet, catalog("a", "b"), "landing", instance)
+    pauses.pause(fleet, "source/a", "anna", "a new till")
+    assert subjects(landing.run_requests()) == ["landing_b"]
+    pauses.pause(fleet, "source/b", "anna", "a new till, too")
+    assert "bronze/a: paused by anna on " in landing.skip_message()
+    pauses.resume(fleet, "source/a", "anna", "it sends")
+    assert subjects(landing.run_requests()) == ["landing_a"]
+
+
+def test_only_what_is_meant_is_paused(fleet: Lake) -> None:
+    by_contract: dict[str | None, set[str]] = {}
+    for kind in kinds(fleet, load_catalog(None)):
+        for one in kind.looks:
+            by_contract.setdefault(one.contract, set()).add(one.name)
+    assert by_contract["source/sales"] == {"landing_sales", "reconcile_sales", "stewards_sales"}
+    assert by_contract["metric/revenue"] == {
+        f"{kind}_revenue{suffix}" for kind in ("restate", "close") for suffix in ("", "_weekly", "_monthly")
+    }
+    assert by_contract[None] == {"freshness_sales", "freshness_earthquakes"}
+
+
 def test_a_failed_look_alerts_its_owner_until_it_is_mended(tmp_path: Path) -> None:
     lake = Lake(Settings(root=str(tmp_path / "lake")))
     known = catalog("a", "b")
@@ -266,9 +306,9 @@ def test_a_failed_look_alerts_its_owner_until_it_is_mended(tmp_path: Path) -> No
         assert alerts.skip_message() == "0 opened, 1 resolved, 0 open"
 
 
-def sensor_state(name: str, cursor: str) -> InstigatorState:
+def sensor_state(name: str, cursor: str, status: InstigatorStatus = InstigatorStatus.DECLARED_IN_CODE) -> InstigatorState:
     """What Dagster keeps of a sensor between its ticks."""
     location = InProcessCodeLocationOrigin(LoadableTargetOrigin(python_file="definitions.py"), location_name="lakehouse")
     origin = RemoteInstigatorOrigin(RemoteRepositoryOrigin(location, "__repository__"), name)
     data = SensorInstigatorData(cursor=cursor)
-    return InstigatorState(origin, InstigatorType.SENSOR, InstigatorStatus.DECLARED_IN_CODE, data)
+    return InstigatorState(origin, InstigatorType.SENSOR, status, data)
