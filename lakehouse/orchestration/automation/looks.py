@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 #: How long a tick takes looks, in seconds: the daemon waits a minute for a tick.
 _TICK_SECONDS = 20.0
+#: Ticks of a sensor with many looks are further apart, a second for so many: an idle daemon then has little to do.
+_LOOKS_A_SECOND = 200
 _SHOWN = 5
 _DIGEST = 8
 
@@ -222,7 +224,7 @@ def sensor_of(lake: Lake, kind: LookKind) -> dg.SensorDefinition:
 
     @dg.sensor(
         name=kind.name,
-        minimum_interval_seconds=kind.seconds,
+        minimum_interval_seconds=kind.seconds + len(looks) // _LOOKS_A_SECOND,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=kind.description,
         **({"jobs": list(kind.jobs)} if kind.jobs else {"job_name": IMPLICIT_ASSET_JOB_NAME}),
