@@ -66,7 +66,7 @@ def version_routes(cache: PublishedCache) -> APIRouter:
 def summaries(cache: PublishedCache) -> list[dict[str, Any]]:
     """All models with a contract or a version, by name."""
     released: dict[str, list[Release]] = {name: [] for name in cache.catalog.models}
-    for entry in releases.all_of(cache.lake, ReleaseKind.MODEL):
+    for entry in releases.all_of(cache.reading, ReleaseKind.MODEL):
         released.setdefault(entry.name, []).append(entry)
     return [_summary(cache, name, versions) for name, versions in sorted(released.items())]
 
@@ -100,7 +100,7 @@ def lineage_of(cache: PublishedCache, name: str, version: str) -> ModelLineage:
 
 
 def _summary(cache: PublishedCache, name: str, versions: list[Release]) -> dict[str, Any]:
-    lake, contract = cache.lake, cache.catalog.models.get(name)
+    lake, contract = cache.reading, cache.catalog.models.get(name)
     promotions, backtests = promotion_log.completed(lake, name), backtest_log.backtests_of(lake, name)
     return {
         "model": name,
@@ -130,7 +130,7 @@ def _backtest(backtest: Backtest) -> dict[str, Any]:
 
 
 def _canary(cache: PublishedCache, name: str) -> dict[str, Any] | None:
-    canaries = canary_log.of(cache.lake, name)
+    canaries = canary_log.of(cache.reading, name)
     if not canaries or canaries[-1].stopped is not None:
         return None
     started, judged = canaries[-1].started, canaries[-1].judged

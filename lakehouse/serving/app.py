@@ -6,7 +6,8 @@ Routes belong in the modules ``routes`` and ``pages`` of their capability; this 
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, suppress
+import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -15,7 +16,6 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from lakehouse.calendar.periods import Kind
 from lakehouse.gold.numbers import comparison_routes
 from lakehouse.gold.numbers import routes as numbers
 from lakehouse.impact import routes as impact
@@ -81,11 +81,9 @@ def application_of(lake: Lake, catalog: Catalog, policy: AccessPolicy | None = N
 
     @asynccontextmanager
     async def fill_cache(_: FastAPI) -> AsyncIterator[None]:
-        for metric in catalog.metrics.values():  # so that the first request need not wait
-            for kind in ("day", *metric.publication.rollups):
-                with suppress(Problem):  # /health reports it
-                    await cache.published(metric, Kind(kind))
+        filling = asyncio.create_task(cache.fill())  # the server listens meanwhile; a request reads what it needs itself
         yield
+        filling.cancel()
 
     app = DocumentedAPI(
         title="lakehouse",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -20,6 +21,7 @@ from lakehouse.cli import arguments
 from lakehouse.cli.console import catalog_with, deployment, errors, out
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Sequence
 
     from lakehouse.serving.tokens import Token
@@ -107,10 +109,18 @@ def serve(
             style="yellow",
             soft_wrap=True,
         )
-    if port:
-        shown = f"[{host}]" if ":" in host else host
-        errors.print(f"The pages are at http://{shown}:{port}/", style="dim", soft_wrap=True)
-    uvicorn.run(
+
+    class Server(uvicorn.Server):
+        """Prints the address as soon as the server answers."""
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            for listening in self.servers[:1] if self.started else []:
+                shown = f"[{host}]" if ":" in host else host
+                bound = listening.sockets[0].getsockname()[1]
+                errors.print(f"The pages are at http://{shown}:{bound}/", style="dim", soft_wrap=True)
+
+    config = uvicorn.Config(
         application_of(lake, catalog, terms),
         host=host,
         port=port,
@@ -122,6 +132,11 @@ def serve(
         http=protocol(limits),
         ws="none",
     )
+    server = Server(config)
+    with suppress(KeyboardInterrupt):
+        server.run()
+    if not server.started:
+        raise typer.Exit(3)  # as uvicorn's own command does; it has printed why
 
 
 #: The number of reasons that are printed for which a number waits.

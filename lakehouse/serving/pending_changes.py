@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.lake import Lake, Table
-    from lakehouse.lake.table_cache import TableCache
 
 
 @dataclass(frozen=True)
@@ -51,15 +50,12 @@ class PendingChanges:
         return series in self.periods and not self.periods[series].starts.isdisjoint(starts)
 
 
-def read(
-    lake: Lake, catalog: Catalog, source: str, tables: TableCache | None = None, before: PendingChanges | None = None
-) -> PendingChanges:
+def read(lake: Lake, catalog: Catalog, source: str, before: PendingChanges | None = None) -> PendingChanges:
     """The pending changes of a source.
 
-    :param tables: keeps the tables open between calls; without it, during this call.
+    :param lake: keeps the tables open between calls.
     :param before: the previous result, which is returned while no table has changed.
     """
-    lake = lake.cached(tables)
     logs = (locations.ingestions, locations.applied_inputs, locations.rebuild_requests, locations.restatements)
     read = [*(log(lake) for log in logs), locations.reverts(lake)]
     read += [locations.decisions(lake, source), locations.redactions(lake, source), locations.silver(lake, source)]
@@ -92,16 +88,13 @@ def _version(table: Table) -> int:
         return -1
 
 
-def failing_checks(
-    lake: Lake, series: Series, tables: TableCache, _: Mapping[date, list[str]] | None
-) -> Mapping[date, list[str]]:
+def failing_checks(lake: Lake, series: Series, _: Mapping[date, list[str]] | None) -> Mapping[date, list[str]]:
     """The failed checks that hold a newer number, by period."""
-    return candidates.holding(lake.cached(tables), series)
+    return candidates.holding(lake, series)
 
 
-def uncomputed(lake: Lake, series: Series, tables: TableCache, _: Mapping[date, str] | None) -> Mapping[date, str]:
+def uncomputed(lake: Lake, series: Series, _: Mapping[date, str] | None) -> Mapping[date, str]:
     """The reasons for which the newest number cannot be computed, by period."""
-    lake = lake.cached(tables)
     lacking = published_table.lacking_inputs(lake, series)
     why = {start: published_table.why_lacking(series, start, inputs) for start, inputs in lacking.items()}
     return why | {start: failed.explanation for start, failed in failures.failing(lake, series.name).items()}

@@ -7,11 +7,14 @@ known missing data, the watermark, and the recorded deliveries. How a value is r
 
 from __future__ import annotations
 
+import asyncio
 import re
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from zoneinfo import ZoneInfo
 
 from lakehouse import locations
@@ -32,7 +35,7 @@ from lakehouse.serving import pending_changes, snapshot, tokens
 from lakehouse.serving.responses import Problem, RefreshedValue
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from lakehouse.calendar.periods import Period
@@ -50,6 +53,10 @@ T = TypeVar("T")
 #: The seconds after which a value is refreshed, and the age beyond which it is no longer returned.
 _NUMBERS, _PENDING, _ARRIVALS, _TOKENS = (0.3, 0.7), (1.0, 3.0), (20.0, 60.0), (1.0, 2.0)
 _ESTIMATES = 10_000
+#: The number of series that are read at once before anybody asks for them: requests share the threads with it.
+_AT_ONCE = 4
+#: The number of threads that read what is known of sources. Each keeps its own open tables: more of them open more tables.
+_THREADS = 2
 SERVICE_UNAVAILABLE = 503
 #: The messages of Arrow and delta-rs for a missing or incomplete data file; they have no exception class for that.
 _IS_FILE = re.compile("no such file|not found|parquet|range was invalid", re.IGNORECASE)
@@ -115,6 +122,10 @@ class PublishedCache:
 
     def __init__(self, lake: Lake, catalog: Catalog) -> None:
         self.lake, self.catalog = lake, catalog
+        #: The lake with tables that each thread keeps open.
+        self.reading = lake.cached(TableCache())
+        self._threads = ThreadPoolExecutor(_THREADS, "lakehouse-reads")
+        self._others: dict[str, RefreshedValue[Any]] = {}
         self._snapshots: dict[str, RefreshedValue[Snapshot]] = {}
         self._pending: dict[str, RefreshedValue[PendingChanges]] = {}
         self._failing: dict[str, RefreshedValue[Mapping[date, list[str]]]] = {}
@@ -165,6 +176,18 @@ class PublishedCache:
         rollup = version_selector.series_for(metric, kind, daily)
         return PublishedSeries(rollup, await self._snapshot(rollup), await self.uncomputed(rollup))
 
+    async def fill(self) -> None:
+        """Read what first requests need, some series at a time, so that they need not wait for it."""
+        limit = asyncio.Semaphore(_AT_ONCE)
+
+        async def read(metric: MetricContract, kind: Kind) -> None:
+            async with limit:
+                with suppress(Problem):  # /health reports it
+                    await self.published(metric, kind)
+
+        for_kinds = [(metric, ("day", *metric.publication.rollups)) for metric in self.catalog.metrics.values()]
+        await asyncio.gather(*(read(metric, Kind(kind)) for metric, kinds in for_kinds for kind in kinds))
+
     async def all_published(self, metrics: Iterable[str], by: Kind | None = None) -> list[PublishedSeries]:
         """The published numbers of ``metrics``, for every published kind of period.
 
@@ -172,7 +195,7 @@ class PublishedCache:
         """
         contracts = [self.metric(name) for name in metrics]
         kinds = [(metric, Kind(kind)) for metric in contracts for kind in ("day", *metric.publication.rollups)]
-        return [await self.published(metric, kind) for metric, kind in kinds if by in (None, kind)]
+        return await asyncio.gather(*(self.published(metric, kind) for metric, kind in kinds if by in (None, kind)))
 
     async def readable(
         self, metrics: Iterable[str], by: Kind | None = None
@@ -181,29 +204,31 @@ class PublishedCache:
 
         Each unreadable metric has the reason and the remedy.
         """
+        names = list(metrics)
+        series = await asyncio.gather(*(self.all_published([name], by) for name in names), return_exceptions=True)
         readable: list[PublishedSeries] = []
         unreadable = []
-        for name in metrics:
-            try:
-                readable += await self.all_published([name], by)
-            except Problem as problem:  # noqa: PERF203
-                if problem.status != SERVICE_UNAVAILABLE:
-                    raise
-                unreadable.append({"metric": name, "detail": problem.detail})
+        for name, of_metric in zip(names, series):
+            if isinstance(of_metric, Problem) and of_metric.status == SERVICE_UNAVAILABLE:
+                unreadable.append({"metric": name, "detail": of_metric.detail})
+            elif isinstance(of_metric, BaseException):
+                raise of_metric
+            else:
+                readable += of_metric
         return readable, unreadable
 
     async def pending_changes(self, source: str) -> PendingChanges:
         """The changes of a source that are not yet in silver or in published numbers."""
         if source not in self._pending:
-            read = partial(pending_changes.read, self.lake, self.catalog, source, TableCache())
-            self._pending[source] = RefreshedValue(read, *_PENDING)
+            read = partial(pending_changes.read, self.reading, self.catalog, source)
+            self._pending[source] = RefreshedValue(read, *_PENDING, self._at_one_moment)
         return await _value_of(self._pending[source], f"silver/{source}")
 
     async def observed(self, source: str) -> ObservedSource:
         """The deliveries of a source, and its known missing data."""
         if source not in self._sources:
-            read = partial(read_observed_source, self.lake.cached(TableCache()), self.source(source))
-            self._sources[source] = RefreshedValue(read, *_PENDING)
+            read = partial(read_observed_source, self.reading, self.source(source))
+            self._sources[source] = RefreshedValue(read, *_PENDING, self._at_one_moment)
         return await _value_of(self._sources[source], f"bronze/{source}")
 
     async def arrivals(self, source: str) -> Arrivals | None:
@@ -341,14 +366,14 @@ class PublishedCache:
     async def uncomputed(self, series: Series) -> Mapping[date, str]:
         """The reasons for which the newest number of a series cannot be computed, by period."""
         if series.name not in self._uncomputed:
-            read = partial(pending_changes.uncomputed, self.lake, series, TableCache())
-            self._uncomputed[series.name] = RefreshedValue(read, *_PENDING)
+            read = partial(pending_changes.uncomputed, self.reading, series)
+            self._uncomputed[series.name] = RefreshedValue(read, *_PENDING, self._at_one_moment)
         return await _value_of(self._uncomputed[series.name], "ops/failed_numbers")
 
     async def _failing_by_period(self, series: Series) -> Mapping[date, list[str]]:
         if series.name not in self._failing:
-            read = partial(pending_changes.failing_checks, self.lake, series, TableCache())
-            self._failing[series.name] = RefreshedValue(read, *_PENDING)
+            read = partial(pending_changes.failing_checks, self.reading, series)
+            self._failing[series.name] = RefreshedValue(read, *_PENDING, self._at_one_moment)
         return await _value_of(self._failing[series.name], f"gold/{series.name}_candidates")
 
     async def _snapshot(self, series: Series) -> Snapshot:
@@ -357,10 +382,29 @@ class PublishedCache:
             self._snapshots[series.name] = RefreshedValue(read, *_NUMBERS)
         return await _value_of(self._snapshots[series.name], f"gold/{series.name}")
 
+    async def other(self, name: str, read: Callable[[], T]) -> T:
+        """A value that a page needs and no other method has, refreshed as often as what is known of sources.
+
+        :param name: tells the value apart from others.
+        :param read: reads it from :attr:`reading`.
+        """
+        if name not in self._others:
+            self._others[name] = RefreshedValue(lambda _: read(), *_PENDING, self._at_one_moment)
+        return cast("T", await self._others[name].get())
+
+    async def _at_one_moment(self, read: Callable[[T], T], before: T) -> T:
+        """Read a value in one of a few threads: it sees each table as of one moment, and looks for its new commits once."""
+
+        def reading() -> T:
+            with self.reading.step():
+                return read(before)
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, reading)
+
     async def _arrival_history(self, source: str) -> _ArrivalHistory:
         if source not in self._arrivals:
-            read = partial(_read_arrivals, self.lake, self.source(source))
-            self._arrivals[source] = RefreshedValue(read, *_ARRIVALS)
+            read = partial(_read_arrivals, self.reading, self.source(source))
+            self._arrivals[source] = RefreshedValue(read, *_ARRIVALS, self._at_one_moment)
         return await _value_of(self._arrivals[source], f"ops/{source}_keys")
 
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 from bisect import bisect_right
+from collections.abc import Awaitable, Callable
 from datetime import date, datetime, timedelta, timezone
 from itertools import accumulate
 from math import isfinite
@@ -25,7 +26,7 @@ from lakehouse.reports.formatting import LABELS
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from fastapi import Request
     from fastapi.exceptions import RequestValidationError
@@ -237,6 +238,10 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
 
+#: Calls a function with an argument in a thread.
+Runner = Callable[[Callable[[Any], Any], Any], Awaitable[Any]]
+
+
 class RefreshedValue(Generic[T]):
     """Caches the result of ``read``.
 
@@ -245,10 +250,11 @@ class RefreshedValue(Generic[T]):
     everything that a request reads from it is consistent. An instance belongs to one event loop.
 
     :param read: returns the new value; its argument is the cached value, None at first.
+    :param run: calls ``read`` with its argument in a thread; by default one of the event loop.
     """
 
-    def __init__(self, read: Callable[[T | None], T], after: float, at_most: float) -> None:
-        self._read, self._after, self._at_most = read, after, at_most
+    def __init__(self, read: Callable[[T | None], T], after: float, at_most: float, run: Runner | None = None) -> None:
+        self._read, self._after, self._at_most, self._run = read, after, at_most, run or asyncio.to_thread
         self._value: T | None = None
         self._read_at = float("-inf")
         self._reading: asyncio.Task[T] | None = None
@@ -271,7 +277,7 @@ class RefreshedValue(Generic[T]):
     async def _refresh(self) -> T:
         started = monotonic()
         try:
-            self._value = await asyncio.to_thread(self._read, self._value)
+            self._value = await self._run(self._read, self._value)
             self._read_at = started
             return self._value
         finally:

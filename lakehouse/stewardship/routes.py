@@ -86,8 +86,8 @@ def reading(cache: PublishedCache) -> APIRouter:
 
 def listed(cache: PublishedCache, source: str, status: StatusFilter) -> list[dict[str, Any]]:
     """The rows of a source's quarantine with a given status, for the API and the pages."""
-    account_tables.restore(cache.lake, cache.source(source))  # else its version may be one that was listed with other rows
-    version = account_tables.quarantine_version(cache.lake, source)
+    account_tables.restore(cache.reading, cache.source(source))  # else its version may be one that was listed with other rows
+    version = account_tables.quarantine_version(cache.reading, source)
     return _listed(cache, source, status.status, version)
 
 

@@ -33,7 +33,7 @@ def serving(folder: Path, *options: str) -> Iterator[str]:
     try:
         for line in process.stderr:
             lines.append(line)
-            if port := re.search(r"running on http://\S+:(\d+)", line):
+            if port := re.search(r"The pages are at http://\S+:(\d+)/", line):
                 yield f"http://127.0.0.1:{port[1]}"
                 break
         else:

@@ -18,7 +18,6 @@ from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement import rollups
 from lakehouse.gold.restatement.pending import find_pending
-from lakehouse.lake.table_cache import TableCache
 from lakehouse.serving import pending_changes, published_cache
 from lakehouse_tests.support.api_client import api_client, at, catalog, get_json, numbers_with_weeks, on, write_source_rows
 from lakehouse_tests.support.empty_lake import lake_in
@@ -274,10 +273,10 @@ def test_old_arrivals_are_let_go_with_what_was_estimated_from_them(tmp_path: Pat
 
 def test_waiting_is_kept_while_no_table_changes(tmp_path: Path) -> None:
     numbers = two_followed_days(tmp_path)
-    opened, known = TableCache(), catalog(numbers.metric)
-    first = pending_changes.read(numbers.lake, known, "events", opened, None)
-    assert pending_changes.read(numbers.lake, known, "events", opened, first) is first
+    known = catalog(numbers.metric)
+    first = pending_changes.read(numbers.lake, known, "events", None)
+    assert pending_changes.read(numbers.lake, known, "events", first) is first
     append_to_silver(numbers.lake, ("c", 1, 1))
-    second = pending_changes.read(numbers.lake, known, "events", opened, first)
+    second = pending_changes.read(numbers.lake, known, "events", first)
     assert second.periods["total"].starts == {date(2024, 2, 1)}
     assert second.periods["total_weekly"] is first.periods["total_weekly"], "nothing was published"

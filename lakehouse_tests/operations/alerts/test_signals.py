@@ -22,7 +22,6 @@ from lakehouse.contracts.series import Series
 from lakehouse.delta import row_writer
 from lakehouse.gold.numbers import history, published_table
 from lakehouse.gold.numbers.version_selector import SelectBy, UnknownVersionError, VersionSelector
-from lakehouse.lake.table_cache import TableCache
 from lakehouse.lateness import recent_lags
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ingestions import Ingestion
@@ -638,7 +637,7 @@ def test_where_a_derived_number_would_stand_its_missing_input_is_named(lake: Lak
     )
     with pytest.raises(UnknownVersionError, match=f"^{expected}$"):
         history.version(lake, series, series.period(numbers_of_day(2)), VersionSelector(SelectBy.LATEST, "latest"))
-    shown = pending_changes.uncomputed(lake, series, TableCache(), None)
+    shown = pending_changes.uncomputed(lake, series, None)
     assert f"nothing of conversion has been published for 2024-02-06: {shown[numbers_of_day(2)]}" == expected
     with pytest.raises(UnknownVersionError, match=r"^nothing of conversion has been published for 2024-02-07$"):
         history.version(lake, series, series.period(numbers_of_day(3)), VersionSelector(SelectBy.LATEST, "latest"))

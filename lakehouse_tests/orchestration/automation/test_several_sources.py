@@ -9,7 +9,6 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
-from lakehouse.lake.table_cache import TableCache
 from lakehouse.locations import every_table
 from lakehouse.operations import retention
 from lakehouse.orchestration.build import build_definitions
@@ -69,7 +68,7 @@ def test_a_change_of_a_further_source_is_pending_everywhere_until_it_is_publishe
 
 def shown(sample: UnitedLake, name: str) -> set[date]:
     """The days of the metric that the server shows as pending for a source."""
-    return set(pending_changes.read(sample.lake, sample.catalog, name, TableCache(), None).periods["revenue"].starts)
+    return set(pending_changes.read(sample.lake, sample.catalog, name).periods["revenue"].starts)
 
 
 def read_of(sample: UnitedLake, name: str) -> list[str]:
