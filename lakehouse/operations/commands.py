@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from lakehouse.operations.maintain import Upkeep
+    from lakehouse.operations.pauses import PauseEvent
 
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -154,10 +155,7 @@ def pause(
     if name is None:
         held = pauses.paused(lake).values()
         for entry in held:
-            if as_json:
-                out.print(json.dumps(entry.as_json(), ensure_ascii=False), soft_wrap=True)
-            else:
-                out.print(f"{entry.contract}: {entry}", soft_wrap=True)
+            _say(entry, f"{entry.contract}: {entry}", as_json=as_json)
         if not held and not as_json:
             out.print("Nothing is paused.")
         return
@@ -165,10 +163,7 @@ def pause(
         msg = "say who pauses it, and why: --by NAME --reason TEXT"
         raise typer.BadParameter(msg)
     entry = pauses.pause(lake, pauses.contract_named(catalog, name), by, reason)
-    if as_json:
-        out.print(json.dumps(entry.as_json(), ensure_ascii=False), soft_wrap=True)
-    else:
-        out.print(f"{entry.contract} is paused; 'lakehouse admin resume {name}' ends it.", soft_wrap=True)
+    _say(entry, f"{entry.contract} is paused; 'lakehouse admin resume {name}' ends it.", as_json=as_json)
 
 
 def resume(name: Contract, by: arguments.DoneBy, reason: arguments.Why, as_json: arguments.AsJson = False) -> None:  # noqa: FBT002
@@ -177,7 +172,8 @@ def resume(name: Contract, by: arguments.DoneBy, reason: arguments.Why, as_json:
 
     lake, catalog = deployment()
     entry = pauses.resume(lake, pauses.contract_named(catalog, name), by, reason)
-    if as_json:
-        out.print(json.dumps(entry.as_json(), ensure_ascii=False), soft_wrap=True)
-    else:
-        out.print(f"{entry.contract} goes on with the next tick of each sensor.", soft_wrap=True)
+    _say(entry, f"{entry.contract} goes on with the next tick of each sensor.", as_json=as_json)
+
+
+def _say(entry: PauseEvent, text: str, *, as_json: bool) -> None:
+    out.print(json.dumps(entry.as_json(), ensure_ascii=False) if as_json else text, soft_wrap=True)

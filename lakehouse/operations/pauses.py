@@ -2,7 +2,7 @@
 
 A pause holds for the sensors and schedules that look at each contract (``orchestration.automation.looks``). Commands, and runs
 that people start, work as usual. Files that arrive meanwhile wait in landing, and messages in their topic. Nothing is lost, and
-what waits is taken after the pause. Checks of freshness and alerts go on.
+what waits is taken after the pause. Silver follows what Bronze took before; checks of freshness, alerts and maintenance go on.
 """
 
 from __future__ import annotations

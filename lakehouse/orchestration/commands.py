@@ -85,7 +85,7 @@ def print_pending(lake: Lake, daily: Series, catalog: Catalog, *, now: bool) -> 
     for series in (daily, *daily.rollups):
         if count := len(find_pending(lake, series).starts):
             periods = f"{count:,} {'period' if count == 1 else 'periods'}"
-            text = f"gold/{series.name}: {periods} pending, for the sensor restate or --restate."
+            text = f"gold/{series.name}: {periods} pending, for the sensor 'restate' or --restate."
             out.print(text, soft_wrap=True)
 
 
@@ -94,7 +94,7 @@ def say_waiting(source: str, days: Sequence[date]) -> None:
     if days:
         out.print(
             f"silver/{source} waits on {_listed([f'{day}' for day in days])}; with Dagster's daemon running, the sensor "
-            f"stewards starts it at its next tick.",
+            "'stewards' starts it at its next tick.",
             soft_wrap=True,
         )
 

@@ -1,31 +1,39 @@
-"""The runs of a planned backfill or a stage: their tags, and the lock that a backfill holds on its source.
+"""Planned runs: those of a backfill or a stage, with their tags and the lock on their source, and those that sensors request.
 
 A planned backfill updates all layers itself, and sensors request no runs for its source in the meantime. The lock is an operating
 system lock, which is released whenever the process ends. It is visible on one machine only. Sensors on another machine continue
 during the backfill; the numbers are the same, but other runs produce them.
 
 The tags are the name, the reason, and the code and contract versions of a backfill plan.
+
+Here is also which runs a sensor requests: new ones, and failed ones up to a number of attempts. A tag on each run names its
+*cause*. The daemon never starts a run key twice, even if its run has failed. So the key contains the number of the attempt, and a
+repeated tick requests the same keys.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
+import dagster as dg
 from filelock import FileLock, Timeout
 from platformdirs import user_state_path
 
 from lakehouse.delta import provenance
 from lakehouse.errors import LakehouseError
 from lakehouse.operations.backfills import plan as backfill_plan
+from lakehouse.orchestration.dagster_internals import MAX_RETRIES_TAG
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from lakehouse.contracts import Catalog
     from lakehouse.lake import Lake
@@ -158,3 +166,76 @@ def _folder() -> Path:
     except OSError:
         return Path(gettempdir())
     return folder
+
+
+RUNNING = [
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+#: The number of runs for each cause.
+ATTEMPTS = 3
+#: Set on requested runs: the sensor requests further attempts, and Dagster itself never retries.
+NO_RETRIES = {MAX_RETRIES_TAG: "0"}
+#: The greatest number of a look's active runs: the cost of a tick must not grow with the number of pending runs.
+AT_ONCE = 100
+
+
+@dataclass
+class RunRequestPlan:
+    """The requests of a sensor at a tick.
+
+    :param run_keys: the key of the run to request, by cause.
+    :param on_their_way: the causes with a run that has not ended.
+    :param given_up: the causes whose attempts have all failed.
+    :param answered: the causes that a run has settled.
+    :param later: the number of causes left for later ticks, because enough runs are active.
+    """
+
+    run_keys: dict[str, str] = field(default_factory=dict)
+    on_their_way: list[str] = field(default_factory=list)
+    given_up: list[str] = field(default_factory=list)
+    answered: list[str] = field(default_factory=list)
+    later: int = 0
+
+    @property
+    def enough(self) -> bool:
+        """Whether the maximum number of runs is active."""
+        return len(self.run_keys) + len(self.on_their_way) >= AT_ONCE
+
+
+def plan_run_requests(
+    instance: dg.DagsterInstance, tag: str, causes: Sequence[str], settled_by_success: Collection[str] = ()
+) -> RunRequestPlan:
+    """Decide for which of ``causes`` to request a run, in their order.
+
+    :param tag: the tag that names the cause of a run.
+    :param settled_by_success: the causes that a successful run settles.
+    """
+    plan = RunRequestPlan()
+    for begin in range(0, len(causes), AT_ONCE):
+        some = causes[begin : begin + AT_ONCE]
+        earlier = {} if plan.enough else _runs(instance, tag, some)
+        for cause in some:
+            statuses = earlier.get(cause, [])
+            if plan.enough:
+                plan.later += 1
+            elif any(status in RUNNING for status in statuses):
+                plan.on_their_way.append(cause)
+            elif cause in settled_by_success and dg.DagsterRunStatus.SUCCESS in statuses:
+                plan.answered.append(cause)
+            elif len(statuses) >= ATTEMPTS:
+                plan.given_up.append(cause)
+            else:
+                plan.run_keys[cause] = f"{cause}:{len(statuses)}"
+    return plan
+
+
+def _runs(instance: dg.DagsterInstance, tag: str, causes: Sequence[str]) -> dict[str, list[dg.DagsterRunStatus]]:
+    """The states of the runs for each cause, from a single query."""
+    statuses: dict[str, list[dg.DagsterRunStatus]] = defaultdict(list)
+    for run in instance.get_runs(dg.RunsFilter(tags={tag: list(causes)})):
+        statuses[run.tags[tag]].append(run.status)
+    return statuses

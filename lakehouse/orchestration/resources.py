@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from threading import Lock
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 #: Bytes of files. Full compilation takes seconds, which a first load of this size regains: 100 MB take 73 s instead of 109 s.
 _LARGE = 2**26
 _MANY_TABLES = 200
+#: In an object store nothing tells that a table was restored from a copy: tables are opened again after so many seconds.
+_REOPENED_SECONDS = 1800.0
 
 
 class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark has no types
@@ -108,6 +111,7 @@ class KeptTables:
         self._lake = lake
         self._cache = TableCache(_opens(lake), is_of_one_thread=False)
         self._lock = Lock()
+        self._opened = monotonic()
 
     @contextmanager
     def reading(self, tables: LakeTables) -> Iterator[Lake]:
@@ -116,6 +120,8 @@ class KeptTables:
             yield tables.reading(self._lake)
             return
         try:
+            if _is_remote(self._lake) and monotonic() - self._opened > _REOPENED_SECONDS:
+                self._cache, self._opened = TableCache(_opens(self._lake), is_of_one_thread=False), monotonic()
             yield self._lake.cached(self._cache)
             self._cache.forget_answers()
         finally:

@@ -7,7 +7,7 @@ Routes belong in the modules ``routes`` and ``pages`` of their capability; this 
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -84,6 +84,8 @@ def application_of(lake: Lake, catalog: Catalog, policy: AccessPolicy | None = N
         filling = asyncio.create_task(cache.fill())  # the server listens meanwhile; a request reads what it needs itself
         yield
         filling.cancel()
+        with suppress(asyncio.CancelledError):
+            await filling
 
     app = DocumentedAPI(
         title="lakehouse",

@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from lakehouse.dispositions.account_tables import is_overdue
 from lakehouse.gold.numbers import lifecycle, page_views
 from lakehouse.gold.numbers.lifecycle import State
+from lakehouse.lake.table_io import DamagedLogError
 from lakehouse.lateness.event_watermark import BEGINNING
 from lakehouse.lateness.routes import restatements
 from lakehouse.models.routes import summaries
@@ -52,7 +53,7 @@ async def read(cache: PublishedCache) -> dict[str, Any]:
     """What the page and ``lakehouse status`` show: metrics as cards or in groups, sources, models, and what waits for people."""
     in_cards = len(cache.catalog.metrics) <= _CARDS
     published, unreadable = await cache.readable(sorted(cache.catalog.metrics))
-    broken = {one["metric"] for one in unreadable}
+    broken = {problem["metric"] for problem in unreadable}
     names = [name for name in sorted(cache.catalog.metrics) if name not in broken]
     today = cache.lake.now().date()
     # What does not depend on each other is read at once: in an object store each table takes some requests.
@@ -62,8 +63,10 @@ async def read(cache: PublishedCache) -> dict[str, Any]:
         run_in_threadpool(restatements, published, today - timedelta(days=_WEEK - 1), today),
         cache.other("rows that wait", lambda: _waiting(cache)),
         cache.other("models", lambda: summaries(cache)),
-        cache.other("pauses", lambda: pauses.paused(cache.reading)),
+        _paused(cache),
     )
+    if isinstance(paused, Problem):
+        unreadable.append({"metric": "ops/pauses", "detail": paused.detail})
     cards.sort(key=lambda card: (card["newest"] is None, card["overdue"] is None))  # metrics without a number come last
     sources = []
     for name, source in zip(sorted(cache.catalog.sources), observed):
@@ -80,7 +83,7 @@ async def read(cache: PublishedCache) -> dict[str, Any]:
         "unreadable": unreadable,
         "restated": len(restated),
         "waiting": waiting,
-        "paused": [*paused.values()],
+        "paused": [] if isinstance(paused, Problem) else [*paused.values()],
     }
 
 
@@ -98,12 +101,12 @@ def as_json(shown: dict[str, Any]) -> dict[str, Any]:
             }
             for source in shown["sources"]
         ],
-        "models": [{"name": one["model"], "in_use": (one["champion"] or {}).get("version")} for one in shown["models"]],
+        "models": [{"name": model["model"], "in_use": (model["champion"] or {}).get("version")} for model in shown["models"]],
         "overdue": shown["overdue"],
         "restated_this_week": shown["restated"],
         "waiting": waiting,
         "paused": [pause.as_json() for pause in shown["paused"]],
-        "unreadable": [{"name": one["metric"], "detail": one["detail"]} for one in shown["unreadable"]],
+        "unreadable": [{"name": problem["metric"], "detail": problem["detail"]} for problem in shown["unreadable"]],
     }
 
 
@@ -135,6 +138,14 @@ class OverdueNumbers(NamedTuple):
     total: int
     oldest: Period
     waiting_for: list[str]
+
+
+async def _paused(cache: PublishedCache) -> dict[str, pauses.PauseEvent] | Problem:
+    """The pauses that hold, or why they are not known."""
+    try:
+        return await cache.other("pauses", lambda: pauses.paused(cache.reading))
+    except DamagedLogError:
+        return Problem(503, "unreadable", "its log is damaged: nobody knows what is paused; the server's log names the file")
 
 
 async def _card(cache: PublishedCache, metric: MetricContract, *, with_drawing: bool) -> dict[str, Any]:

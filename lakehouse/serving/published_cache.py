@@ -53,10 +53,8 @@ T = TypeVar("T")
 #: The seconds after which a value is refreshed, and the age beyond which it is no longer returned.
 _NUMBERS, _PENDING, _ARRIVALS, _TOKENS = (0.3, 0.7), (1.0, 3.0), (20.0, 60.0), (1.0, 2.0)
 _ESTIMATES = 10_000
-#: The number of series that are read at once before anybody asks for them: requests share the threads with it.
-_AT_ONCE = 4
-#: The number of threads that read what is known of sources. Each keeps its own open tables: more of them open more tables.
-_THREADS = 2
+#: How many series are read before a request needs them; how many threads read other values, each with open tables.
+_AT_ONCE, _THREADS = 4, 3
 SERVICE_UNAVAILABLE = 503
 #: The messages of Arrow and delta-rs for a missing or incomplete data file; they have no exception class for that.
 _IS_FILE = re.compile("no such file|not found|parquet|range was invalid", re.IGNORECASE)
@@ -182,7 +180,7 @@ class PublishedCache:
 
         async def read(metric: MetricContract, kind: Kind) -> None:
             async with limit:
-                with suppress(Problem):  # /health reports it
+                with suppress(Exception):  # the value logs it, /health reports it
                     await self.published(metric, kind)
 
         for_kinds = [(metric, ("day", *metric.publication.rollups)) for metric in self.catalog.metrics.values()]
@@ -383,13 +381,13 @@ class PublishedCache:
         return await _value_of(self._snapshots[series.name], f"gold/{series.name}")
 
     async def other(self, name: str, read: Callable[[], T]) -> T:
-        """A value that a page needs and no other method has, refreshed as often as what is known of sources.
+        """A value that a page needs and no other method has, refreshed as often as numbers.
 
         :param name: tells the value apart from others.
         :param read: reads it from :attr:`reading`.
         """
         if name not in self._others:
-            self._others[name] = RefreshedValue(lambda _: read(), *_PENDING, self._at_one_moment)
+            self._others[name] = RefreshedValue(lambda _: read(), *_NUMBERS, self._at_one_moment)
         return cast("T", await self._others[name].get())
 
     async def _at_one_moment(self, read: Callable[[T], T], before: T) -> T:
@@ -404,7 +402,7 @@ class PublishedCache:
     async def _arrival_history(self, source: str) -> _ArrivalHistory:
         if source not in self._arrivals:
             read = partial(_read_arrivals, self.reading, self.source(source))
-            self._arrivals[source] = RefreshedValue(read, *_ARRIVALS, self._at_one_moment)
+            self._arrivals[source] = RefreshedValue(read, *_ARRIVALS)  # takes long: not in the threads of the others
         return await _value_of(self._arrivals[source], f"ops/{source}_keys")
 
 

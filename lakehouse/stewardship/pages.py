@@ -106,7 +106,7 @@ async def _row_page(
 async def _follows(cache: PublishedCache, contract: SourceContract, row: RowId, decision: Decision) -> dict[str, Any]:
     """The progress of a decision: event days pending in silver, metrics not restated yet, and the affected numbers."""
     source, days = contract.dataset, set(decision.touched_days)
-    pending = await run_in_threadpool(pending_changes.read, cache.lake, cache.catalog, source)
+    pending = await run_in_threadpool(pending_changes.read, cache.reading, cache.catalog, source)
     metrics = cache.catalog.metrics_from(source)
     numbers, stale = [], []
     for metric in metrics:

@@ -62,7 +62,7 @@ def test_a_number_is_put_back_listed_and_released(run: Callable[..., str]) -> No
     text = run("revert", "total", "2024-01-01", "--to", "r1", *BY)
     assert "total_v2024-01-01.r3 is published, final: the partner withdrew it" in text
     assert "Later changes wait until 'lakehouse gold release total 2024-01-01'." in text
-    assert "gold/total_weekly: 1 period pending, for the sensor restate or --restate." in text
+    assert "gold/total_weekly: 1 period pending, for the sensor 'restate' or --restate." in text
     again = run("revert", "total", "2024-01-01", "--to", "1", *BY)
     assert "2024-01-01: already the earlier number; nothing was published." in again
     held = run("held")

@@ -25,7 +25,7 @@ from lakehouse.operations.alerts.outbox import dispatch_alerts
 from lakehouse.operations.alerts.run_rules import FailedCheck, FailedLook, FailedRun, RunOutcomes
 from lakehouse.operations.delivery import directory
 from lakehouse.operations.notices.dispatch import dispatch_notices
-from lakehouse.orchestration import run_events
+from lakehouse.orchestration import plan_runs, run_events
 from lakehouse.orchestration.assets.checks import check_names
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG
 from lakehouse.orchestration.automation import looks
@@ -64,6 +64,8 @@ _FIRST_LOOK = timedelta(days=7)
 _RUNS = 500
 #: The greatest number of failed evaluations of a check that are read.
 _EVALUATIONS = 100
+#: A look of a sensor has to fail for so long before people are alerted: the next tick may succeed.
+_ALERTS_AFTER = timedelta(minutes=2)
 #: The overlap of consecutive looks: of two runs that end at the same time, the later one may be stored first.
 _OVERLAP = timedelta(seconds=10)
 
@@ -227,7 +229,7 @@ def _is_given_up(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """Whether a failed run was the last attempt of its sensor, or of Dagster's retries."""
     for tag in _CAUSES:
         if tag in run.tags:
-            return bool(looks.plan_run_requests(instance, tag, [run.tags[tag]]).given_up)
+            return bool(plan_runs.plan_run_requests(instance, tag, [run.tags[tag]]).given_up)
     return RETRY_NUMBER_TAG in run.tags and run.tags.get(WILL_RETRY_TAG) != "true"
 
 
@@ -272,6 +274,18 @@ class AlertCursor:
         return json.dumps({name: f"{value}" for name, value in vars(self).items() if value is not None})
 
 
+def failed_looks(instance: dg.DagsterInstance, kinds: Iterable[looks.LookKind]) -> list[FailedLook]:
+    """The looks of sensors that fail, and have for some minutes."""
+    known = {kind.name: {looks.PAUSES, *(look.name for look in kind.looks)} for kind in kinds if kind.cron is None}
+    failed: dict[str, FailedLook] = {}
+    for kind, text in looks.running_sensors(instance, known).items():
+        cursor = looks.LooksCursor.read(text)
+        if cursor is not None:
+            failed |= {name: one for name, one in cursor.failed.items() if name in known[kind]}
+    now = datetime.now(timezone.utc)
+    return [failed[name] for name in sorted(failed) if now - failed[name].since >= _ALERTS_AFTER]
+
+
 def alerts_sensor(lake: Lake, catalog: Catalog, kinds: Sequence[looks.LookKind] = ()) -> dg.SensorDefinition:
     """Notifies the targets of ``LAKEHOUSE_ALERT_TARGETS`` when an alert opens and when it is resolved; starts no run.
 
@@ -286,7 +300,7 @@ def alerts_sensor(lake: Lake, catalog: Catalog, kinds: Sequence[looks.LookKind] 
         description="Owners are notified of what is late, missing, held, overdue or beyond its bounds, and of what failed.",
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.SkipReason:
-        before, failed = AlertCursor.read(context.cursor), looks.failed_looks(context.instance, kinds)
+        before, failed = AlertCursor.read(context.cursor), failed_looks(context.instance, kinds)
         with kept.reading(tables) as reading:
             with reading.step():
                 state = signals.state_of(reading, catalog, " ".join([newest_end(context.instance), *map(str, failed)]))

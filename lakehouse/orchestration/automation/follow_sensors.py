@@ -19,6 +19,7 @@ from lakehouse.delta import provenance
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.ledger import applied_inputs
+from lakehouse.orchestration import plan_runs
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.automation import looks
@@ -169,17 +170,19 @@ def _look_for_one_run(
         if waiting is None or not waiting.starts:
             context.keep(looks.Cursor(now))
             return [dg.SkipReason(asset.nothing)]
-        if any(context.instance.get_runs_count(dg.RunsFilter(tags=tags, statuses=looks.RUNNING)) for tags in _tags_of(asset)):
+        if any(context.instance.get_runs_count(dg.RunsFilter(tags=tags, statuses=plan_runs.RUNNING)) for tags in _tags_of(asset)):
             return [dg.SkipReason(f"a run for {asset.of} is in progress; the next one is requested when it has ended")]
         (cause,) = waiting.tag.values()
-        planned = looks.plan_run_requests(context.instance, next(iter(waiting.tag)), [cause])
+        planned = plan_runs.plan_run_requests(context.instance, next(iter(waiting.tag)), [cause])
         if planned.on_their_way:
             return [dg.SkipReason(f"a run for {cause} is in progress")]
         if planned.given_up:
             return [
-                dg.SkipReason(f"{looks.ATTEMPTS} runs have failed for these {asset.of}; see the newest one and start it again")
+                dg.SkipReason(
+                    f"{plan_runs.ATTEMPTS} runs have failed for these {asset.of}; see the newest one and start it again"
+                )
             ]
-        tags = {**tags_for(waiting.starts), **waiting.tag, **looks.NO_RETRIES}
+        tags = {**tags_for(waiting.starts), **waiting.tag, **plan_runs.NO_RETRIES}
         return [dg.RunRequest(run_key=planned.run_keys[cause], asset_selection=[asset.key], asset_check_keys=[], tags=tags)]
 
     return looks.Look(asset.look, asset.key.to_user_string(), asset.contract, asset.nothing, take, sources)

@@ -22,7 +22,7 @@ from lakehouse.calendar.days import business_day_of
 from lakehouse.errors import LakehouseError
 from lakehouse.lateness import missing_inputs
 from lakehouse.ledger import applied_inputs
-from lakehouse.orchestration import run_events
+from lakehouse.orchestration import plan_runs, run_events
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.automation import looks
 from lakehouse.orchestration.dagster_internals import BulkActionsFilter, BulkActionStatus
@@ -74,8 +74,9 @@ def _landing(contract: SourceContract, sources: Collection[SourceContract]) -> l
         infos = listed(lake, contract)
         state = looks.state_of(lake, [locations.ingestions(lake)], [contract], bronze_landing.state_of(infos))
         if context.is_idle(state):
-            context.keep(looks.Cursor(state, context.before.skip_reason))
-            yield dg.SkipReason(context.before.skip_reason or nothing)
+            because = context.before.skip_reason if context.before.idle_state == state else ""
+            context.keep(looks.Cursor(state, because))
+            yield dg.SkipReason(because or nothing)
             return
         context.look_again()
         scan = pending_files.scan_landing(
@@ -94,9 +95,9 @@ def _landing(contract: SourceContract, sources: Collection[SourceContract]) -> l
         context.keep(looks.Cursor(seen=scan.observations))
         causes = {request_spec.cause: day for day, request_spec in scan.requests.items()}
         known = {request_spec.cause for request_spec in scan.requests.values() if request_spec.known}
-        planned = looks.plan_run_requests(context.instance, LANDS_TAG, list(causes), known)
+        planned = plan_runs.plan_run_requests(context.instance, LANDS_TAG, list(causes), known)
         given_up = {
-            causes[cause]: f"{looks.ATTEMPTS} runs failed to ingest files of {causes[cause]}" for cause in planned.given_up
+            causes[cause]: f"{plan_runs.ATTEMPTS} runs failed to ingest files of {causes[cause]}" for cause in planned.given_up
         }
         missing_inputs.record(lake, source, "failed_ingestion", given_up)
         requests = [
@@ -134,7 +135,7 @@ def _reconciling(contract: SourceContract) -> looks.Look:
         left_behind = _left_behind(context.instance, arrivals_key, waiting, timedelta(seconds=lake.settings.reconcile_seconds))
         first = contract.source.start_date
         causes = {f"{source}:{day}:{looks.short_hash('|'.join(ids))}": day for day, ids in left_behind.items() if day >= first}
-        planned = looks.plan_run_requests(context.instance, RECONCILES_TAG, list(causes))
+        planned = plan_runs.plan_run_requests(context.instance, RECONCILES_TAG, list(causes))
         # The landing sensor requests runs for files; these runs ingest no file.
         requests = [
             _bronze_run(bronze_key, day, RECONCILES_TAG, cause, planned, {})
@@ -155,37 +156,37 @@ def _reconciling(contract: SourceContract) -> looks.Look:
 
 
 #: How long a look waits for the list of a landing folder, in seconds: a folder of the network may hang for ever.
-_LISTING_SECONDS = 10.0
-#: The lists that have not ended, by landing folder.
-_hanging: dict[str, threading.Thread] = {}
+_LISTING_SECONDS = 5.0
+#: The lists that were not complete when a look ended, by landing folder, with what they find. A later look takes it.
+_listings: dict[str, tuple[threading.Thread, list[Any]]] = {}
 
 
 def listed(lake: Lake, contract: SourceContract) -> list[FileInfo]:
     """The files of a landing folder.
 
-    :raises HangingFolderError: if the folder does not answer in time, or has not answered to an earlier look.
+    :raises HangingFolderError: if the list is not complete in time. A later call waits for the same list.
     """
     folder = f"{lake.landing_of(contract.dataset)}/{contract.source.landing}"
-    before = _hanging.get(folder)
-    if before is None or not before.is_alive():
-        answer: list[Any] = []
+    answer: list[Any] = []
 
-        def listing() -> None:
-            try:
-                answer.append(bronze_landing.list_landing(lake, contract))
-            except Exception as problem:  # noqa: BLE001 - raised again by the thread that waits
-                answer.append(problem)
+    def listing() -> None:
+        try:
+            answer.append(bronze_landing.list_landing(lake, contract))
+        except Exception as problem:  # noqa: BLE001 - raised again by the thread that waits
+            answer.append(problem)
 
-        before = _hanging[folder] = threading.Thread(target=listing, daemon=True)
-        before.start()
-        before.join(_LISTING_SECONDS)
-        if answer:
-            _hanging.pop(folder, None)
-            if isinstance(answer[0], Exception):
-                raise answer[0]
-            return list(answer[0])
-    msg = f"the landing folder {folder} has not answered for {_LISTING_SECONDS:.0f} seconds; see whether it can be reached"
-    raise HangingFolderError(msg)
+    if folder not in _listings:
+        _listings[folder] = threading.Thread(target=listing, daemon=True), answer
+        _listings[folder][0].start()
+    thread, answered = _listings[folder]
+    thread.join(_LISTING_SECONDS)
+    if not answered:
+        msg = f"the landing folder {folder} was not listed within {_LISTING_SECONDS:.0f} seconds; see whether it can be reached"
+        raise HangingFolderError(msg)
+    _listings.pop(folder, None)
+    if isinstance(answered[0], Exception):
+        raise answered[0]
+    return list(answered[0])
 
 
 class HangingFolderError(LakehouseError):
@@ -208,19 +209,19 @@ def _left_behind(
 
 
 def _bronze_run(
-    key: dg.AssetKey, day: date, tag: str, cause: str, planned: looks.RunRequestPlan, files: Mapping[str, str]
+    key: dg.AssetKey, day: date, tag: str, cause: str, planned: plan_runs.RunRequestPlan, files: Mapping[str, str]
 ) -> dg.RunRequest:
     """A run of bronze that may ingest ``files`` of an arrival day, but no later arrivals."""
     return dg.RunRequest(
         run_key=planned.run_keys[cause],
         partition_key=day.isoformat(),
         asset_selection=[key],
-        tags={tag: cause, **looks.NO_RETRIES},
+        tags={tag: cause, **plan_runs.NO_RETRIES},
         run_config={"ops": {key.to_python_identifier(): {"config": {"files": dict(files)}}}},
     )
 
 
-def _why_not(planned: looks.RunRequestPlan, days: Mapping[str, date], task: str) -> list[str]:
+def _why_not(planned: plan_runs.RunRequestPlan, days: Mapping[str, date], task: str) -> list[str]:
     """The reasons for not requesting runs.
 
     :param days: the arrival day of each cause.
@@ -231,7 +232,7 @@ def _why_not(planned: looks.RunRequestPlan, days: Mapping[str, date], task: str)
         reasons.append(f"runs for {_days(planned.on_their_way, days)} are in progress")
     if planned.given_up:
         reasons.append(
-            f"{looks.ATTEMPTS} runs did not {task} {_days(planned.given_up, days)}; see the newest one and start it again"
+            f"{plan_runs.ATTEMPTS} runs did not {task} {_days(planned.given_up, days)}; see the newest one and start it again"
         )
     if planned.answered:
         reasons.append(f"files of {_days(planned.answered, days)} are held: see the check no_file_held")
@@ -257,7 +258,7 @@ def _requests_or_reasons(context: looks.LookContext, requests: list[dg.RunReques
 
 def _is_run_active(instance: dg.DagsterInstance, assets: set[dg.AssetKey]) -> bool:
     """Whether a run or a backfill of one of the assets is in progress."""
-    runs = instance.get_runs(dg.RunsFilter(statuses=looks.RUNNING))
+    runs = instance.get_runs(dg.RunsFilter(statuses=plan_runs.RUNNING))
     if any(run.asset_selection is None or run.asset_selection & assets for run in runs):
         return True
     backfills = instance.get_backfills(BulkActionsFilter(statuses=[BulkActionStatus.REQUESTED]))
@@ -281,11 +282,11 @@ def _stream(contract: SourceContract, kafka: KafkaTopic) -> looks.Look:
             return
         today = business_day_of(lake.now(), ZoneInfo(contract.clocks.timezone))
         cause = _cause(lake, source, known)
-        planned = looks.plan_run_requests(context.instance, WAITS_TAG, [cause] if cause else [])
-        given_up = {today: f"{looks.ATTEMPTS} runs failed to take messages of {kafka.topic}"} if planned.given_up else {}
+        planned = plan_runs.plan_run_requests(context.instance, WAITS_TAG, [cause] if cause else [])
+        given_up = {today: f"{plan_runs.ATTEMPTS} runs failed to take messages of {kafka.topic}"} if planned.given_up else {}
         missing_inputs.record(lake, source, "failed_ingestion", given_up)
         if cause in planned.run_keys:
-            tags = {WAITS_TAG: cause, **looks.NO_RETRIES}
+            tags = {WAITS_TAG: cause, **plan_runs.NO_RETRIES}
             yield dg.RunRequest(planned.run_keys[cause], partition_key=f"{today}", asset_selection=[key], tags=tags)
         elif planned.given_up:
             yield dg.SkipReason(f"{given_up[today]}; see the newest one and start it again")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from lakehouse.live import status, stream
+from lakehouse.orchestration import plan_runs
 from lakehouse.orchestration.automation import looks
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _look(metric: MetricContract) -> looks.Look:
     def take(context: looks.LookContext, lake: Lake) -> list[looks.Answer]:
         if "://" in lake.root:
             return [dg.SkipReason("the speed layer needs a lake in a folder")]
-        if context.instance.get_runs_count(dg.RunsFilter(job_name=name, statuses=looks.RUNNING)):
+        if context.instance.get_runs_count(dg.RunsFilter(job_name=name, statuses=plan_runs.RUNNING)):
             return [dg.SkipReason(nothing)]
         if status.is_running(lake, metric.name):
             return [dg.SkipReason("a process outside Dagster runs the stream")]
@@ -93,7 +94,7 @@ def _look(metric: MetricContract) -> looks.Look:
         pause = _pause(context.instance, name)
         if pause > 0:
             return [dg.SkipReason(f"its last run failed soon; another one starts in {pause:.0f} seconds")]
-        return [dg.RunRequest(job_name=name, tags=looks.NO_RETRIES)]
+        return [dg.RunRequest(job_name=name, tags=plan_runs.NO_RETRIES)]
 
     return looks.Look(name, f"gold/{metric.name}", f"metric/{metric.name}", nothing, take)
 

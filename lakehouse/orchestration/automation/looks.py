@@ -7,10 +7,6 @@ runs they request, belongs here.
 
 The cursor of a sensor holds a short digest for each look that had nothing to do, and what looks have to remember otherwise.
 Earlier releases had a sensor for each look, of the look's name; the first tick takes over their cursors.
-
-A look requests new runs, and failed ones up to a number of attempts. A tag on each run names its *cause*. The daemon never starts
-a run key twice, even if its run has failed. So the key contains the number of the attempt, and a repeated tick requests the same
-keys.
 """
 
 from __future__ import annotations
@@ -21,6 +17,7 @@ import json
 import math
 import time
 from collections import defaultdict
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -34,8 +31,8 @@ from lakehouse.errors import LakehouseError
 from lakehouse.lake.table_cache import look_again
 from lakehouse.operations import pauses
 from lakehouse.operations.alerts.run_rules import FailedLook
-from lakehouse.orchestration.dagster_internals import IMPLICIT_ASSET_JOB_NAME, MAX_RETRIES_TAG, InstigatorStatus, InstigatorType
-from lakehouse.orchestration.plan_runs import BACKFILL_RUNNING, is_backfill_running
+from lakehouse.orchestration import plan_runs
+from lakehouse.orchestration.dagster_internals import IMPLICIT_ASSET_JOB_NAME, InstigatorStatus, InstigatorType
 from lakehouse.orchestration.resources import KeptTables, LakeTables
 from lakehouse.text import join_limited
 
@@ -46,12 +43,22 @@ if TYPE_CHECKING:
     from lakehouse.contracts import MetricContract, SourceContract
     from lakehouse.lake import Lake, Table
 
+#: Set on the runs that looks request: the look, such as ``restate_revenue``.
+LOOK_TAG = "lakehouse/look"
 #: How long a tick takes looks, in seconds: the daemon waits a minute for a tick.
 _TICK_SECONDS = 20.0
 #: Ticks of a sensor with many looks are further apart, a second for so many: an idle daemon then has little to do.
 _LOOKS_A_SECOND = 200
 _SHOWN = 5
-_DIGEST = 8
+#: The characters of a digest that tell the look, and those that tell its state.
+_OF_LOOK, _OF_STATE = 4, 6
+#: The greatest number of runs that a tick requests: the daemon submits them before its next tick.
+_REQUESTS = 500
+#: A look that has not returned for so many seconds hangs: the daemon has given its tick up.
+_HANGS_SECONDS = 60.0
+_LONGEST_ERROR = 500
+#: The name under which a tick reports that pauses cannot be read.
+PAUSES = "pauses"
 
 
 @dataclass(frozen=True)
@@ -102,15 +109,17 @@ class LookContext:
     """What a look may use of its sensor's tick.
 
     :param before: what the look kept at an earlier tick; empty if it had nothing to do.
+    :param idle: the digest of the look with the state at which it had nothing to do; None if there is none.
     :param at: when the tick of a schedule was due.
     """
 
     tick: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext
     name: str
     before: Cursor
-    idle: frozenset[str]
+    idle: str | None
     at: datetime | None = None
     kept: Cursor | None = None
+    is_taken: bool = False
 
     @property
     def instance(self) -> dg.DagsterInstance:
@@ -125,7 +134,7 @@ class LookContext:
 
         :param state: the fingerprint of everything that the look depends on.
         """
-        return self.before.idle_state == state or _digest(self.name, state) in self.idle
+        return self.before.idle_state == state or _digest(self.name, state) == self.idle
 
     @staticmethod
     def look_again() -> None:
@@ -161,15 +170,17 @@ class Look:
 class LooksCursor:
     """The cursor of a sensor with many looks.
 
-    :param idle: digests of the looks that had nothing to do, each with its state.
+    :param idle: a digest of each look that had nothing to do, with its state, by the part that tells the look.
     :param kept: the cursors of other looks, by name.
     :param failed: the looks that failed, by name.
+    :param paused: the pauses that held, by contract.
     :param following: the look with which the next tick begins; None for the first one.
     """
 
-    idle: frozenset[str] = frozenset()
+    idle: dict[str, str] = field(default_factory=dict)
     kept: dict[str, Cursor] = field(default_factory=dict)
     failed: dict[str, FailedLook] = field(default_factory=dict)
+    paused: dict[str, str] = field(default_factory=dict)
     following: str | None = None
 
     @staticmethod
@@ -177,12 +188,13 @@ class LooksCursor:
         """Parse the cursor of an earlier tick; None if it is none."""
         try:
             fields = json.loads(text or "")
-            digests, kept = fields["idle"], fields.get("looks", {})
-            idle = frozenset(digests[begin : begin + _DIGEST] for begin in range(0, len(digests), _DIGEST))
+            text, size, kept = fields["idle"], _OF_LOOK + _OF_STATE, fields.get("looks", {})
+            digests = [text[begin : begin + size] for begin in range(0, len(text), size)]
             return LooksCursor(
-                idle,
+                {digest[:_OF_LOOK]: digest for digest in digests},
                 {name: Cursor.read(json.dumps(cursor)) for name, cursor in kept.items()},
                 {name: _failed(one) for name, one in fields.get("failed", {}).items()},
+                dict(fields.get("paused", {})),
                 fields.get("next"),
             )
         except (ValueError, TypeError, KeyError, AttributeError):
@@ -191,8 +203,10 @@ class LooksCursor:
     def __str__(self) -> str:
         kept = {name: json.loads(f"{cursor}") for name, cursor in sorted(self.kept.items())}
         failed = {name: {**asdict(one), "since": one.since.isoformat()} for name, one in sorted(self.failed.items())}
-        fields: dict[str, Any] = {"looks": kept, "failed": failed, "next": self.following}
-        return json.dumps({"idle": "".join(sorted(self.idle))} | {name: value for name, value in fields.items() if value})
+        fields: dict[str, Any] = {"looks": kept, "failed": failed, "paused": self.paused, "next": self.following}
+        return json.dumps(
+            {"idle": "".join(sorted(self.idle.values()))} | {name: value for name, value in fields.items() if value}
+        )
 
 
 @dataclass(frozen=True)
@@ -220,7 +234,7 @@ class LookKind:
 
 def sensor_of(lake: Lake, kind: LookKind) -> dg.SensorDefinition:
     """The sensor of all looks of a kind."""
-    kept, looks = KeptTables(lake), kind.looks
+    kept, looks, taking = KeptTables(lake), kind.looks, _Taking()
 
     @dg.sensor(
         name=kind.name,
@@ -231,12 +245,38 @@ def sensor_of(lake: Lake, kind: LookKind) -> dg.SensorDefinition:
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.SensorResult:
         with kept.reading(tables) as reading:
-            tick = _Tick(context, LooksCursor.read(context.cursor) or _taken_over(context.instance, reading, looks))
+            earlier = LooksCursor.read(context.cursor)
+            if earlier is None:
+                _take_over_pauses(context.instance, reading, looks, InstigatorType.SENSOR)
+                earlier = _taken_over(context.instance, looks)
+            tick = _Tick(context, earlier, taking=taking)
             tick.take(reading, looks, _TICK_SECONDS)
         reason = None if tick.requests else tick.reason(looks)
         return dg.SensorResult(run_requests=tick.requests, skip_reason=reason, cursor=f"{tick.cursor(looks)}")
 
     return sense
+
+
+class _Taking:
+    """The look that a process is taking for a sensor, so that the next tick passes over one that hangs."""
+
+    def __init__(self) -> None:
+        self.name: str | None = None
+        self.since = 0.0
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        self.name, self.since = name, time.monotonic()
+        try:
+            yield
+        finally:
+            self.name = None
+
+    @property
+    def hanging(self) -> str | None:
+        """The look that does not return; None if there is none."""
+        name = self.name
+        return name if name is not None and time.monotonic() - self.since >= _HANGS_SECONDS else None
 
 
 @dataclass
@@ -249,36 +289,60 @@ class _Tick:
     reasons: dict[str, str] = field(default_factory=dict)
     contexts: dict[str, LookContext] = field(default_factory=dict)
     failed: dict[str, FailedLook] = field(default_factory=dict)
+    paused: dict[str, str] = field(default_factory=dict)
     following: str | None = None
     at: datetime | None = None
+    taking: _Taking = field(default_factory=_Taking)
 
     def take(self, reading: Lake, looks: Sequence[Look], seconds: float | None = None) -> None:
         """Take the looks in turn, for so many seconds if there is a limit, but at least one."""
         end = time.monotonic() + (seconds if seconds is not None else math.inf)
         with reading.step():
-            paused = pauses.paused(reading)
+            paused, hanging = self._pauses(reading), self.taking.hanging
+            self.taking = self.taking if hanging is None else _Taking()  # the tick that hangs notes its end in the other one
             for look in _in_turn(looks, self.earlier.following):
-                if self.contexts and time.monotonic() >= end:
+                if look.name == hanging:
+                    self._context_of(look)
+                    self._fail(look.name, look.subject, TimeoutError("a look has not ended for a minute or longer"))
+                    continue
+                if self.contexts and (time.monotonic() >= end or len(self.requests) >= _REQUESTS):
                     self.following = look.name
                     return
-                is_backfilled = any(is_backfill_running(reading, source) for source in look.waits_for)
-                if is_backfilled or look.contract in paused:
-                    self.contexts[look.name] = LookContext(self.context, look.name, Cursor(), self.earlier.idle)
-                    self.reasons[look.name] = BACKFILL_RUNNING if is_backfilled else f"{paused[look.contract or '']}"
+                if look.contract in paused:
+                    self._context_of(look)
+                    self.reasons[look.name] = paused[look.contract]
                 else:
                     self._take(reading, look)
 
-    def _take(self, reading: Lake, look: Look) -> None:
-        before = self.earlier.kept.get(look.name, Cursor())
-        context = LookContext(self.context, look.name, before, self.earlier.idle, self.at)
-        self.contexts[look.name] = context
+    def _pauses(self, reading: Lake) -> dict[str, str]:
+        """The pauses that hold, as texts by contract; those of the tick before if they cannot be read, which is reported."""
         try:
-            answers = list(look.take(context, reading))
-        except Exception as problem:  # whatever is wrong with one contract or table, the others go on
-            earlier = self.earlier.failed.get(look.name)
-            since = earlier.since if earlier else datetime.now(timezone.utc)
-            self.failed[look.name] = FailedLook(look.name, look.subject, f"{type(problem).__name__}: {problem}", since)
-            self.context.log.exception("%s failed", look.name)
+            self.paused = {contract: f"{pause}" for contract, pause in pauses.paused(reading).items()}
+        except Exception as problem:
+            if self.at is not None:  # a schedule remembers none: it starts nothing that a person may have paused
+                raise
+            self.paused = self.earlier.paused
+            self._fail(PAUSES, "ops/pauses", problem)
+        return self.paused
+
+    def _fail(self, name: str, subject: str, problem: Exception) -> None:
+        earlier = self.earlier.failed.get(name)
+        since = earlier.since if earlier else datetime.now(timezone.utc)
+        self.failed[name] = FailedLook(name, subject, f"{type(problem).__name__}: {problem}"[:_LONGEST_ERROR], since)
+        self.context.log.error("%s failed", name, exc_info=problem)
+
+    def _take(self, reading: Lake, look: Look) -> None:
+        context = self._context_of(look)
+        try:
+            if any(plan_runs.is_backfill_running(reading, source) for source in look.waits_for):
+                self.reasons[look.name] = plan_runs.BACKFILL_RUNNING
+                return
+            with self.taking.of(look.name):
+                answers = list(look.take(context, reading))
+            context.is_taken = True
+        except Exception as problem:  # noqa: BLE001 - whatever is wrong with one contract or table, the others go on
+            context.kept = None
+            self._fail(look.name, look.subject, problem)
             return
         requests = [answer for answer in answers if isinstance(answer, dg.RunRequest)]
         self.requests += [request.with_replaced_attrs(tags={**request.tags, LOOK_TAG: look.name}) for request in requests]
@@ -286,37 +350,46 @@ class _Tick:
         if reasons:
             self.reasons[look.name] = reasons[-1]
 
+    def _context_of(self, look: Look) -> LookContext:
+        before, idle = self.earlier.kept.get(look.name, Cursor()), self.earlier.idle.get(_digest(look.name)[:_OF_LOOK])
+        self.contexts[look.name] = LookContext(self.context, look.name, before, idle, self.at)
+        return self.contexts[look.name]
+
     def cursor(self, looks: Sequence[Look]) -> LooksCursor:
-        """What the next tick has to know."""
+        """What the next tick has to know: of a look that was not taken, what is known already."""
         kept = {look.name: self.earlier.kept[look.name] for look in looks if look.name in self.earlier.kept}
-        idle = set[str]()
+        idle: dict[str, str] = {}
         for look in looks:
-            cursor = self.contexts[look.name].kept if look.name in self.contexts else None
+            of_look, context = _digest(look.name)[:_OF_LOOK], self.contexts.get(look.name)
+            if context is None or not context.is_taken:
+                idle |= {of_look: self.earlier.idle[of_look]} if of_look in self.earlier.idle else {}
+                continue
+            cursor = context.kept
             if cursor is None:
                 continue
             if cursor.idle_state is not None and cursor.skip_reason in {"", look.nothing} and not cursor.seen.since:
-                idle.add(_digest(look.name, cursor.idle_state))
+                idle[of_look] = _digest(look.name, cursor.idle_state)
                 kept.pop(look.name, None)
             else:
                 kept[look.name] = cursor
-        if len(idle) + len(kept) < len(looks):  # of looks that were not taken, or kept nothing; a digest stays true for good
-            idle |= set(sorted(self.earlier.idle)[: 4 * len(looks)])
         untaken = {look.name for look in looks} - self.contexts.keys()
         failed = {name: one for name, one in self.earlier.failed.items() if name in untaken} | self.failed
-        return LooksCursor(frozenset(idle), kept, failed, self.following)
+        return LooksCursor(idle, kept, failed, self.paused, self.following)
 
     def reason(self, looks: Sequence[Look]) -> str:
-        """Why nothing is requested: what failed, and what is said of looks that have something to say."""
+        """Why nothing is requested: what failed, and what is text of looks that have something to say."""
         if len(looks) == 1 and not self.failed:
             return self.reasons.get(looks[0].name, looks[0].nothing)
         subjects: dict[str, list[str]] = defaultdict(list)
         for look in looks:
             failed = self.failed.get(look.name)
-            said = failed.error.splitlines()[0] if failed else self.reasons.get(look.name, look.nothing)
-            if look.name in self.contexts and said != look.nothing:
-                subjects[said].append(look.subject)
-        texts = [f"{join_limited(names, _SHOWN, ' more')}: {said}" for said, names in subjects.items()]
-        idle = len(self.contexts) - sum(map(len, subjects.values()))
+            text = failed.error.splitlines()[0] if failed else self.reasons.get(look.name, look.nothing)
+            if look.name in self.contexts and text != look.nothing:
+                subjects[text].append(look.subject)
+        if PAUSES in self.failed:
+            subjects[self.failed[PAUSES].error.splitlines()[0]].append("ops/pauses")
+        texts = [f"{join_limited(names, _SHOWN, ' more')}: {text}" for text, names in subjects.items()]
+        idle = len(self.contexts) - sum(map(len, subjects.values())) + (PAUSES in self.failed)
         if idle:
             texts.append(f"nothing to do for {idle} of {len(looks)}" if texts else f"nothing to do for all {len(looks)}")
         return join_limited(texts, _SHOWN, " remarks")
@@ -334,40 +407,38 @@ def schedule_of(lake: Lake, kind: LookKind) -> dg.ScheduleDefinition:
         description=kind.description,
     )
     def look(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
-        return _requests_of(kind.looks, context, lake.cached())
+        reading = lake.cached()
+        with suppress(dg.DagsterInvariantViolationError):  # a context without an instance has no earlier schedules
+            _take_over_pauses(context.instance, reading, kind.looks, InstigatorType.SCHEDULE)
+        return _requests_of(kind, context, reading)
 
     return look
 
 
-def _requests_of(
-    looks: Sequence[Look], context: dg.ScheduleEvaluationContext, reading: Lake
-) -> list[dg.RunRequest] | dg.SkipReason:
+def _requests_of(kind: LookKind, context: dg.ScheduleEvaluationContext, reading: Lake) -> list[dg.RunRequest] | dg.SkipReason:
     """The runs that looks request at a tick of a schedule, which has no cursor; or the reason why there are none.
 
     :raises LooksFailedError: if looks failed, and none requests a run.
     """
     tick = _Tick(context, LooksCursor(), at=context.scheduled_execution_time)
-    tick.take(reading, looks)
+    tick.take(reading, kind.looks)
     if tick.requests:
-        return tick.requests
+        return _together(kind, tick.requests)
     if tick.failed:
-        raise LooksFailedError(tick.reason(looks))
-    return dg.SkipReason(tick.reason(looks))
+        raise LooksFailedError(tick.reason(kind.looks))
+    return dg.SkipReason(tick.reason(kind.looks))
+
+
+def _together(kind: LookKind, requests: Sequence[dg.RunRequest]) -> list[dg.RunRequest]:
+    """The same requests, each with a key, which is compared within a tick. Those that only evaluate checks are one run."""
+    checks = [key for request in requests if request.asset_selection == [] for key in request.asset_check_keys or ()]
+    others = [request for request in requests if request.asset_selection != []]
+    keyed = [request.with_replaced_attrs(run_key=request.run_key or request.tags[LOOK_TAG]) for request in others]
+    return [*keyed, *([dg.RunRequest(kind.name, asset_selection=[], asset_check_keys=checks)] if checks else [])]
 
 
 class LooksFailedError(LakehouseError):
     """Looks of a schedule failed. The message names each with its error."""
-
-
-def failed_looks(instance: dg.DagsterInstance, kinds: Iterable[LookKind]) -> list[FailedLook]:
-    """The looks of sensors that failed when they were last taken."""
-    known = {kind.name: {look.name for look in kind.looks} for kind in kinds if kind.cron is None}
-    failed: dict[str, FailedLook] = {}
-    for kind, text in _sensors(instance, known).items():
-        cursor = LooksCursor.read(text)
-        if cursor is not None:
-            failed |= {name: one for name, one in cursor.failed.items() if name in known[kind]}
-    return [failed[name] for name in sorted(failed)]
 
 
 def _failed(fields: dict[str, str]) -> FailedLook:
@@ -381,27 +452,44 @@ def _in_turn(looks: Sequence[Look], first: str | None) -> Iterator[Look]:
     yield from looks[:begin]
 
 
-def _digest(name: str, state: str) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(f"{name}|{state}".encode()).digest())[:_DIGEST].decode()
+def _digest(name: str, state: str = "") -> str:
+    of_look, of_state = (
+        base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (name, f"{name}|{state}")
+    )
+    return of_look[:_OF_LOOK] + of_state[:_OF_STATE]
 
 
-def _taken_over(instance: dg.DagsterInstance, lake: Lake, looks: Sequence[Look]) -> LooksCursor:
-    """The cursors that the sensors of an earlier release have left, one for each look; a sensor that was stopped is a pause."""
-    contracts = {look.name: look.contract for look in looks}
-    stopped = _sensors(instance, contracts, {InstigatorStatus.STOPPED})
-    for contract in sorted({contracts[name] or "" for name in stopped} - {"", *(pauses.paused(lake) if stopped else ())}):
+def _taken_over(instance: dg.DagsterInstance, looks: Sequence[Look]) -> LooksCursor:
+    """The cursors that the sensors of an earlier release have left, one for each look."""
+    names = [look.name for look in looks]
+    return LooksCursor(
+        kept={name: Cursor.read(text) for name, text in _instigators(instance, names, InstigatorType.SENSOR).items()}
+    )
+
+
+def _take_over_pauses(instance: dg.DagsterInstance, lake: Lake, looks: Sequence[Look], kind: InstigatorType) -> None:
+    """Pause what the stopped sensors or schedules of an earlier release were about, once."""
+    contracts = {look.name: look.contract for look in looks if look.contract is not None}
+    stopped = _instigators(instance, contracts, kind, {InstigatorStatus.STOPPED})
+    known = {entry.contract for entry in pauses.log(lake).read()} if stopped else set()
+    for contract in sorted({contracts[name] for name in stopped} - known):
         names = [name for name in stopped if contracts[name] == contract]
-        pauses.pause(lake, contract, "Dagster", f"a person had stopped the sensor {join_limited(names, _SHOWN, ' sensors')}")
-    return LooksCursor(kept={name: Cursor.read(text) for name, text in _sensors(instance, contracts).items()})
+        with suppress(pauses.PauseError):  # another sensor's tick was faster
+            pauses.pause(lake, contract, "Dagster", f"a person had stopped {join_limited(names, _SHOWN, ' more')}")
 
 
-def _sensors(
-    instance: dg.DagsterInstance, names: Collection[str], statuses: set[InstigatorStatus] | None = None
+def running_sensors(instance: dg.DagsterInstance, names: Collection[str]) -> dict[str, str | None]:
+    """The cursors of sensors that nobody has stopped, by name."""
+    return _instigators(instance, names, InstigatorType.SENSOR, {InstigatorStatus.RUNNING, InstigatorStatus.DECLARED_IN_CODE})
+
+
+def _instigators(
+    instance: dg.DagsterInstance, names: Collection[str], kind: InstigatorType, statuses: set[InstigatorStatus] | None = None
 ) -> dict[str, str | None]:
-    """The cursors of sensors that have ticked, or that a person has started or stopped, by name."""
+    """The cursors of sensors or schedules that have ticked, or that a person has started or stopped, by name."""
     if instance.schedule_storage is None:
         return {}
-    states = instance.all_instigator_state(instigator_type=InstigatorType.SENSOR, instigator_statuses=statuses)
+    states = instance.all_instigator_state(instigator_type=kind, instigator_statuses=statuses)
     known = {state.instigator_name: getattr(state.instigator_data, "cursor", None) for state in states}
     return {name: known[name] for name in sorted(known) if name in names}
 
@@ -409,78 +497,3 @@ def _sensors(
 def short_hash(text: str) -> str:
     """A hash of 16 characters for a tag."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-RUNNING = [
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
-#: Set on the runs of sensors that look at all contracts: the look that requested them, such as ``restate_revenue``.
-LOOK_TAG = "lakehouse/look"
-#: The number of runs for each cause.
-ATTEMPTS = 3
-#: Set on requested runs: the sensor requests further attempts, and Dagster itself never retries.
-NO_RETRIES = {MAX_RETRIES_TAG: "0"}
-#: The greatest number of a sensor's active runs: the cost of a tick must not grow with the number of pending runs.
-AT_ONCE = 100
-
-
-@dataclass
-class RunRequestPlan:
-    """The requests of a sensor at a tick.
-
-    :param run_keys: the key of the run to request, by cause.
-    :param on_their_way: the causes with a run that has not ended.
-    :param given_up: the causes whose attempts have all failed.
-    :param answered: the causes that a run has settled.
-    :param later: the number of causes left for later ticks, because enough runs are active.
-    """
-
-    run_keys: dict[str, str] = field(default_factory=dict)
-    on_their_way: list[str] = field(default_factory=list)
-    given_up: list[str] = field(default_factory=list)
-    answered: list[str] = field(default_factory=list)
-    later: int = 0
-
-    @property
-    def enough(self) -> bool:
-        """Whether the maximum number of runs is active."""
-        return len(self.run_keys) + len(self.on_their_way) >= AT_ONCE
-
-
-def plan_run_requests(
-    instance: dg.DagsterInstance, tag: str, causes: Sequence[str], settled_by_success: Collection[str] = ()
-) -> RunRequestPlan:
-    """Decide for which of ``causes`` to request a run, in their order.
-
-    :param tag: the tag that names the cause of a run.
-    :param settled_by_success: the causes that a successful run settles.
-    """
-    plan = RunRequestPlan()
-    for begin in range(0, len(causes), AT_ONCE):
-        some = causes[begin : begin + AT_ONCE]
-        earlier = {} if plan.enough else _runs(instance, tag, some)
-        for cause in some:
-            statuses = earlier.get(cause, [])
-            if plan.enough:
-                plan.later += 1
-            elif any(status in RUNNING for status in statuses):
-                plan.on_their_way.append(cause)
-            elif cause in settled_by_success and dg.DagsterRunStatus.SUCCESS in statuses:
-                plan.answered.append(cause)
-            elif len(statuses) >= ATTEMPTS:
-                plan.given_up.append(cause)
-            else:
-                plan.run_keys[cause] = f"{cause}:{len(statuses)}"
-    return plan
-
-
-def _runs(instance: dg.DagsterInstance, tag: str, causes: Sequence[str]) -> dict[str, list[dg.DagsterRunStatus]]:
-    """The states of the runs for each cause, from a single query."""
-    statuses: dict[str, list[dg.DagsterRunStatus]] = defaultdict(list)
-    for run in instance.get_runs(dg.RunsFilter(tags={tag: list(causes)})):
-        statuses[run.tags[tag]].append(run.status)
-    return statuses

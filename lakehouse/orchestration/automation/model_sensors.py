@@ -17,6 +17,7 @@ from lakehouse import locations
 from lakehouse.delta import provenance
 from lakehouse.errors import LakehouseError
 from lakehouse.models import retraining
+from lakehouse.orchestration import plan_runs
 from lakehouse.orchestration.assets import model_assets
 from lakehouse.orchestration.automation import looks
 from lakehouse.orchestration.resources import LakeSpark, LakeTables
@@ -150,14 +151,14 @@ def job(lake: Lake, catalog: Catalog, contract: ModelContract) -> dg.JobDefiniti
 def _requested(context: looks.LookContext, contract: ModelContract, possible: PossibleRetraining, state: str) -> looks.Answer:
     """The run for a cause. A successful run settles the cause, unless a retraining has begun and has steps left."""
     cause = f"{contract.name}:{looks.short_hash(f'{possible.cause}|{contract.retrain_when}')}"
-    planned = looks.plan_run_requests(context.instance, RETRAINING_TAG, [cause], [] if possible.is_begun else [cause])
+    planned = plan_runs.plan_run_requests(context.instance, RETRAINING_TAG, [cause], [] if possible.is_begun else [cause])
     if planned.answered:
         return _idle(context, state, f"{possible.text}, but a run has found that the policy is not reached")
     if planned.on_their_way:
         return dg.SkipReason(f"{possible.text}, and a run is in progress")
     if planned.given_up:
-        return dg.SkipReason(f"{possible.text}, but {looks.ATTEMPTS} runs have failed; see the newest one and start it again")
-    return dg.RunRequest(planned.run_keys[cause], job_name=_name(contract), tags={RETRAINING_TAG: cause, **looks.NO_RETRIES})
+        return dg.SkipReason(f"{possible.text}, but {plan_runs.ATTEMPTS} runs have failed; see the newest one and start it again")
+    return dg.RunRequest(planned.run_keys[cause], job_name=_name(contract), tags={RETRAINING_TAG: cause, **plan_runs.NO_RETRIES})
 
 
 def _idle(context: looks.LookContext, state: str, reason: str) -> dg.SkipReason:

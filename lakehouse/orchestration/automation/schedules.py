@@ -26,6 +26,7 @@ from lakehouse.lateness import tuning
 from lakehouse.lateness.recommendation import tunable
 from lakehouse.ledger import ingestions
 from lakehouse.operations import maintain
+from lakehouse.orchestration import plan_runs
 from lakehouse.orchestration.assets.metric_assets import gold_key
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.automation import looks
@@ -49,7 +50,7 @@ def kinds(lake: Lake, catalog: Catalog) -> list[looks.LookKind]:
     times: dict[tuple[str, str], list[looks.Look]] = {}
     for source in sources:
         if terms := source.rolling_backfill:
-            times.setdefault((terms.at, source.clocks.timezone), []).append(_rolling(source, terms))
+            times.setdefault((_canonical(terms.at), source.clocks.timezone), []).append(_rolling(source, terms))
     closes: list[looks.Look] = []
     for metric in catalog.metrics.values():
         closes.append(_daily_close(catalog, metric))
@@ -78,13 +79,21 @@ def kinds(lake: Lake, catalog: Catalog) -> list[looks.LookKind]:
     return [kind for kind in every if kind.looks]
 
 
+def _canonical(at: str) -> str:
+    """The cron expression without leading zeros."""
+    return " ".join(f"{int(part)}" if part.isdigit() else part for part in at.split())
+
+
 def _rolling_kind(at: str, timezone: str, of_time: list[looks.Look]) -> looks.LookKind:
     """The rolling backfills of a time; their schedule's name stays the same whatever other contracts request."""
     minute, hour, *other = at.split()
     is_daily = minute.isdigit() and hour.isdigit() and other == ["*", "*", "*"]
     time = f"{int(hour):02}{int(minute):02}" if is_daily else looks.short_hash(at)
-    name = f"rolling_{time}_{re.sub(r'[^a-z0-9]+', '_', timezone.lower())}"
-    return looks.LookKind(name, "Rebuilds the newest event days of silver from Bronze.", of_time, cron=at, timezone=timezone)
+    zone = re.sub(r"[^a-z0-9]+", "_", timezone.lower())
+    if not re.fullmatch(r"[A-Za-z0-9/_]+", timezone):  # Etc/GMT+5 and Etc/GMT-5
+        zone = f"{zone}_{looks.short_hash(timezone)[:6]}"
+    about = "Rebuilds the newest event days of silver from Bronze."
+    return looks.LookKind(f"rolling_{time}_{zone}", about, of_time, cron=at, timezone=timezone)
 
 
 def _freshness(contract: SourceContract) -> looks.Look:
@@ -178,7 +187,7 @@ def maintenance_schedule(lake: Lake, catalog: Catalog) -> dg.ScheduleDefinition:
         description="Compacts tables, and deletes files and log entries that are no longer needed.",
     )
     def look(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        if context.instance.get_runs_count(dg.RunsFilter(job_name=NAME, statuses=looks.RUNNING)):
+        if context.instance.get_runs_count(dg.RunsFilter(job_name=NAME, statuses=plan_runs.RUNNING)):
             return dg.SkipReason("a run of maintenance is in progress")
         return dg.RunRequest()
 

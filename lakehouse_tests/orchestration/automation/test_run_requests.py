@@ -5,7 +5,7 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from lakehouse.orchestration.automation.looks import AT_ONCE, ATTEMPTS, RUNNING, plan_run_requests
+from lakehouse.orchestration.plan_runs import AT_ONCE, ATTEMPTS, RUNNING, plan_run_requests
 
 TAG = "lakehouse/test"
 FAILURE, SUCCESS = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS

@@ -87,7 +87,7 @@ def test_sources_that_roll_at_the_same_time_share_a_schedule(lake: Lake) -> None
     berlin = {**SALES.clocks.model_dump(), "timezone": "Europe/Berlin"}
     wanted = {
         "a": source_with(dataset="a", rolling_backfill={"at": "15 4 * * *"}),
-        "b": source_with(dataset="b", rolling_backfill={"at": "15 4 * * *"}),
+        "b": source_with(dataset="b", rolling_backfill={"at": "15 04 * * *"}),
         "c": source_with(dataset="c", rolling_backfill={"at": "15 4 * * *"}, clocks=berlin),
         "d": source_with(dataset="d", rolling_backfill={"at": "0 4 * * 1-5"}),
     }
@@ -101,6 +101,14 @@ def test_sources_that_roll_at_the_same_time_share_a_schedule(lake: Lake) -> None
         "rolling_0415_europe_berlin": ["silver/c"],
         weekly: ["silver/d"],
     }
+
+
+def test_zones_with_similar_names_have_schedules_of_their_own(lake: Lake) -> None:
+    zones = {"a": "Etc/GMT+5", "b": "Etc/GMT-5", "c": "UTC"}
+    clocks = {name: {**SALES.clocks.model_dump(), "timezone": zone} for name, zone in zones.items()}
+    wanted = {name: source_with(dataset=name, rolling_backfill={}, clocks=clocks[name]) for name in zones}
+    names = [kind.name for kind in schedules.kinds(lake, Catalog(wanted)) if kind.name.startswith("rolling")]
+    assert len(set(names)) == 3
 
 
 def test_one_run_recomputes_the_last_days_up_to_the_delay(lake: Lake, instance: dg.DagsterInstance) -> None:
@@ -133,6 +141,14 @@ def test_nobody_looks_where_nothing_can_change_by_waiting(lake: Lake, instance: 
     request = tick(schedule(lake, source_with(freshness={"max_age": "P1D"}), "freshness"), instance)
     assert isinstance(request, dg.RunRequest)
     assert (request.asset_selection, request.asset_check_keys) == ([], [FRESH])
+
+
+def test_one_run_evaluates_the_checks_of_all_sources(lake: Lake, instance: dg.DagsterInstance) -> None:
+    catalog = Catalog({name: source_with(dataset=name, freshness={"max_age": "P1D"}) for name in "ab"})
+    [kind] = [kind for kind in schedules.kinds(lake, catalog) if kind.name == "freshness"]
+    request = tick(schedule_of(lake, kind), instance)
+    assert isinstance(request, dg.RunRequest)
+    assert [key.asset_key.to_user_string() for key in request.asset_check_keys or ()] == ["arrivals/a", "arrivals/b"]
 
 
 def test_the_requested_run_records_how_old_the_newest_arrival_is(lake: Lake, instance: dg.DagsterInstance) -> None:
