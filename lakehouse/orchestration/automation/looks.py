@@ -258,25 +258,23 @@ def sensor_of(lake: Lake, kind: LookKind) -> dg.SensorDefinition:
 
 
 class _Taking:
-    """The look that a process is taking for a sensor, so that the next tick passes over one that hangs."""
+    """The looks that a process is taking for a sensor, so that the next tick passes over those that hang."""
 
     def __init__(self) -> None:
-        self.name: str | None = None
-        self.since = 0.0
+        self._since: dict[str, float] = {}
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
-        self.name, self.since = name, time.monotonic()
+        self._since[name] = time.monotonic()
         try:
             yield
         finally:
-            self.name = None
+            self._since.pop(name, None)
 
-    @property
-    def hanging(self) -> str | None:
-        """The look that does not return; None if there is none."""
-        name = self.name
-        return name if name is not None and time.monotonic() - self.since >= _HANGS_SECONDS else None
+    def hanging(self) -> set[str]:
+        """The looks that do not return."""
+        now = time.monotonic()
+        return {name for name, since in list(self._since.items()) if now - since >= _HANGS_SECONDS}
 
 
 @dataclass
@@ -298,10 +296,9 @@ class _Tick:
         """Take the looks in turn, for so many seconds if there is a limit, but at least one."""
         end = time.monotonic() + (seconds if seconds is not None else math.inf)
         with reading.step():
-            paused, hanging = self._pauses(reading), self.taking.hanging
-            self.taking = self.taking if hanging is None else _Taking()  # the tick that hangs notes its end in the other one
+            paused, hanging = self._pauses(reading), self.taking.hanging()
             for look in _in_turn(looks, self.earlier.following):
-                if look.name == hanging:
+                if look.name in hanging:
                     self._context_of(look)
                     self._fail(look.name, look.subject, TimeoutError("a look has not ended for a minute or longer"))
                     continue
@@ -377,7 +374,7 @@ class _Tick:
         return LooksCursor(idle, kept, failed, self.paused, self.following)
 
     def reason(self, looks: Sequence[Look]) -> str:
-        """Why nothing is requested: what failed, and what is text of looks that have something to say."""
+        """Why nothing is requested: what failed, and the reasons of looks that have one of their own."""
         if len(looks) == 1 and not self.failed:
             return self.reasons.get(looks[0].name, looks[0].nothing)
         subjects: dict[str, list[str]] = defaultdict(list)

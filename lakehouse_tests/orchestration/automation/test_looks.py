@@ -151,21 +151,20 @@ def test_a_look_that_hangs_is_passed_over_by_the_next_tick(
             go.wait(60)
         return []
 
-    ticks = ticking(fleet, instance, [look(name, take) for name in "abc"])
-    hanging = threading.Thread(target=lambda: next(ticks), daemon=True)
+    sensor = sensor_of(fleet, LookKind("kind", "", [look(name, take) for name in "abc"]))
+    hanging = threading.Thread(target=tick_of, args=(sensor, instance), daemon=True)
     hanging.start()
     assert begun.wait(10)
     monkeypatch.setattr(looks, "_HANGS_SECONDS", 0)
-    sensor_looks = [look(name, take) for name in "abc"]
-    assert taken == ["a", "b"]
-    taking = looks._Taking()
-    with taking.of("b"):
-        tick = looks._Tick(dg.build_sensor_context(instance), LooksCursor(), taking=taking)
-        tick.take(fleet.cached(), sensor_looks)
-        assert taken == ["a", "b", "a", "c"]
-        assert [*tick.failed] == ["b"]
+    cursor = LooksCursor.read(tick_of(sensor, instance).cursor)
+    assert taken == ["a", "b", "a", "c"]
+    assert cursor is not None
+    assert cursor.failed["b"].error == "TimeoutError: a look has not ended for a minute or longer"
     go.set()
     hanging.join()
+    taken.clear()
+    tick_of(sensor, instance)
+    assert taken == ["a", "b", "c"], "it has ended"
 
 
 def test_each_look_gets_its_turn_when_a_tick_is_too_short_for_all(
@@ -197,13 +196,17 @@ def look(name: str, take: Any) -> Look:
 def ticking(lake: Lake, instance: dg.DagsterInstance, of: list[Look], cursor: str | None = None) -> Iterator[Any]:
     """Ticks of a sensor with some looks, each with the cursor of the one before."""
     sensor = sensor_of(lake, LookKind("kind", "", of))
-    definitions = dg.Definitions(assets=[dg.AssetSpec(KEY)], sensors=[sensor])
     while True:
-        resources = {"tables": LakeTables()}
-        context = dg.build_sensor_context(instance, cursor=cursor, definitions=definitions, resources=resources)
-        data = sensor.evaluate_tick(context)
+        data = tick_of(sensor, instance, cursor)
         cursor = data.cursor
         yield data
+
+
+def tick_of(sensor: dg.SensorDefinition, instance: dg.DagsterInstance, cursor: str | None = None) -> dg.SensorExecutionData:
+    definitions = dg.Definitions(assets=[dg.AssetSpec(KEY)], sensors=[sensor])
+    resources = {"tables": LakeTables()}
+    context = dg.build_sensor_context(instance, cursor=cursor, definitions=definitions, resources=resources)
+    return sensor.evaluate_tick(context)
 
 
 STATES = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 2), min_size=4, max_size=4)
