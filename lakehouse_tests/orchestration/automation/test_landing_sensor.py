@@ -18,8 +18,8 @@ from lakehouse.contracts import load_catalog
 from lakehouse.contracts.loader import Catalog
 from lakehouse.lateness import missing_inputs
 from lakehouse.ledger import ingestions
-from lakehouse.orchestration.automation.looks import AT_ONCE
 from lakehouse.orchestration.execution.replay import Replay
+from lakehouse.orchestration.plan_runs import AT_ONCE
 from lakehouse_tests.support.sensor_ticks import SensorTicks
 
 if TYPE_CHECKING:
