@@ -154,7 +154,7 @@ def _lock(lake: Lake, source: str) -> FileLock:
 
 @lru_cache(10_000)  # a tick of a sensor asks for each source
 def _lock_file(root: str, source: str) -> Path:
-    name = hashlib.sha256(f"{root}\n{source}".encode()).hexdigest()[:16]
+    name = short_hash(f"{root}\n{source}")
     return _folder() / f"backfill-{name}.lock"
 
 
@@ -166,6 +166,11 @@ def _folder() -> Path:
     except OSError:
         return Path(gettempdir())
     return folder
+
+
+def short_hash(text: str) -> str:
+    """A hash of 16 characters for a tag or a name."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 RUNNING = [

@@ -9,7 +9,6 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from deltalake.exceptions import TableNotFoundError
 from pydantic import Field, PrivateAttr
 from pyspark.sql import SparkSession
 
-from lakehouse.lake import Lake
+from lakehouse.lake import Lake, table_io
 from lakehouse.lake.table_cache import TableCache
 from lakehouse.spark.session import spark_options, without_usual_lines
 
@@ -159,7 +158,7 @@ def _resource(address: str) -> DeltaTableResource:
 
 
 def _open(address: str) -> DeltaTable | None:
-    if not Path(address, "_delta_log").is_dir():  # delta-rs takes half a millisecond for the same answer
+    if not table_io.may_exist(address):
         return None
     try:
         return _resource("").model_copy(update={"url": address}).load()  # 20 µs; a new resource takes six milliseconds

@@ -303,7 +303,9 @@ def alerts_sensor(lake: Lake, catalog: Catalog, kinds: Sequence[looks.LookKind] 
         before, failed = AlertCursor.read(context.cursor), failed_looks(context.instance, kinds)
         with kept.reading(tables) as reading:
             with reading.step():
-                state = signals.state_of(reading, catalog, " ".join([newest_end(context.instance), *map(str, failed)]))
+                state = signals.state_of(
+                    reading, catalog, " ".join([newest_end(context.instance), *(f"{one.look} {one.since}" for one in failed)])
+                )
             if state == before.state and (before.due_at is None or reading.now() < before.due_at):
                 return dg.SkipReason("nothing has changed since the last look")
             look = RunLook(context.instance, catalog, before.runs_through, failed)

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 #: Set on runs that follow decisions and redactions: the source, and a hash of these.
 DECIDED_TAG = "lakehouse/decided"
-
-
 #: Dagster evaluates so many conditions in a tenth of a second; with more sources it does so less often.
 _CONDITIONS_A_SECOND = 10
 
@@ -70,7 +68,9 @@ def kinds(lake: Lake, catalog: Catalog) -> list[looks.LookKind]:
 
     @cache  # for the first tick, not for each command that builds definitions
     def contracts() -> str:
-        return looks.short_hash("|".join(f"{name} {provenance.of_contract(metric)}" for name, metric in catalog.metrics.items()))
+        return plan_runs.short_hash(
+            "|".join(f"{name} {provenance.of_contract(metric)}" for name, metric in catalog.metrics.items())
+        )
 
     restate = []
     for metric in catalog.metrics.values():
@@ -89,7 +89,9 @@ def _of_decisions(contract: SourceContract) -> looks.Look:
 
     def look(lake: Lake) -> _Waiting:
         waiting = applied_inputs.pending_manual_inputs(lake, source)
-        return _Waiting(waiting, {DECIDED_TAG: f"{source}:{looks.short_hash('|'.join(sorted(set().union(*waiting.values()))))}"})
+        return _Waiting(
+            waiting, {DECIDED_TAG: f"{source}:{plan_runs.short_hash('|'.join(sorted(set().union(*waiting.values()))))}"}
+        )
 
     def read(lake: Lake) -> list[Table]:
         of_source = [locations.decisions(lake, source), locations.redactions(lake, source)]
@@ -162,11 +164,8 @@ def _look_for_one_run(
     """
 
     def take(context: looks.LookContext, lake: Lake) -> list[looks.Answer]:
-        now, waiting = state(lake), None
-        if not context.is_idle(now):
-            context.look_again()
-            now = state(lake)  # before the look: a write in between changes the state, so that the next tick looks again
-            waiting = pending(lake)
+        now, is_idle = context.newest(lambda: state(lake))
+        waiting = None if is_idle else pending(lake)
         if waiting is None or not waiting.starts:
             context.keep(looks.Cursor(now))
             return [dg.SkipReason(asset.nothing)]

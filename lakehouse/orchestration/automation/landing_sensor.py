@@ -72,13 +72,13 @@ def _landing(contract: SourceContract, sources: Collection[SourceContract]) -> l
     def take(context: looks.LookContext, lake: Lake) -> Iterator[looks.Answer]:
         now = datetime.now(timezone.utc)
         infos = listed(lake, contract)
-        state = looks.state_of(lake, [locations.ingestions(lake)], [contract], bronze_landing.state_of(infos))
-        if context.is_idle(state):
-            because = context.before.skip_reason if context.before.idle_state == state else ""
+        files = bronze_landing.state_of(infos)
+        state, is_idle = context.newest(lambda: looks.state_of(lake, [locations.ingestions(lake)], [contract], files))
+        if is_idle:
+            because = context.reason_at(state)
             context.keep(looks.Cursor(state, because))
             yield dg.SkipReason(because or nothing)
             return
-        context.look_again()
         scan = pending_files.scan_landing(
             lake, contract, bronze_landing.listing(lake, contract, infos), context.before.seen, now, sources
         )
@@ -120,11 +120,8 @@ def _reconciling(contract: SourceContract) -> looks.Look:
 
     def take(context: looks.LookContext, lake: Lake) -> Iterator[looks.Answer]:
         read = [locations.ingestions(lake), locations.applied_inputs(lake)]
-        state, waiting = looks.state_of(lake, read, [contract]), {}
-        if not context.is_idle(state):
-            context.look_again()
-            state = looks.state_of(lake, read, [contract])
-            waiting = applied_inputs.pending_entries(lake, source)
+        state, is_idle = context.newest(lambda: looks.state_of(lake, read, [contract]))
+        waiting = {} if is_idle else applied_inputs.pending_entries(lake, source)
         if not waiting:
             context.keep(looks.Cursor(state))
             yield dg.SkipReason(nothing)
@@ -134,7 +131,9 @@ def _reconciling(contract: SourceContract) -> looks.Look:
             return
         left_behind = _left_behind(context.instance, arrivals_key, waiting, timedelta(seconds=lake.settings.reconcile_seconds))
         first = contract.source.start_date
-        causes = {f"{source}:{day}:{looks.short_hash('|'.join(ids))}": day for day, ids in left_behind.items() if day >= first}
+        causes = {
+            f"{source}:{day}:{plan_runs.short_hash('|'.join(ids))}": day for day, ids in left_behind.items() if day >= first
+        }
         planned = plan_runs.plan_run_requests(context.instance, RECONCILES_TAG, list(causes))
         # The landing sensor requests runs for files; these runs ingest no file.
         requests = [
@@ -252,7 +251,7 @@ def _requests_or_reasons(context: looks.LookContext, requests: list[dg.RunReques
         yield dg.SkipReason(reason)
         return
     if reason:
-        context.log.warning(reason)
+        context.tick.log.warning(reason)
     yield from requests
 
 
@@ -306,4 +305,4 @@ def _cause(lake: Lake, source: str, known: TopicStatus) -> str:
     if not waiting:
         return ""
     places = "|".join(f"{entry.partition}@{entry.next_offset}{entry.gap or ''}" for entry in waiting)
-    return f"{source}:{looks.short_hash(f'{known.state.topic_id}|{places}')}"
+    return f"{source}:{plan_runs.short_hash(f'{known.state.topic_id}|{places}')}"

@@ -2,8 +2,8 @@
 
 A deployment has as many looks as contracts, and a handful of sensors. A tick takes the looks in turn for some seconds, and the
 next tick continues with the next look. A look that fails is reported and taken again, and the others are taken as usual. What
-looks look for is in other modules (``landing_sensor``, ``follow_sensors``, ...); how they share a tick and a cursor, and which
-runs they request, belongs here.
+looks look for is in other modules (``landing_sensor``, ``follow_sensors``, ...), and how often a failed run is requested again in
+``orchestration.plan_runs``. How looks share a tick and a cursor belongs here.
 
 The cursor of a sensor holds a short digest for each look that had nothing to do, and what looks have to remember otherwise.
 Earlier releases had a sensor for each look, of the look's name; the first tick takes over their cursors.
@@ -37,7 +37,6 @@ from lakehouse.orchestration.resources import KeptTables, LakeTables
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
-    import logging
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from lakehouse.contracts import MetricContract, SourceContract
@@ -110,14 +109,12 @@ class LookContext:
 
     :param before: what the look kept at an earlier tick; empty if it had nothing to do.
     :param idle: the digest of the look with the state at which it had nothing to do; None if there is none.
-    :param at: when the tick of a schedule was due.
     """
 
     tick: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext
     name: str
     before: Cursor
     idle: str | None
-    at: datetime | None = None
     kept: Cursor | None = None
     is_taken: bool = False
 
@@ -126,8 +123,9 @@ class LookContext:
         return self.tick.instance
 
     @property
-    def log(self) -> logging.Logger:
-        return self.tick.log
+    def at(self) -> datetime | None:
+        """When the tick of a schedule was due; None for a sensor."""
+        return self.tick.scheduled_execution_time if isinstance(self.tick, dg.ScheduleEvaluationContext) else None
 
     def is_idle(self, state: str) -> bool:
         """Whether an earlier tick has found nothing to do at this state.
@@ -136,10 +134,20 @@ class LookContext:
         """
         return self.before.idle_state == state or _digest(self.name, state) == self.idle
 
-    @staticmethod
-    def look_again() -> None:
-        """Look at each table once more, before deciding what to start: a tick otherwise sees each table once."""
+    def reason_at(self, state: str) -> str:
+        """What the look has answered at this idle state; empty for its usual answer."""
+        return self.before.skip_reason if self.before.idle_state == state else ""
+
+    def newest(self, state: Callable[[], str]) -> tuple[str, bool]:
+        """The state, and whether it is idle. If not, tables are looked up again: a tick otherwise sees each table once.
+
+        The state is read before what it stands for: a write in between changes it, so that the next tick looks again.
+        """
+        now = state()
+        if self.is_idle(now):
+            return now, True
         look_again()
+        return state(), False
 
     def keep(self, cursor: Cursor) -> None:
         """Remember a cursor until the look keeps another one."""
@@ -289,12 +297,11 @@ class _Tick:
     failed: dict[str, FailedLook] = field(default_factory=dict)
     paused: dict[str, str] = field(default_factory=dict)
     following: str | None = None
-    at: datetime | None = None
     taking: _Taking = field(default_factory=_Taking)
 
-    def take(self, reading: Lake, looks: Sequence[Look], seconds: float | None = None) -> None:
-        """Take the looks in turn, for so many seconds if there is a limit, but at least one."""
-        end = time.monotonic() + (seconds if seconds is not None else math.inf)
+    def take(self, reading: Lake, looks: Sequence[Look], seconds: float = math.inf) -> None:
+        """Take the looks in turn for so many seconds, but at least one."""
+        end = time.monotonic() + seconds
         with reading.step():
             paused, hanging = self._pauses(reading), self.taking.hanging()
             for look in _in_turn(looks, self.earlier.following):
@@ -316,7 +323,9 @@ class _Tick:
         try:
             self.paused = {contract: f"{pause}" for contract, pause in pauses.paused(reading).items()}
         except Exception as problem:
-            if self.at is not None:  # a schedule remembers none: it starts nothing that a person may have paused
+            if isinstance(
+                self.context, dg.ScheduleEvaluationContext
+            ):  # it remembers none: it starts nothing that a person may have paused
                 raise
             self.paused = self.earlier.paused
             self._fail(PAUSES, "ops/pauses", problem)
@@ -348,8 +357,8 @@ class _Tick:
             self.reasons[look.name] = reasons[-1]
 
     def _context_of(self, look: Look) -> LookContext:
-        before, idle = self.earlier.kept.get(look.name, Cursor()), self.earlier.idle.get(_digest(look.name)[:_OF_LOOK])
-        self.contexts[look.name] = LookContext(self.context, look.name, before, idle, self.at)
+        before, idle = self.earlier.kept.get(look.name, Cursor()), self.earlier.idle.get(_hash(look.name, _OF_LOOK))
+        self.contexts[look.name] = LookContext(self.context, look.name, before, idle)
         return self.contexts[look.name]
 
     def cursor(self, looks: Sequence[Look]) -> LooksCursor:
@@ -357,17 +366,15 @@ class _Tick:
         kept = {look.name: self.earlier.kept[look.name] for look in looks if look.name in self.earlier.kept}
         idle: dict[str, str] = {}
         for look in looks:
-            of_look, context = _digest(look.name)[:_OF_LOOK], self.contexts.get(look.name)
+            of_look, context = _hash(look.name, _OF_LOOK), self.contexts.get(look.name)
             if context is None or not context.is_taken:
                 idle |= {of_look: self.earlier.idle[of_look]} if of_look in self.earlier.idle else {}
                 continue
             cursor = context.kept
-            if cursor is None:
-                continue
-            if cursor.idle_state is not None and cursor.skip_reason in {"", look.nothing} and not cursor.seen.since:
+            if cursor and cursor.idle_state is not None and cursor.skip_reason in {"", look.nothing} and not cursor.seen.since:
                 idle[of_look] = _digest(look.name, cursor.idle_state)
                 kept.pop(look.name, None)
-            else:
+            elif cursor:
                 kept[look.name] = cursor
         untaken = {look.name for look in looks} - self.contexts.keys()
         failed = {name: one for name, one in self.earlier.failed.items() if name in untaken} | self.failed
@@ -417,7 +424,7 @@ def _requests_of(kind: LookKind, context: dg.ScheduleEvaluationContext, reading:
 
     :raises LooksFailedError: if looks failed, and none requests a run.
     """
-    tick = _Tick(context, LooksCursor(), at=context.scheduled_execution_time)
+    tick = _Tick(context, LooksCursor())
     tick.take(reading, kind.looks)
     if tick.requests:
         return _together(kind, tick.requests)
@@ -449,11 +456,13 @@ def _in_turn(looks: Sequence[Look], first: str | None) -> Iterator[Look]:
     yield from looks[:begin]
 
 
-def _digest(name: str, state: str = "") -> str:
-    of_look, of_state = (
-        base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (name, f"{name}|{state}")
-    )
-    return of_look[:_OF_LOOK] + of_state[:_OF_STATE]
+def _digest(name: str, state: str) -> str:
+    """Tells the look, and its state."""
+    return _hash(name, _OF_LOOK) + _hash(f"{name}|{state}", _OF_STATE)
+
+
+def _hash(text: str, size: int) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())[:size].decode()
 
 
 def _taken_over(instance: dg.DagsterInstance, looks: Sequence[Look]) -> LooksCursor:
@@ -489,8 +498,3 @@ def _instigators(
     states = instance.all_instigator_state(instigator_type=kind, instigator_statuses=statuses)
     known = {state.instigator_name: getattr(state.instigator_data, "cursor", None) for state in states}
     return {name: known[name] for name in sorted(known) if name in names}
-
-
-def short_hash(text: str) -> str:
-    """A hash of 16 characters for a tag."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -105,11 +105,9 @@ def _retraining(catalog: Catalog, contract: ModelContract) -> looks.Look:
     nothing = f"no correction reaches the policy of {contract.name}"
 
     def take(context: looks.LookContext, lake: Lake) -> list[looks.Answer]:
-        now = _state(lake, catalog, contract)
-        if context.is_idle(now):
-            return [_idle(context, now, context.before.skip_reason or nothing)]
-        context.look_again()
-        now = _state(lake, catalog, contract)  # before the look: a write in between makes the next tick look again
+        now, is_idle = context.newest(lambda: _state(lake, catalog, contract))
+        if is_idle:
+            return [_idle(context, now, context.reason_at(now) or nothing)]
         try:
             possible = retraining.possible(lake, contract)
         except LakehouseError as problem:
@@ -150,7 +148,7 @@ def job(lake: Lake, catalog: Catalog, contract: ModelContract) -> dg.JobDefiniti
 
 def _requested(context: looks.LookContext, contract: ModelContract, possible: PossibleRetraining, state: str) -> looks.Answer:
     """The run for a cause. A successful run settles the cause, unless a retraining has begun and has steps left."""
-    cause = f"{contract.name}:{looks.short_hash(f'{possible.cause}|{contract.retrain_when}')}"
+    cause = f"{contract.name}:{plan_runs.short_hash(f'{possible.cause}|{contract.retrain_when}')}"
     planned = plan_runs.plan_run_requests(context.instance, RETRAINING_TAG, [cause], [] if possible.is_begun else [cause])
     if planned.answered:
         return _idle(context, state, f"{possible.text}, but a run has found that the policy is not reached")

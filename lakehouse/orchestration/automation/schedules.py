@@ -88,10 +88,10 @@ def _rolling_kind(at: str, timezone: str, of_time: list[looks.Look]) -> looks.Lo
     """The rolling backfills of a time; their schedule's name stays the same whatever other contracts request."""
     minute, hour, *other = at.split()
     is_daily = minute.isdigit() and hour.isdigit() and other == ["*", "*", "*"]
-    time = f"{int(hour):02}{int(minute):02}" if is_daily else looks.short_hash(at)
+    time = f"{int(hour):02}{int(minute):02}" if is_daily else plan_runs.short_hash(at)
     zone = re.sub(r"[^a-z0-9]+", "_", timezone.lower())
     if not re.fullmatch(r"[A-Za-z0-9/_]+", timezone):  # Etc/GMT+5 and Etc/GMT-5
-        zone = f"{zone}_{looks.short_hash(timezone)[:6]}"
+        zone = f"{zone}_{plan_runs.short_hash(timezone)[:6]}"
     about = "Rebuilds the newest event days of silver from Bronze."
     return looks.LookKind(f"rolling_{time}_{zone}", about, of_time, cron=at, timezone=timezone)
 

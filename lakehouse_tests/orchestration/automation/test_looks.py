@@ -383,9 +383,7 @@ def test_a_failed_look_alerts_its_owner_until_it_is_mended(tmp_path: Path, monke
         alerts, stewards = (SensorTicks(lake, known, name, instance) for name in ("alerts", "stewards"))
         monkeypatch.setattr(alert_sensor, "_ALERTS_AFTER", timedelta())
         assert alerts.skip_message() == "0 opened, 0 resolved, 0 open"
-        stewards.tick()
-        assert stewards.cursor is not None
-        instance.add_instigator_state(sensor_state("stewards", stewards.cursor))
+        instance.add_instigator_state(stored(stewards))
         assert alerts.skip_message() == "1 opened, 0 resolved, 1 open"
         assert alerts.skip_message() == "nothing has changed since the last look"
         [alert] = [record.alert for record in alert_log.all_of(lake)]
@@ -393,10 +391,15 @@ def test_a_failed_look_alerts_its_owner_until_it_is_mended(tmp_path: Path, monke
         assert "Dagster cannot see what is to do for silver/b (stewards_b): " in alert.text
         assert alert.text.endswith("Nothing new is started for it until that is mended; others go on.")
         log.rename(log.with_name("away"))
-        stewards.tick()
-        assert stewards.cursor is not None
-        instance.update_instigator_state(sensor_state("stewards", stewards.cursor))
+        instance.update_instigator_state(stored(stewards))
         assert alerts.skip_message() == "0 opened, 1 resolved, 0 open"
+
+
+def stored(ticks: SensorTicks) -> InstigatorState:
+    """What Dagster keeps after another tick."""
+    ticks.tick()
+    assert ticks.cursor is not None
+    return sensor_state(ticks.name, ticks.cursor)
 
 
 def sensor_state(
