@@ -79,6 +79,11 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="Seconds that an announced day may wait for silver before it is announced again.",
     )
+    shared_runs: bool = Field(
+        True,
+        description="Whether sensors request runs that several tables share; without, each table has runs of its own, which any "
+        "executor of Dagster can run.",
+    )
     settle_seconds: float = Field(
         4,
         ge=0,

@@ -46,12 +46,13 @@ class IngestRequest:
     """A run of Bronze for files of an arrival day: each file's state by its name.
 
     ``cause`` is the same for the same files in the same state. ``known`` is set if any of the files has already been held in this
-    state: a run for the same cause need not be repeated.
+    state: a run for the same cause need not be repeated. ``bytes`` is the size of the files.
     """
 
     cause: str
     files: Mapping[str, str]
     known: bool
+    bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -238,7 +239,8 @@ def _request(
     """A run for these files; if manifests list them, a changed manifest gives another cause."""
     states = "|".join(f"{file.name}:{file.state}" for file in (*files, *manifests))
     cause = f"{contract.dataset}:{day}:{hashlib.sha256(states.encode()).hexdigest()[:16]}"
-    return IngestRequest(cause, {file.name: file.state for file in files}, any(file.identity in held for file in files))
+    known, size = any(file.identity in held for file in files), sum(file.size or 0 for file in files)
+    return IngestRequest(cause, {file.name: file.state for file in files}, known, size)
 
 
 def _named_by_manifests(

@@ -10,6 +10,7 @@ import dagster as dg
 
 from lakehouse.contracts.series import Series
 from lakehouse.lake import Lake
+from lakehouse.orchestration import shared_runs
 from lakehouse.orchestration.assets import checks as assets_checks
 from lakehouse.orchestration.assets import metric_assets, model_assets, source_assets
 from lakehouse.orchestration.automation import (
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.settings import Settings
-
-#: In process: a step in a separate process would continue when its run is killed.
-_EXECUTOR = dg.in_process_executor
 
 
 def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
@@ -53,7 +51,7 @@ def definitions_of(lake: Lake, catalog: Catalog) -> dg.Definitions:
                 *(looks.schedule_of(lake, kind) for kind in of_each if kind.cron is not None),
                 schedules.maintenance_schedule(lake, catalog),
             ],
-            executor=_EXECUTOR,
+            executor=shared_runs.executor,
             resources=_resources(lake) | readers(lake, tables),
         )
         definitions.get_repository_def()  # copies sensors, which warns as well; it is kept for the next caller
@@ -63,7 +61,7 @@ def definitions_of(lake: Lake, catalog: Catalog) -> dg.Definitions:
 def assets_of(lake: Lake, catalog: Catalog) -> dg.Definitions:
     """The assets alone, for a command that runs them itself: it needs no check steps, and no sensors and schedules."""
     with _pinned_features():
-        return dg.Definitions(assets=_assets(lake, catalog), executor=_EXECUTOR, resources=_resources(lake))
+        return dg.Definitions(assets=_assets(lake, catalog), executor=shared_runs.executor, resources=_resources(lake))
 
 
 @contextmanager

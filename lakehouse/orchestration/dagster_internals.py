@@ -11,7 +11,18 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetC
 from dagster._core.definitions.assets.job.asset_job import IMPLICIT_ASSET_JOB_NAME
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.event_api import PartitionKeyFilter
+from dagster._core.events import DagsterEvent, EngineEventData
+from dagster._core.execution.api import ExecuteRunWithPlanIterable
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
+from dagster._core.execution.context.system import PlanExecutionContext, PlanOrchestrationContext, StepExecutionContext
+from dagster._core.execution.context_creation_job import PlanExecutionContextManager
+from dagster._core.execution.plan.outputs import StepOutputHandle
+from dagster._core.execution.plan.plan import ExecutionPlan
+from dagster._core.execution.plan.state import KnownExecutionState
+from dagster._core.execution.plan.step import ExecutionStep
+from dagster._core.execution.stats import StepEventStatus
+from dagster._core.executor.in_process import InProcessExecutor
+from dagster._core.executor.in_process import inprocess_execution_iterator as in_process_steps
 from dagster._core.instance.ref import InstanceRef
 from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
 from dagster._core.scheduler.instigation import InstigatorStatus
@@ -65,20 +76,34 @@ __all__ = [
     "CheckRunHealthResult",
     "ConcurrencyClaimStatus",
     "ConcurrencyKeyInfo",
+    "DagsterEvent",
     "DagsterSqliteStorage",
+    "EngineEventData",
+    "ExecuteRunWithPlanIterable",
+    "ExecutionPlan",
+    "ExecutionStep",
     "InMemoryEventLogStorage",
+    "InProcessExecutor",
     "InstanceRef",
     "InstigatorStatus",
     "InstigatorType",
+    "KnownExecutionState",
     "NoOpComputeLogManager",
     "PartitionKeyFilter",
+    "PlanExecutionContext",
+    "PlanExecutionContextManager",
+    "PlanOrchestrationContext",
     "SqlEventLogStorage",
     "SqliteEventLogStorage",
     "SqliteRunStorage",
     "SqliteScheduleStorage",
+    "StepEventStatus",
+    "StepExecutionContext",
+    "StepOutputHandle",
     "WorkerStatus",
     "create_db_conn_string",
     "event_logs_directory",
+    "in_process_steps",
     "runs_directory",
     "schedule_directory",
 ]

@@ -30,7 +30,8 @@ from platformdirs import user_state_path
 from lakehouse.delta import provenance
 from lakehouse.errors import LakehouseError
 from lakehouse.operations.backfills import plan as backfill_plan
-from lakehouse.orchestration.dagster_internals import MAX_RETRIES_TAG
+from lakehouse.orchestration import shared_runs
+from lakehouse.orchestration.dagster_internals import MAX_RETRIES_TAG, StepEventStatus
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -180,8 +181,11 @@ RUNNING = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
+#: Runs that wait for a place.
+QUEUED = {dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.QUEUED}
 #: The number of runs for each cause.
 ATTEMPTS = 3
+_PLACES = 4
 #: Set on requested runs: the sensor requests further attempts, and Dagster itself never retries.
 NO_RETRIES = {MAX_RETRIES_TAG: "0"}
 #: The greatest number of a look's active runs: the cost of a tick must not grow with the number of pending runs.
@@ -193,6 +197,7 @@ class RunRequestPlan:
     """The requests of a sensor at a tick.
 
     :param run_keys: the key of the run to request, by cause.
+    :param attempts: the number of earlier runs of each of these causes.
     :param on_their_way: the causes with a run that has not ended.
     :param given_up: the causes whose attempts have all failed.
     :param answered: the causes that a run has settled.
@@ -200,6 +205,7 @@ class RunRequestPlan:
     """
 
     run_keys: dict[str, str] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)
     on_their_way: list[str] = field(default_factory=list)
     given_up: list[str] = field(default_factory=list)
     answered: list[str] = field(default_factory=list)
@@ -212,17 +218,22 @@ class RunRequestPlan:
 
 
 def plan_run_requests(
-    instance: dg.DagsterInstance, tag: str, causes: Sequence[str], settled_by_success: Collection[str] = ()
+    instance: dg.DagsterInstance,
+    tag: str,
+    causes: Sequence[str],
+    settled_by_success: Collection[str] = (),
+    asset: dg.AssetKey | None = None,
 ) -> RunRequestPlan:
     """Decide for which of ``causes`` to request a run, in their order.
 
     :param tag: the tag that names the cause of a run.
     :param settled_by_success: the causes that a successful run settles.
+    :param asset: the asset that the causes are about: a shared run may have failed in another one.
     """
     plan = RunRequestPlan()
     for begin in range(0, len(causes), AT_ONCE):
         some = causes[begin : begin + AT_ONCE]
-        earlier = {} if plan.enough else _runs(instance, tag, some)
+        earlier = {} if plan.enough else _runs(instance, tag, some, asset)
         for cause in some:
             statuses = earlier.get(cause, [])
             if plan.enough:
@@ -234,13 +245,33 @@ def plan_run_requests(
             elif len(statuses) >= ATTEMPTS:
                 plan.given_up.append(cause)
             else:
-                plan.run_keys[cause] = f"{cause}:{len(statuses)}"
+                plan.run_keys[cause], plan.attempts[cause] = f"{cause}:{len(statuses)}", len(statuses)
     return plan
 
 
-def _runs(instance: dg.DagsterInstance, tag: str, causes: Sequence[str]) -> dict[str, list[dg.DagsterRunStatus]]:
-    """The states of the runs for each cause, from a single query."""
+def places(instance: dg.DagsterInstance) -> int:
+    """How many runs Dagster runs at once; a few where it does not say."""
+    queue = instance.get_concurrency_config().run_queue_config
+    return queue.max_concurrent_runs if queue and queue.max_concurrent_runs >= 0 else _PLACES
+
+
+def _runs(
+    instance: dg.DagsterInstance, tag: str, causes: Sequence[str], asset: dg.AssetKey | None
+) -> dict[str, list[dg.DagsterRunStatus]]:
+    """The states of the runs for each cause, from a single query; of a failed shared run, the state of the asset's step."""
     statuses: dict[str, list[dg.DagsterRunStatus]] = defaultdict(list)
     for run in instance.get_runs(dg.RunsFilter(tags={tag: list(causes)})):
-        statuses[run.tags[tag]].append(run.status)
+        is_done = run.is_failure and asset is not None and shared_runs.is_shared(run) and has_done(instance, run, asset)
+        statuses[run.tags[tag]].append(dg.DagsterRunStatus.SUCCESS if is_done else run.status)
     return statuses
+
+
+def has_done(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: dg.AssetKey) -> bool:
+    """Whether an asset's step of a run has succeeded, however the run ended."""
+    return step_status(instance, run, asset) is StepEventStatus.SUCCESS
+
+
+def step_status(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: dg.AssetKey) -> StepEventStatus | None:
+    """The state of an asset's step of a run; None if it has not begun."""
+    stats = instance.get_run_step_stats(run.run_id, [asset.to_python_identifier()])
+    return stats[0].status if stats else None

@@ -17,6 +17,7 @@ import dagster as dg
 from lakehouse import pieces
 from lakehouse.calendar.days import from_json, to_json
 from lakehouse.gold.publication.checks import with_deprecated_names
+from lakehouse.orchestration import shared_runs
 from lakehouse.orchestration.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
@@ -63,7 +64,7 @@ def periods(contracts: Collection[SourceContract], rollup: Series) -> dg.TimeWin
 
 
 def days_of_run(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> list[date]:
-    """The days of a run: from its tag, otherwise its partition or range."""
+    """The days of a run that is not shared: from its tag, otherwise its partition or range."""
     tag = context.run.tags.get(DAYS_TAG)
     if tag:
         return from_json(tag)
@@ -99,7 +100,7 @@ def report(
     outcomes: Iterable[CheckResult],
 ) -> Iterator[dg.MaterializeResult[None]]:
     """Report the materialization of ``days``, with metadata, and the check outcomes if no check step follows."""
-    scattered = DAYS_TAG in context.run.tags
+    scattered = _logs_each_day(context.run)
     if scattered:
         materialized(context, key, days)
     if reports_checks(context):
@@ -112,7 +113,12 @@ def report(
 
 def reports_checks(context: dg.AssetExecutionContext) -> bool:
     """Whether a run reports check outcomes itself, because no check step follows."""
-    return DAYS_TAG in context.run.tags or context.run.asset_check_selection == frozenset()
+    return _logs_each_day(context.run) or context.run.asset_check_selection == frozenset()
+
+
+def _logs_each_day(run: dg.DagsterRun) -> bool:
+    """Whether assets log the events of their days, because the run has neither a partition nor a range of theirs."""
+    return DAYS_TAG in run.tags or shared_runs.is_shared(run)
 
 
 def materialized(context: dg.AssetExecutionContext, key: dg.AssetKey, days: Mapping[date, Mapping[str, Any]]) -> None:

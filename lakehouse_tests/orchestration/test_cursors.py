@@ -262,4 +262,4 @@ def test_each_release_of_a_day_is_a_cause_of_its_own(deployment: Lake, instance:
     lived.released()
     (second,) = sensor.run_requests()
     assert first.run_key != second.run_key
-    assert first.tags["lakehouse/follows_silver"] == "revenue:0.2"
+    assert first.tags["lakehouse/follows_silver/revenue"] == "revenue:0.2"

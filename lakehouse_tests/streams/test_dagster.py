@@ -13,7 +13,7 @@ from lakehouse.contracts.loader import completed
 from lakehouse.orchestration.execution.catch_up import catch_up
 from lakehouse.orchestration.execution.in_process import InProcess
 from lakehouse_tests.support.kafka_lake import KafkaLake, at, contract, event
-from lakehouse_tests.support.sensor_ticks import SensorTicks
+from lakehouse_tests.support.sensor_ticks import SensorTicks, days_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,14 +34,14 @@ def test_from_a_message_to_a_number(spark: SparkSession, lake: Lake, broker: Kaf
         broker.produce(topic, [{"value": event("a", 2, 5), "timestamp": at(3), "partition": 0}])
         broker.produce(topic, [{"value": event("b", 4, 7), "timestamp": at(4), "partition": 1}])
         [request] = sensor.run_requests()
-        assert request.partition_key == f"{lake.now().date()}"
+        assert days_of(request) == [f"{lake.now().date()}"]
         assert [again.run_key for again in sensor.run_requests()] == [request.run_key], "the daemon starts a key once"
         layers = InProcess(lake, catalog, instance)
-        layers.run(dg.AssetKey(["bronze", "events"]), [date.fromisoformat(f"{request.partition_key}")])
+        layers.run(dg.AssetKey(["bronze", "events"]), [date.fromisoformat(days_of(request)[0])])
         announced = instance.get_materialized_partitions(dg.AssetKey(["arrivals", "events"]))
         assert announced == {"2024-01-02", "2024-01-04"}
         materialized = instance.get_materialized_partitions(dg.AssetKey(["bronze", "events"]))
-        assert materialized == {"2024-01-03", "2024-01-04", request.partition_key}
+        assert materialized == {"2024-01-03", "2024-01-04", *days_of(request)}
         assert sensor.skip_message() == "no new message"
         assert catch_up(lake, catalog, "events", layers).restated == {"total": [date(2024, 1, 2), date(2024, 1, 4)]}
         broker.produce(topic, [{"value": event("a", 2, 6, "correct"), "timestamp": at(5), "partition": 0}])

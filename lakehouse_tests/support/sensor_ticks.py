@@ -63,4 +63,13 @@ class SensorTicks:
 
     def add_run(self, request: dg.RunRequest, status: dg.DagsterRunStatus = dg.DagsterRunStatus.FAILURE) -> None:
         """Add the run of a request to the instance, with its status."""
-        self.instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", tags=dict(request.tags), status=status))
+        selected = frozenset(request.asset_selection or ())
+        run = dg.DagsterRun("__ASSET_JOB", run_config=request.run_config, tags=dict(request.tags), asset_selection=selected)
+        self.instance.add_run(run.with_status(status))
+
+
+def days_of(request: dg.RunRequest) -> list[str]:
+    """The days for which a shared run is requested, of its first table."""
+    key = (request.asset_selection or [])[0]
+    days: list[str] = request.run_config["ops"][key.to_python_identifier()]["config"]["days"]
+    return days

@@ -27,10 +27,11 @@ from lakehouse.lake import Lake
 from lakehouse.late_events.counters import LateCounts
 from lakehouse.ledger import contract_archive
 from lakehouse.live import reconcile as live_closing
-from lakehouse.orchestration import plan_runs, run_events
+from lakehouse.orchestration import plan_runs, run_events, shared_runs
 from lakehouse.orchestration.dagster_internals import BACKFILL_ID_TAG, USER_TAG
 from lakehouse.orchestration.resources import Engine, LakeSpark
 from lakehouse.orchestration.run_events import days_of_run, event_days, periods
+from lakehouse.orchestration.shared_runs import RequestedDays
 
 #: Set on runs that follow changes of the layer below: the version of that layer that the numbers will include.
 FOLLOWS_TAG = "lakehouse/follows_silver"
@@ -62,15 +63,20 @@ def gold_asset(deployment: Lake, catalog: Catalog, metric: MetricContract) -> dg
         description=metric.description or f"{metric.name} per event day.",
         metadata={"dagster/uri": locations.gold(deployment, Series(metric)).address},
     )
-    def gold_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
+    def gold_of_metric(
+        context: dg.AssetExecutionContext, config: RequestedDays, spark: LakeSpark
+    ) -> Iterator[dg.MaterializeResult[None]]:
         lake, engine = deployment.for_step(), Engine(spark.session)
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
-        days = days_of_run(context)
+        is_shared = shared_runs.is_shared(context.run)
+        days = shared_runs.requested(config) if is_shared else days_of_run(context)
         gold_repair.restore(lake, catalog, Series(metric), engine.session, context.run.run_id)
         daily = served_version.daily(lake, catalog, metric)
         follows = find_pending(lake, daily)  # a close or a backfill may also be the first run after a change below
-        if FOLLOWS_TAG in context.run.tags:
+        if is_shared or FOLLOWS_TAG in context.run.tags:
             days = sorted({*days, *follows.starts})  # silver may have changed since the run was requested
+        if not days:
+            return
         _remember(context, lake, daily.metric, contract)
         with run_events.progress(context):
             if metric.is_derived:
@@ -106,16 +112,21 @@ def rollup_asset(deployment: Lake, catalog: Catalog, metric: MetricContract, rol
         description=f"{metric.name} per {rollup.kind.value.replace('_', ' ')}, from {_origin(metric)}.",
         metadata={"dagster/uri": locations.gold(deployment, rollup).address},
     )
-    def rollup_of_metric(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
+    def rollup_of_metric(
+        context: dg.AssetExecutionContext, config: RequestedDays, spark: LakeSpark
+    ) -> Iterator[dg.MaterializeResult[None]]:
         lake, engine = deployment.for_step(), Engine(spark.session)
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
         gold_repair.restore(lake, catalog, rollup, engine.session, context.run.run_id)
         daily = served_version.daily(lake, catalog, metric)
         series = Series(daily.metric, rollup.kind, daily.called)
-        wanted = {series.period(day).start for day in days_of_run(context)}
-        follows = find_pending(lake, series) if FOLLOWS_TAG in context.run.tags else None
+        is_shared = shared_runs.is_shared(context.run)
+        wanted = {series.period(day).start for day in (shared_runs.requested(config) if is_shared else days_of_run(context))}
+        follows = find_pending(lake, series) if is_shared or FOLLOWS_TAG in context.run.tags else None
         if follows is not None:
             wanted |= follows.starts
+        if not wanted:
+            return
         _remember(context, lake, series.metric, contract)
         with run_events.progress(context):
             if metric.is_derived:

@@ -25,13 +25,14 @@ from lakehouse.operations.alerts.outbox import dispatch_alerts
 from lakehouse.operations.alerts.run_rules import FailedCheck, FailedLook, FailedRun, RunOutcomes
 from lakehouse.operations.delivery import directory
 from lakehouse.operations.notices.dispatch import dispatch_notices
-from lakehouse.orchestration import plan_runs, run_events
+from lakehouse.orchestration import plan_runs, run_events, shared_runs
 from lakehouse.orchestration.assets.checks import check_names
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG
-from lakehouse.orchestration.automation import looks
+from lakehouse.orchestration.automation import instigators, looks
 from lakehouse.orchestration.automation.follow_sensors import DECIDED_TAG
 from lakehouse.orchestration.automation.landing_sensor import RECONCILES_TAG
 from lakehouse.orchestration.automation.live_runs import LIVE_TAG
+from lakehouse.orchestration.automation.ready import tag_of
 from lakehouse.orchestration.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
@@ -41,6 +42,7 @@ from lakehouse.orchestration.dagster_internals import (
     WILL_RETRY_TAG,
     AssetCheckExecutionRecordStatus,
     PartitionKeyFilter,
+    StepEventStatus,
 )
 from lakehouse.orchestration.resources import KeptTables, LakeTables
 from lakehouse.orchestration.run_events import DAYS_TAG, periods
@@ -119,9 +121,12 @@ class RunLook:
         """A failed run for each subject with work that no later run has done."""
         run = record.dagster_run
         ended = record.end_time or record.update_timestamp.replace(tzinfo=timezone.utc).timestamp()
+        failed = _failed_assets(self.instance, run) if shared_runs.is_shared(run) else run.asset_selection or ()
         for subject in sorted(_subjects(run)):
             key = dg.AssetKey(subject.split("/"))
-            if key in (run.asset_selection or ()):
+            if key not in failed and shared_runs.is_shared(run):
+                continue
+            if key in failed:
                 partitions = self._partitions(run, key)
                 is_done = _are_materialized(self.instance, key, partitions, ended)
             elif run.asset_check_selection:
@@ -129,12 +134,14 @@ class RunLook:
             else:
                 partitions, is_done = [], _succeeded_since(self.instance, run)
             if not is_done:
-                at, reason = datetime.fromtimestamp(ended, timezone.utc), _reason(self.instance, run)
-                yield FailedRun(run.run_id, subject, partitions, at, reason, _is_given_up(self.instance, run))
+                at, reason = datetime.fromtimestamp(ended, timezone.utc), _reason(self.instance, run, key)
+                yield FailedRun(run.run_id, subject, partitions, at, reason, _is_given_up(self.instance, run, key))
 
     def _partitions(self, run: dg.DagsterRun, key: dg.AssetKey) -> list[str]:
-        """The partitions of a run, as its tags name them."""
+        """The partitions of an asset in a run, as the run's tags name them, or its configuration."""
         tags = run.tags
+        if shared_runs.is_shared(run):
+            return shared_runs.days_in(run, key)
         if DAYS_TAG in tags:
             return [day.isoformat() for day in from_json(tags[DAYS_TAG])]
         if PARTITION_NAME_TAG in tags:
@@ -225,22 +232,32 @@ def _succeeded_since(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     return bool(newest) and newest[0].is_success
 
 
-def _is_given_up(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+def _failed_assets(instance: dg.DagsterInstance, run: dg.DagsterRun) -> set[dg.AssetKey]:
+    """The assets that a failed shared run left undone: steps that failed or did not end, or the first ones if none has begun."""
+    statuses = {key: plan_runs.step_status(instance, run, key) for key in run.asset_selection or ()}
+    if not any(statuses.values()):
+        return {key for key in statuses if shared_runs.days_in(run, key)}
+    return {key for key, status in statuses.items() if status in {StepEventStatus.FAILURE, StepEventStatus.IN_PROGRESS}}
+
+
+def _is_given_up(instance: dg.DagsterInstance, run: dg.DagsterRun, key: dg.AssetKey) -> bool:
     """Whether a failed run was the last attempt of its sensor, or of Dagster's retries."""
-    for tag in _CAUSES:
+    for kind in _CAUSES:
+        tag = tag_of(kind, key.path[-1])
         if tag in run.tags:
-            return bool(plan_runs.plan_run_requests(instance, tag, [run.tags[tag]]).given_up)
+            return bool(plan_runs.plan_run_requests(instance, tag, [run.tags[tag]], asset=key).given_up)
     return RETRY_NUMBER_TAG in run.tags and run.tags.get(WILL_RETRY_TAG) != "true"
 
 
-def _reason(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
-    """The error of a run's first failed step, without the text that Dagster adds."""
-    for record in instance.get_records_for_run(run.run_id, of_type=_ERRORS, limit=10).records:
-        data = record.event_log_entry.dagster_event.event_specific_data if record.event_log_entry.dagster_event else None
-        error = getattr(data, "error", None)
-        if error is not None:
-            return f"{(error.cause or error).message}"
-    return "the error was not recorded"
+def _reason(instance: dg.DagsterInstance, run: dg.DagsterRun, key: dg.AssetKey) -> str:
+    """The error of an asset's step, or of a run's first failed step, without the text that Dagster adds."""
+    errors: list[tuple[bool, str]] = []
+    for record in instance.get_records_for_run(run.run_id, of_type=_ERRORS).records:
+        event = record.event_log_entry.dagster_event
+        error = getattr(event.event_specific_data, "error", None) if event else None
+        if event is not None and error is not None:
+            errors.append((event.step_key != key.to_python_identifier(), f"{(error.cause or error).message}"))
+    return min(errors, key=lambda one: one[0])[1] if errors else "the error was not recorded"
 
 
 class UnreadError(LakehouseError):
@@ -278,7 +295,7 @@ def failed_looks(instance: dg.DagsterInstance, kinds: Iterable[looks.LookKind]) 
     """The looks of sensors that fail, and have for some minutes."""
     known = {kind.name: {looks.PAUSES, *(look.name for look in kind.looks)} for kind in kinds if kind.cron is None}
     failed: dict[str, FailedLook] = {}
-    for kind, text in looks.running_sensors(instance, known).items():
+    for kind, text in instigators.running_sensors(instance, known).items():
         cursor = looks.LooksCursor.read(text)
         if cursor is not None:
             failed |= {name: one for name, one in cursor.failed.items() if name in known[kind]}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from lakehouse import locations
+from lakehouse.contracts import derived
 from lakehouse.contracts.series import Series
 from lakehouse.delta import provenance
 from lakehouse.gold.numbers import served_version
@@ -23,11 +24,10 @@ from lakehouse.orchestration import plan_runs
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.automation import looks
-from lakehouse.orchestration.dagster_internals import SENSOR_NAME_TAG
-from lakehouse.orchestration.run_events import tags_for
+from lakehouse.orchestration.automation.ready import Ready, tables_of_metrics, tables_of_source, tag_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import date
 
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
@@ -41,16 +41,19 @@ _CONDITIONS_A_SECOND = 10
 
 @dataclass(frozen=True)
 class _Waiting:
-    """The next run: the first days of its partitions, and the tag that names its cause."""
+    """The next run: the first days of its partitions, and its cause with the tag for causes of this kind."""
 
     starts: Collection[date]
-    tag: dict[str, str]
+    tag: str
+    cause: str
 
 
 @dataclass(frozen=True)
 class _FollowingAsset:
     """An asset, and the look that starts it.
 
+    :param subject: the source, or the series.
+    :param tables: it, and those that follow it, each with its contract.
     :param contract: what is paused with the look.
     :param nothing: the skip reason if nothing is pending.
     :param of: a word for what its runs are about.
@@ -58,6 +61,8 @@ class _FollowingAsset:
 
     look: str
     key: dg.AssetKey
+    subject: str
+    tables: Callable[[Lake], Mapping[dg.AssetKey, str]]
     contract: str
     nothing: str
     of: str
@@ -76,29 +81,34 @@ def kinds(lake: Lake, catalog: Catalog) -> list[looks.LookKind]:
     for metric in catalog.metrics.values():
         restate.append(_of_days(catalog, metric, contracts))
         restate += [_of_periods(catalog, metric, rollup, contracts) for rollup in Series(metric).rollups]
-    stewards = [_of_decisions(contract) for contract in catalog.sources.values()]
+    stewards = [_of_decisions(catalog, contract) for contract in catalog.sources.values()]
     of_decisions = "Decisions and redactions start silver for the days that they affect."
     of_changes = "Changed days start gold, and published numbers what is computed from them, for exactly these days or periods."
     seconds = lake.settings.sensor_seconds
     return [looks.LookKind("stewards", of_decisions, stewards, seconds), looks.LookKind("restate", of_changes, restate, seconds)]
 
 
-def _of_decisions(contract: SourceContract) -> looks.Look:
+def _of_decisions(catalog: Catalog, contract: SourceContract) -> looks.Look:
     """Runs silver for exactly the days affected by a decision or a redaction."""
     source = contract.dataset
 
     def look(lake: Lake) -> _Waiting:
         waiting = applied_inputs.pending_manual_inputs(lake, source)
         return _Waiting(
-            waiting, {DECIDED_TAG: f"{source}:{plan_runs.short_hash('|'.join(sorted(set().union(*waiting.values()))))}"}
+            waiting, DECIDED_TAG, f"{source}:{plan_runs.short_hash('|'.join(sorted(set().union(*waiting.values()))))}"
         )
 
     def read(lake: Lake) -> list[Table]:
         of_source = [locations.decisions(lake, source), locations.redactions(lake, source)]
         return [*of_source, locations.rebuild_requests(lake), locations.applied_inputs(lake)]
 
-    *_, silver_key = keys(source)
-    asset = _FollowingAsset(f"stewards_{source}", silver_key, f"source/{source}", "no decision waits for silver", of="decisions")
+    bronze_key, _, silver_key = keys(source)
+
+    def tables(lake: Lake) -> dict[dg.AssetKey, str]:
+        return {key: of for key, of in tables_of_source(lake, catalog, source).items() if key != bronze_key}
+
+    nothing = "no decision waits for silver"
+    asset = _FollowingAsset(f"stewards_{source}", silver_key, source, tables, f"source/{source}", nothing, of="decisions")
     return _look_for_one_run([source], asset, look, lambda lake: looks.state_of(lake, read(lake), [contract]))
 
 
@@ -107,7 +117,7 @@ def _of_days(catalog: Catalog, metric: MetricContract, contracts: Callable[[], s
 
     def look(lake: Lake) -> _Waiting:
         pending = find_pending(lake, served_version.daily(lake, catalog, metric))
-        return _Waiting(pending.starts, {FOLLOWS_TAG: f"{metric.name}:{pending.cause}"})
+        return _Waiting(pending.starts, FOLLOWS_TAG, f"{metric.name}:{pending.cause}")
 
     def read(lake: Lake) -> list[Table]:
         below = _inputs(lake, Series(metric)) if metric.is_derived else [*locations.every_silver_read(lake, metric).values()]
@@ -115,7 +125,7 @@ def _of_days(catalog: Catalog, metric: MetricContract, contracts: Callable[[], s
         return [*below, locations.gold(lake, Series(metric)), locations.restatements(lake), locations.reverts(lake)]
 
     nothing = f"{metric.name} follows its inputs" if metric.is_derived else "gold follows silver"
-    asset = _FollowingAsset(f"restate_{metric.name}", gold_key(metric.name), f"metric/{metric.name}", nothing, of="days")
+    asset = _of_series(catalog, metric, Series(metric), nothing, "days")
     sources = [contract.dataset for contract in catalog.sources_of(metric)]
     return _look_for_one_run(sources, asset, look, lambda lake: looks.state_of(lake, read(lake), [], contracts()))
 
@@ -125,15 +135,26 @@ def _of_periods(catalog: Catalog, metric: MetricContract, rollup: Series, contra
 
     def look(lake: Lake) -> _Waiting:
         pending = find_pending(lake, rollup)
-        return _Waiting(pending.starts, {FOLLOWS_TAG: f"{rollup.name}:{pending.cause}"})
+        return _Waiting(pending.starts, FOLLOWS_TAG, f"{rollup.name}:{pending.cause}")
 
     def read(lake: Lake) -> list[Table]:
         return [*_inputs(lake, rollup), locations.gold(lake, Series(metric)), locations.restatements(lake)]
 
     nothing = f"{rollup.name} follows its days"
-    asset = _FollowingAsset(f"restate_{rollup.name}", gold_key(rollup.name), f"metric/{metric.name}", nothing, of="periods")
+    asset = _of_series(catalog, metric, rollup, nothing, "periods")
     sources = [contract.dataset for contract in catalog.sources_of(metric)]
     return _look_for_one_run(sources, asset, look, lambda lake: looks.state_of(lake, read(lake), [], contracts()))
+
+
+def _of_series(catalog: Catalog, metric: MetricContract, series: Series, nothing: str, of: str) -> _FollowingAsset:
+    """A series of a metric; after days its roll-ups follow, and the metrics derived from it."""
+    following = [metric, *derived.downstream(catalog.metrics, [metric.name])]
+
+    def tables(lake: Lake) -> dict[dg.AssetKey, str]:
+        return tables_of_metrics(lake, catalog, following) if series == Series(metric) else {}
+
+    name = series.name
+    return _FollowingAsset(f"restate_{name}", gold_key(name), name, tables, f"metric/{metric.name}", nothing, of)
 
 
 def _inputs(lake: Lake, series: Series) -> list[Table]:
@@ -155,10 +176,7 @@ def automation(lake: Lake, catalog: Catalog) -> dg.AutomationConditionSensorDefi
 def _look_for_one_run(
     sources: Sequence[str], asset: _FollowingAsset, pending: Callable[[Lake], _Waiting], state: Callable[[Lake], str]
 ) -> looks.Look:
-    """A look that requests one run of an asset for everything pending, and the next run after that one has ended.
-
-    Work that becomes pending in the meantime is left to the next run: a concurrent second run would recompute the days of the
-    first, because their completion is not recorded yet.
+    """A look for everything pending for an asset and what follows from it. Later changes are for the next run.
 
     :param state: the fingerprint of everything that ``pending`` reads; while it equals an idle tick's, nothing is pending.
     """
@@ -169,24 +187,18 @@ def _look_for_one_run(
         if waiting is None or not waiting.starts:
             context.keep(looks.Cursor(now))
             return [dg.SkipReason(asset.nothing)]
-        if any(context.instance.get_runs_count(dg.RunsFilter(tags=tags, statuses=plan_runs.RUNNING)) for tags in _tags_of(asset)):
-            return [dg.SkipReason(f"a run for {asset.of} is in progress; the next one is requested when it has ended")]
-        (cause,) = waiting.tag.values()
-        planned = plan_runs.plan_run_requests(context.instance, next(iter(waiting.tag)), [cause])
+        planned = plan_runs.plan_run_requests(
+            context.instance, tag_of(waiting.tag, asset.subject), [waiting.cause], asset=asset.key
+        )
         if planned.on_their_way:
-            return [dg.SkipReason(f"a run for {cause} is in progress")]
+            return [dg.SkipReason(f"a run for {waiting.cause} is in progress")]
         if planned.given_up:
             return [
                 dg.SkipReason(
                     f"{plan_runs.ATTEMPTS} runs have failed for these {asset.of}; see the newest one and start it again"
                 )
             ]
-        tags = {**tags_for(waiting.starts), **waiting.tag, **plan_runs.NO_RETRIES}
-        return [dg.RunRequest(run_key=planned.run_keys[cause], asset_selection=[asset.key], asset_check_keys=[], tags=tags)]
+        attempt, tables = planned.attempts[waiting.cause], asset.tables(lake)
+        return [Ready(waiting.tag, asset.subject, waiting.cause, attempt, asset.key, waiting.starts, tables)]
 
     return looks.Look(asset.look, asset.key.to_user_string(), asset.contract, asset.nothing, take, sources)
-
-
-def _tags_of(asset: _FollowingAsset) -> list[dict[str, str]]:
-    """The tags by which its runs are known; those of an earlier release name the sensor."""
-    return [{looks.LOOK_TAG: asset.look}, {SENSOR_NAME_TAG: asset.look}]

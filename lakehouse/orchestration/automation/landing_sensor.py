@@ -1,4 +1,4 @@
-"""The sensors that start Bronze: for stable files in landing, for waiting messages, and for arrivals that Silver has not applied.
+"""The sensors of arrivals: for stable files in landing, for waiting messages, and for arrivals that Silver has not applied.
 
 They read with delta-rs and start no JVM; their cursors are described in ``automation.looks``. Which files may be
 ingested is determined in ``bronze.pending_files``.
@@ -7,7 +7,6 @@ ingested is determined in ``bronze.pending_files``.
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -25,17 +24,19 @@ from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration import plan_runs, run_events
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.automation import looks
+from lakehouse.orchestration.automation.ready import LARGE, Ready, tables_of_source, tag_of
 from lakehouse.orchestration.dagster_internals import BulkActionsFilter, BulkActionStatus
 from lakehouse.streams import status
 from lakehouse.streams.client import StreamProblem
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import date
 
     from pyarrow.fs import FileInfo
 
+    from lakehouse.bronze.pending_files import IngestRequest
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.contracts.inputs import KafkaTopic
     from lakehouse.lake import Lake
@@ -43,9 +44,11 @@ if TYPE_CHECKING:
     from lakehouse.streams.status import TopicStatus
 
 _SHOWN = 5
-#: Set on runs for new files: the source, arrival day and the files' state.
+#: A run takes at most so many files of a source at once.
+_FILES = 500
+#: Set on runs for new files: the source, first arrival day and its files' state.
 LANDS_TAG = "lakehouse/lands"
-#: Set on runs for arrivals that Silver has not applied: the source, arrival day and ingestions.
+#: Set on runs for arrivals that Silver has not applied: the source and ingestions.
 RECONCILES_TAG = "lakehouse/reconciles"
 
 
@@ -53,19 +56,21 @@ def kinds(lake: Lake, catalog: Catalog) -> list[looks.LookKind]:
     """The kinds ``landing`` and ``reconcile``, each with a look for each source."""
     contracts, seconds = list(catalog.sources.values()), lake.settings.sensor_seconds
     landing = [
-        _stream(contract, contract.source.kafka) if contract.source.kafka else _landing(contract, contracts)
+        _stream(catalog, contract, contract.source.kafka) if contract.source.kafka else _landing(catalog, contract)
         for contract in contracts
     ]
-    reconcile = [_reconciling(contract) for contract in contracts]
-    again = "Announces event days again that wait for silver with no run in progress."
+    reconcile = [_reconciling(catalog, contract) for contract in contracts]
+    again = "Event days that wait for silver with no run in progress start it."
     return [
-        looks.LookKind("landing", "New or changed files, and new messages, start bronze.", landing, seconds),
+        looks.LookKind(
+            "landing", "New or changed files, and new messages, start bronze and what follows from it.", landing, seconds
+        ),
         looks.LookKind("reconcile", again, reconcile, max(60, seconds)),
     ]
 
 
-def _landing(contract: SourceContract, sources: Collection[SourceContract]) -> looks.Look:
-    """Runs bronze for each arrival day with a new or changed file that is stable and may be ingested."""
+def _landing(catalog: Catalog, contract: SourceContract) -> looks.Look:
+    """Runs bronze for arrival days with new or changed files that are stable and may be ingested, and what follows from them."""
     source, nothing = contract.dataset, "no new file"
     key, _, _ = keys(source)
 
@@ -80,7 +85,7 @@ def _landing(contract: SourceContract, sources: Collection[SourceContract]) -> l
             yield dg.SkipReason(because or nothing)
             return
         scan = pending_files.scan_landing(
-            lake, contract, bronze_landing.listing(lake, contract, infos), context.before.seen, now, sources
+            lake, contract, bronze_landing.listing(lake, contract, infos), context.before.seen, now, catalog.sources.values()
         )
         missing_inputs.record(lake, source, "unfinished_day", scan.unfinished)
         reasons = list(scan.remarks)
@@ -95,25 +100,61 @@ def _landing(contract: SourceContract, sources: Collection[SourceContract]) -> l
         context.keep(looks.Cursor(seen=scan.observations))
         causes = {request_spec.cause: day for day, request_spec in scan.requests.items()}
         known = {request_spec.cause for request_spec in scan.requests.values() if request_spec.known}
-        planned = plan_runs.plan_run_requests(context.instance, LANDS_TAG, list(causes), known)
+        planned = plan_runs.plan_run_requests(context.instance, tag_of(LANDS_TAG, source), list(causes), known, key)
         given_up = {
             causes[cause]: f"{plan_runs.ATTEMPTS} runs failed to ingest files of {causes[cause]}" for cause in planned.given_up
         }
         missing_inputs.record(lake, source, "failed_ingestion", given_up)
-        requests = [
-            _bronze_run(key, day, LANDS_TAG, request_spec.cause, planned, request_spec.files)
-            for day, request_spec in scan.requests.items()
-            if request_spec.cause in planned.run_keys
-        ]
-        yield from _requests_or_reasons(context, requests, reasons + _why_not(planned, causes, "ingest the files of"))
+        work = _of_files(lake, catalog, contract, scan.requests, planned)
+        yield from _work_or_reasons(context, work, reasons + _why_not(planned, causes, "ingest the files of"))
 
     return looks.Look(f"landing_{source}", key.to_user_string(), f"source/{source}", nothing, take, [source])
 
 
-def _reconciling(contract: SourceContract) -> looks.Look:
-    """Reruns bronze for arrival days whose event days wait for silver without a run in progress.
+def _of_files(
+    lake: Lake,
+    catalog: Catalog,
+    contract: SourceContract,
+    requests: Mapping[date, IngestRequest],
+    planned: plan_runs.RunRequestPlan,
+) -> list[Ready]:
+    """Files to ingest: of all arrival days that no run has tried, as far as they are few, and of one day that a run has tried.
 
-    Bronze then announces these days again, so a run killed between its commit and its events loses nothing (R11).
+    Where tables share no runs, each arrival day has a run of its own.
+    """
+    source = contract.dataset
+    key, _, _ = keys(source)
+    tables = tables_of_source(lake, catalog, source)
+
+    def work(days: Sequence[date]) -> Ready:
+        files = {name: state for day in days for name, state in requests[day].files.items()}
+        cause, size = requests[days[0]].cause, sum(requests[day].bytes for day in days)
+        return Ready(LANDS_TAG, source, cause, planned.attempts[cause], key, days, tables, files, size)
+
+    wanted = [day for day, request in requests.items() if request.cause in planned.run_keys]
+    if not lake.settings.shared_runs:
+        return [work([day]) for day in wanted]
+    untried = [day for day in wanted if not planned.attempts[requests[day].cause]]
+    tried = [day for day in wanted if planned.attempts[requests[day].cause]]
+    return [work(days) for days in (_few(untried, requests), tried[:1]) if days]
+
+
+def _few(days: Sequence[date], requests: Mapping[date, IngestRequest]) -> list[date]:
+    """The first days, one at least, up to a number of files and of bytes: others are for the next run."""
+    few: list[date] = []
+    files = size = 0
+    for day in days:
+        files, size = files + len(requests[day].files), size + requests[day].bytes
+        if few and (files > _FILES or size > LARGE):
+            break
+        few.append(day)
+    return few
+
+
+def _reconciling(catalog: Catalog, contract: SourceContract) -> looks.Look:
+    """Runs silver for event days that wait for it without a run in progress.
+
+    So a run killed between Bronze's commit and its events loses nothing (R11).
     """
     source, nothing = contract.dataset, "nothing waits for silver"
     bronze_key, arrivals_key, silver_key = keys(source)
@@ -130,26 +171,18 @@ def _reconciling(contract: SourceContract) -> looks.Look:
             yield dg.SkipReason(f"{len(waiting)} days wait for silver, and a run is in progress")
             return
         left_behind = _left_behind(context.instance, arrivals_key, waiting, timedelta(seconds=lake.settings.reconcile_seconds))
-        first = contract.source.start_date
-        causes = {
-            f"{source}:{day}:{plan_runs.short_hash('|'.join(ids))}": day for day, ids in left_behind.items() if day >= first
-        }
-        planned = plan_runs.plan_run_requests(context.instance, RECONCILES_TAG, list(causes))
-        # The landing sensor requests runs for files; these runs ingest no file.
-        requests = [
-            _bronze_run(bronze_key, day, RECONCILES_TAG, cause, planned, {})
-            for cause, day in causes.items()
-            if cause in planned.run_keys
-        ]
-        reasons = _why_not(planned, causes, "make silver follow the arrivals of")
-        if outside := [f"{day}" for day in left_behind if day < first]:
-            listed = join_limited(outside, _SHOWN, " days")
-            reasons.append(
-                f"arrivals of {listed} wait for silver, and source.start_date of {source} is {first}: set an earlier date"
-            )
         if not left_behind:
-            reasons.append(f"{len(waiting)} days wait for silver, all were announced recently")
-        yield from _requests_or_reasons(context, requests, reasons)
+            yield dg.SkipReason(f"{len(waiting)} days wait for silver, all were announced recently")
+            return
+        cause = f"{source}:{plan_runs.short_hash('|'.join(sorted(set().union(*left_behind.values()))))}"
+        planned = plan_runs.plan_run_requests(context.instance, tag_of(RECONCILES_TAG, source), [cause], asset=silver_key)
+        if not planned.run_keys:
+            days = join_limited([f"{day}" for day in sorted(left_behind)], _SHOWN, " days")
+            given_up = f"{plan_runs.ATTEMPTS} runs did not make silver follow the arrivals for {days}"
+            yield dg.SkipReason(f"{given_up}; see the newest one and start it again")
+            return
+        tables = {key: paused for key, paused in tables_of_source(lake, catalog, source).items() if key != bronze_key}
+        yield Ready(RECONCILES_TAG, source, cause, planned.attempts[cause], silver_key, sorted(left_behind), tables)
 
     return looks.Look(f"reconcile_{source}", silver_key.to_user_string(), f"source/{source}", nothing, take, [source])
 
@@ -195,29 +228,15 @@ class HangingFolderError(LakehouseError):
 def _left_behind(
     instance: dg.DagsterInstance, arrivals: dg.AssetKey, waiting: Mapping[date, Sequence[Ingestion]], patience: timedelta
 ) -> dict[date, list[str]]:
-    """By arrival day, the ingestions with a waiting event day that was not announced recently."""
+    """The waiting event days that were not announced recently, each with the ingestions that wait."""
     announced = run_events.newest(instance, arrivals, [day.isoformat() for day in waiting])
     recent = (datetime.now(timezone.utc) - patience).timestamp()
-    ingestion_ids: dict[date, set[str]] = defaultdict(set)
+    left: dict[date, list[str]] = {}
     for event_day, entries in waiting.items():
         announcement = announced.get(event_day.isoformat())
         if announcement is None or announcement.timestamp < recent:
-            for entry in entries:
-                ingestion_ids[entry.arrival_date].add(entry.ingestion_id)
-    return {day: sorted(ids) for day, ids in sorted(ingestion_ids.items())}
-
-
-def _bronze_run(
-    key: dg.AssetKey, day: date, tag: str, cause: str, planned: plan_runs.RunRequestPlan, files: Mapping[str, str]
-) -> dg.RunRequest:
-    """A run of bronze that may ingest ``files`` of an arrival day, but no later arrivals."""
-    return dg.RunRequest(
-        run_key=planned.run_keys[cause],
-        partition_key=day.isoformat(),
-        asset_selection=[key],
-        tags={tag: cause, **plan_runs.NO_RETRIES},
-        run_config={"ops": {key.to_python_identifier(): {"config": {"files": dict(files)}}}},
-    )
+            left[event_day] = [entry.ingestion_id for entry in entries]
+    return left
 
 
 def _why_not(planned: plan_runs.RunRequestPlan, days: Mapping[str, date], task: str) -> list[str]:
@@ -244,15 +263,15 @@ def _days(causes: Sequence[str], days: Mapping[str, date]) -> str:
     return join_limited([f"{days[cause]}" for cause in causes], _SHOWN, " days")
 
 
-def _requests_or_reasons(context: looks.LookContext, requests: list[dg.RunRequest], reasons: list[str]) -> Iterator[looks.Answer]:
-    """Yield requests, or one skip reason, because Dagster does not accept both: if there are requests, the reasons are logged."""
+def _work_or_reasons(context: looks.LookContext, work: list[Ready], reasons: list[str]) -> Iterator[looks.Answer]:
+    """Yield work, or one skip reason, because Dagster does not accept both: if there is work, the reasons are logged."""
     reason = join_limited(reasons, _SHOWN, " remarks")
-    if not requests:
+    if not work:
         yield dg.SkipReason(reason)
         return
     if reason:
         context.tick.log.warning(reason)
-    yield from requests
+    yield from work
 
 
 def _is_run_active(instance: dg.DagsterInstance, assets: set[dg.AssetKey]) -> bool:
@@ -268,7 +287,7 @@ def _is_run_active(instance: dg.DagsterInstance, assets: set[dg.AssetKey]) -> bo
 WAITS_TAG = "lakehouse/waits"
 
 
-def _stream(contract: SourceContract, kafka: KafkaTopic) -> looks.Look:
+def _stream(catalog: Catalog, contract: SourceContract, kafka: KafkaTopic) -> looks.Look:
     """Runs bronze when messages wait in the topic; one run ingests all of them."""
     source, nothing = contract.dataset, "no new message"
     key, _, _ = keys(source)
@@ -281,12 +300,11 @@ def _stream(contract: SourceContract, kafka: KafkaTopic) -> looks.Look:
             return
         today = business_day_of(lake.now(), ZoneInfo(contract.clocks.timezone))
         cause = _cause(lake, source, known)
-        planned = plan_runs.plan_run_requests(context.instance, WAITS_TAG, [cause] if cause else [])
+        planned = plan_runs.plan_run_requests(context.instance, tag_of(WAITS_TAG, source), [cause] if cause else [], asset=key)
         given_up = {today: f"{plan_runs.ATTEMPTS} runs failed to take messages of {kafka.topic}"} if planned.given_up else {}
         missing_inputs.record(lake, source, "failed_ingestion", given_up)
         if cause in planned.run_keys:
-            tags = {WAITS_TAG: cause, **plan_runs.NO_RETRIES}
-            yield dg.RunRequest(planned.run_keys[cause], partition_key=f"{today}", asset_selection=[key], tags=tags)
+            yield Ready(WAITS_TAG, source, cause, planned.attempts[cause], key, [today], tables_of_source(lake, catalog, source))
         elif planned.given_up:
             yield dg.SkipReason(f"{given_up[today]}; see the newest one and start it again")
         elif planned.on_their_way:

@@ -32,18 +32,19 @@ from lakehouse.lake.table_cache import look_again
 from lakehouse.operations import pauses
 from lakehouse.operations.alerts.run_rules import FailedLook
 from lakehouse.orchestration import plan_runs
-from lakehouse.orchestration.dagster_internals import IMPLICIT_ASSET_JOB_NAME, InstigatorStatus, InstigatorType
+from lakehouse.orchestration.automation import ready
+from lakehouse.orchestration.automation.instigators import earlier_cursors, take_over_pauses
+from lakehouse.orchestration.automation.ready import LOOK_TAG, Ready
+from lakehouse.orchestration.dagster_internals import IMPLICIT_ASSET_JOB_NAME, InstigatorType
 from lakehouse.orchestration.resources import KeptTables, LakeTables
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from lakehouse.contracts import MetricContract, SourceContract
     from lakehouse.lake import Lake, Table
 
-#: Set on the runs that looks request: the look, such as ``restate_revenue``.
-LOOK_TAG = "lakehouse/look"
 #: How long a tick takes looks, in seconds: the daemon waits a minute for a tick.
 _TICK_SECONDS = 20.0
 #: Ticks of a sensor with many looks are further apart, a second for so many: an idle daemon then has little to do.
@@ -100,7 +101,7 @@ def state_of(lake: Lake, tables: Iterable[Table], contracts: Iterable[SourceCont
     return commit_log.state_of(tables, provenance.code(), *map(provenance.of_contract, contracts), *more)
 
 
-Answer = dg.RunRequest | dg.SkipReason
+Answer = dg.RunRequest | dg.SkipReason | Ready
 
 
 @dataclass
@@ -255,10 +256,11 @@ def sensor_of(lake: Lake, kind: LookKind) -> dg.SensorDefinition:
         with kept.reading(tables) as reading:
             earlier = LooksCursor.read(context.cursor)
             if earlier is None:
-                _take_over_pauses(context.instance, reading, looks, InstigatorType.SENSOR)
+                take_over_pauses(context.instance, reading, _contracts(looks), InstigatorType.SENSOR)
                 earlier = _taken_over(context.instance, looks)
             tick = _Tick(context, earlier, taking=taking)
             tick.take(reading, looks, _TICK_SECONDS)
+            tick.divide(share=lake.settings.shared_runs)
         reason = None if tick.requests else tick.reason(looks)
         return dg.SensorResult(run_requests=tick.requests, skip_reason=reason, cursor=f"{tick.cursor(looks)}")
 
@@ -292,6 +294,7 @@ class _Tick:
     context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext
     earlier: LooksCursor
     requests: list[dg.RunRequest] = field(default_factory=list)
+    ready: list[tuple[str, Ready]] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
     contexts: dict[str, LookContext] = field(default_factory=dict)
     failed: dict[str, FailedLook] = field(default_factory=dict)
@@ -309,7 +312,7 @@ class _Tick:
                     self._context_of(look)
                     self._fail(look.name, look.subject, TimeoutError("a look has not ended for a minute or longer"))
                     continue
-                if self.contexts and (time.monotonic() >= end or len(self.requests) >= _REQUESTS):
+                if self.contexts and (time.monotonic() >= end or len(self.requests) + len(self.ready) >= _REQUESTS):
                     self.following = look.name
                     return
                 if look.contract in paused:
@@ -352,9 +355,21 @@ class _Tick:
             return
         requests = [answer for answer in answers if isinstance(answer, dg.RunRequest)]
         self.requests += [request.with_replaced_attrs(tags={**request.tags, LOOK_TAG: look.name}) for request in requests]
+        self.ready += [(look.name, answer.without(self.paused)) for answer in answers if isinstance(answer, Ready)]
         reasons = [answer.skip_message or "" for answer in answers if isinstance(answer, dg.SkipReason)]
         if reasons:
             self.reasons[look.name] = reasons[-1]
+
+    def divide(self, *, share: bool) -> None:
+        """Request the runs for what is ready; what waits for a place is found again by the next tick.
+
+        :param share: whether several tables share a run.
+        """
+        if self.ready:
+            active = self.context.instance.get_runs(dg.RunsFilter(statuses=plan_runs.RUNNING))
+            division = ready.divide(self.ready, active, plan_runs.places(self.context.instance), share=share)
+            self.requests += division.requests
+            self.reasons |= division.waiting
 
     def _context_of(self, look: Look) -> LookContext:
         before, idle = self.earlier.kept.get(look.name, Cursor()), self.earlier.idle.get(_hash(look.name, _OF_LOOK))
@@ -413,7 +428,7 @@ def schedule_of(lake: Lake, kind: LookKind) -> dg.ScheduleDefinition:
     def look(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
         reading = lake.cached()
         with suppress(dg.DagsterInvariantViolationError):  # a context without an instance has no earlier schedules
-            _take_over_pauses(context.instance, reading, kind.looks, InstigatorType.SCHEDULE)
+            take_over_pauses(context.instance, reading, _contracts(kind.looks), InstigatorType.SCHEDULE)
         return _requests_of(kind, context, reading)
 
     return look
@@ -465,36 +480,12 @@ def _hash(text: str, size: int) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())[:size].decode()
 
 
+def _contracts(looks: Iterable[Look]) -> dict[str, str]:
+    """The contract of each look that has one."""
+    return {look.name: look.contract for look in looks if look.contract is not None}
+
+
 def _taken_over(instance: dg.DagsterInstance, looks: Sequence[Look]) -> LooksCursor:
     """The cursors that the sensors of an earlier release have left, one for each look."""
-    names = [look.name for look in looks]
-    return LooksCursor(
-        kept={name: Cursor.read(text) for name, text in _instigators(instance, names, InstigatorType.SENSOR).items()}
-    )
-
-
-def _take_over_pauses(instance: dg.DagsterInstance, lake: Lake, looks: Sequence[Look], kind: InstigatorType) -> None:
-    """Pause what the stopped sensors or schedules of an earlier release were about, once."""
-    contracts = {look.name: look.contract for look in looks if look.contract is not None}
-    stopped = _instigators(instance, contracts, kind, {InstigatorStatus.STOPPED})
-    known = {entry.contract for entry in pauses.log(lake).read()} if stopped else set()
-    for contract in sorted({contracts[name] for name in stopped} - known):
-        names = [name for name in stopped if contracts[name] == contract]
-        with suppress(pauses.PauseError):  # another sensor's tick was faster
-            pauses.pause(lake, contract, "Dagster", f"a person had stopped {join_limited(names, _SHOWN, ' more')}")
-
-
-def running_sensors(instance: dg.DagsterInstance, names: Collection[str]) -> dict[str, str | None]:
-    """The cursors of sensors that nobody has stopped, by name."""
-    return _instigators(instance, names, InstigatorType.SENSOR, {InstigatorStatus.RUNNING, InstigatorStatus.DECLARED_IN_CODE})
-
-
-def _instigators(
-    instance: dg.DagsterInstance, names: Collection[str], kind: InstigatorType, statuses: set[InstigatorStatus] | None = None
-) -> dict[str, str | None]:
-    """The cursors of sensors or schedules that have ticked, or that a person has started or stopped, by name."""
-    if instance.schedule_storage is None:
-        return {}
-    states = instance.all_instigator_state(instigator_type=kind, instigator_statuses=statuses)
-    known = {state.instigator_name: getattr(state.instigator_data, "cursor", None) for state in states}
-    return {name: known[name] for name in sorted(known) if name in names}
+    cursors = earlier_cursors(instance, [look.name for look in looks])
+    return LooksCursor(kept={name: Cursor.read(text) for name, text in cursors.items()})

@@ -22,13 +22,14 @@ from lakehouse import locations
 from lakehouse.calendar.days import span
 from lakehouse.errors import LakehouseError
 from lakehouse.operations.backfills.plan import Layer
+from lakehouse.orchestration import shared_runs
 from lakehouse.orchestration.dagster_internals import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from lakehouse.orchestration.execution.in_process import TABLE_TAG, RunFailedError, may_pass
 from lakehouse.orchestration.plan_runs import PLAN_TAG
 from lakehouse.orchestration.run_events import DAYS_TAG
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from lakehouse.lake import Lake
     from lakehouse.operations.backfills.plan import Wave
@@ -57,7 +58,7 @@ def estimate(instance: dg.DagsterInstance, waves: Sequence[Wave]) -> Cost:
 
 
 def _past(instance: dg.DagsterInstance, longer: Collection[str]) -> dict[str, list[tuple[int, float]]]:
-    """By table, the partitions and seconds of the successful runs that materialized only that table.
+    """By table, the partitions and seconds of the successful runs that materialized only that table, and of its part of others.
 
     :param longer: the tables with partitions longer than a day, whose number a range does not determine.
     """
@@ -65,12 +66,26 @@ def _past(instance: dg.DagsterInstance, longer: Collection[str]) -> dict[str, li
     done = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])
     for record in instance.get_run_records(done, limit=_LOOK_AT):
         run = record.dagster_run
+        if shared_runs.is_shared(run):
+            for table, partitions, seconds in _shares(instance, run):
+                durations[table].append((partitions, seconds))
+            continue
         tables = [key.to_user_string() for key in run.asset_selection or ()] or [run.tags.get(TABLE_TAG, "")]
         if len(tables) == 1 and record.start_time and record.end_time:
             partitions = _partitions(run.tags)
             if partitions == 1 or DAYS_TAG in run.tags or tables[0] not in longer:
                 durations[tables[0]].append((partitions, record.end_time - record.start_time))
     return durations
+
+
+def _shares(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Iterator[tuple[str, int, float]]:
+    """The tables that a shared run has written, each with its partitions and the seconds of its step."""
+    steps = {key.to_python_identifier(): key for key in run.asset_selection or ()}
+    for step in instance.get_run_step_stats(run.run_id):
+        key, events = steps.get(step.step_key), [entry.get_dagster_event() for entry in step.materialization_events]
+        partitions = sum(event.asset_key == key for event in events)
+        if key is not None and partitions and step.start_time and step.end_time:
+            yield key.to_user_string(), partitions, step.end_time - step.start_time
 
 
 def _partitions(tags: Mapping[str, str]) -> int:

@@ -11,8 +11,9 @@ from lakehouse.contracts import load_catalog
 from lakehouse.ledger import applied_inputs, decisions, ingestions
 from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.ingestions import Ingestion
+from lakehouse.orchestration.automation.ready import IN_PROGRESS
 from lakehouse.orchestration.plan_runs import BACKFILL_RUNNING, backfill_lock
-from lakehouse_tests.support.sensor_ticks import SensorTicks
+from lakehouse_tests.support.sensor_ticks import SensorTicks, days_of
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
@@ -45,13 +46,18 @@ def ingest(lake: Lake, arrival: date = ARRIVAL, touched: list[date] = TOUCHED, n
     )
 
 
-def test_days_left_behind_are_announced_again(deployment: Lake, instance: dg.DagsterInstance) -> None:
+def test_days_left_behind_start_silver_and_what_follows(deployment: Lake, instance: dg.DagsterInstance) -> None:
     sensor = SensorTicks(deployment, CATALOG, "reconcile_sales", instance)
     assert sensor.skip_message() == "nothing waits for silver"
     ingest(deployment)
     (request,) = sensor.run_requests()
-    assert (request.partition_key, request.asset_selection) == ("2024-11-05", [dg.AssetKey(["bronze", "sales"])])
-    assert request.run_config == {"ops": {"bronze__sales": {"config": {"files": {}}}}}, "files are the landing sensor's"
+    assert days_of(request) == ["2024-11-02", "2024-11-04"]
+    assert [key.to_user_string() for key in request.asset_selection or ()] == [
+        "silver/sales",
+        "gold/revenue",
+        "gold/revenue_weekly",
+        "gold/revenue_monthly",
+    ]
     (again,) = sensor.run_requests()
     assert again.run_key == request.run_key, "a repeated tick starts nothing twice"
 
@@ -66,17 +72,10 @@ def test_a_planned_backfill_is_left_alone_and_what_it_leaves_is_followed(deploym
     assert len(sensors[0].run_requests()) == 1
 
 
-def test_an_arrival_day_outside_the_partitions_is_reported_with_the_others(
-    deployment: Lake, instance: dg.DagsterInstance
-) -> None:
+def test_arrivals_before_the_first_partition_of_bronze_are_followed_too(deployment: Lake, instance: dg.DagsterInstance) -> None:
     ingest(deployment, date(2024, 10, 31), name="before")
-    sensor = SensorTicks(deployment, CATALOG, "reconcile_sales", instance)
-    assert sensor.skip_message() == (
-        "arrivals of 2024-10-31 wait for silver, and source.start_date of sales is 2024-11-01: set an earlier date"
-    )
-    ingest(deployment)
-    (request,) = sensor.run_requests()
-    assert request.partition_key == "2024-11-05"
+    (request,) = SensorTicks(deployment, CATALOG, "reconcile_sales", instance).run_requests()
+    assert days_of(request) == ["2024-11-02", "2024-11-04"]
 
 
 def test_days_just_announced_are_left_to_the_policy(deployment: Lake, instance: dg.DagsterInstance) -> None:
@@ -99,7 +98,7 @@ def test_the_announcements_of_other_days_do_not_hide_one_left_behind(deployment:
     ingest(deployment, date(2024, 11, 7), busy, "other")
     announce(instance, busy)
     (request,) = SensorTicks(deployment, CATALOG, "reconcile_sales", instance).run_requests()
-    assert request.partition_key == "2024-11-05"
+    assert days_of(request) == ["2024-11-02", "2024-11-04"]
 
 
 def test_days_that_silver_has_taken_are_done(deployment: Lake, instance: dg.DagsterInstance) -> None:
@@ -113,11 +112,11 @@ def test_it_gives_up_after_three_attempts_and_reports_it(deployment: Lake, insta
     sensor = SensorTicks(deployment, CATALOG, "reconcile_sales", instance)
     (request,) = sensor.run_requests()
     for _ in range(3):
-        instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", tags=dict(request.tags), status=dg.DagsterRunStatus.FAILURE))
-    assert "3 runs did not make silver follow the arrivals of 2024-11-05" in sensor.skip_message()
+        sensor.add_run(request)
+    assert "3 runs did not make silver follow the arrivals for 2024-11-02, 2024-11-04" in sensor.skip_message()
     ingest(deployment, date(2024, 11, 7), [date(2024, 11, 6)], "other")
     (other,) = sensor.run_requests()
-    assert other.partition_key == "2024-11-07", "one day that was given up does not stop the others"
+    assert days_of(other) == ["2024-11-02", "2024-11-04", "2024-11-06"], "what was given up does not stop what comes later"
 
 
 def test_it_waits_while_a_run_is_at_work(deployment: Lake, instance: dg.DagsterInstance) -> None:
@@ -132,8 +131,8 @@ def test_a_decision_starts_silver_for_exactly_its_days(deployment: Lake, instanc
     assert sensor.skip_message() == "no decision waits for silver"
     decision_id = decide(deployment, "s1", TOUCHED)
     (request,) = sensor.run_requests()
-    assert request.tags["lakehouse/days"] == '["2024-11-02", "2024-11-04"]'
-    assert request.asset_selection == [dg.AssetKey(["silver", "sales"])]
+    assert days_of(request) == ["2024-11-02", "2024-11-04"]
+    assert [key.path[0] for key in request.asset_selection or ()] == ["silver", "gold", "gold", "gold"]
     assert request.tags["dagster/max_retries"] == "0", "its sensor tries it again, nobody else"
     (again,) = sensor.run_requests()
     assert again.run_key == request.run_key
@@ -147,13 +146,12 @@ def test_what_comes_while_a_run_is_on_its_way_waits_for_the_next_and_goes_with_w
     sensor = SensorTicks(deployment, CATALOG, "stewards_sales", instance)
     decide(deployment, "s1", TOUCHED)
     (request,) = sensor.run_requests()
-    asked = {**request.tags, "dagster/sensor_name": "stewards_sales"}  # as the daemon does
-    run = instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", tags=asked, status=dg.DagsterRunStatus.STARTED))
+    sensor.add_run(request, dg.DagsterRunStatus.STARTED)
     decide(deployment, "s2", [date(2024, 11, 3)])
-    assert sensor.skip_message() == "a run for decisions is in progress; the next one is requested when it has ended"
-    instance.report_run_failed(run)
+    assert sensor.skip_message() == IN_PROGRESS
+    instance.report_run_failed(instance.get_runs()[0])
     (both,) = sensor.run_requests()
-    assert both.tags["lakehouse/days"] == '["2024-11-02", "2024-11-03", "2024-11-04"]'
+    assert days_of(both) == ["2024-11-02", "2024-11-03", "2024-11-04"]
 
 
 def decide(lake: Lake, key: str, days: list[date]) -> str:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
 
 from lakehouse.orchestration.build import build_definitions
-from lakehouse.orchestration.run_events import DAYS_TAG
 from lakehouse_tests.support.joined_lake import joined_lake, metric
-from lakehouse_tests.support.sensor_ticks import SensorTicks
+from lakehouse_tests.support.sensor_ticks import SensorTicks, days_of
 
 if TYPE_CHECKING:
     from lakehouse.lake import Lake
@@ -37,6 +35,6 @@ def test_a_changed_attribute_starts_the_days_of_its_facts(lake: Lake, spark: Any
         assert sensor.skip_message() == "gold follows silver"
         sample.customer("ann", (1, ("basic", None, None)), (2, ("gold", None, None)))
         (request,) = sensor.run_requests()
-        assert request.tags[DAYS_TAG] == f'["{date(2024, 2, 2)}", "{date(2024, 2, 4)}"]'
+        assert days_of(request) == ["2024-02-02", "2024-02-04"]
         sample.publish()
         assert sensor.skip_message() == "gold follows silver"

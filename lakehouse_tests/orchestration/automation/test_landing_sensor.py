@@ -18,9 +18,10 @@ from lakehouse.contracts import load_catalog
 from lakehouse.contracts.loader import Catalog
 from lakehouse.lateness import missing_inputs
 from lakehouse.ledger import ingestions
+from lakehouse.orchestration.automation import landing_sensor
 from lakehouse.orchestration.execution.replay import Replay
 from lakehouse.orchestration.plan_runs import AT_ONCE
-from lakehouse_tests.support.sensor_ticks import SensorTicks
+from lakehouse_tests.support.sensor_ticks import SensorTicks, days_of
 
 if TYPE_CHECKING:
     from lakehouse.bronze.ingest import DayReport
@@ -85,7 +86,8 @@ def test_a_file_is_ingested_when_two_scans_have_seen_it_unchanged(landing: Landi
     assert landing.skip_message() == f"not stable yet: {NAME}"
     landing.wait(1)
     (request,) = landing.run_requests()
-    assert (request.partition_key, request.asset_selection) == ("2024-11-05", [dg.AssetKey(["bronze", "sales"])])
+    assert days_of(request) == ["2024-11-05"]
+    assert request.asset_selection == [dg.AssetKey(["bronze", "sales"]), dg.AssetKey(["silver", "sales"])]
     (again,) = landing.run_requests()
     assert again.run_key == request.run_key, "a repeated tick starts nothing twice"
 
@@ -174,26 +176,59 @@ def test_a_day_with_a_run_on_its_way_is_not_asked_for(landing: Landing) -> None:
 
 
 @pytest.mark.merge
-def test_a_thousand_old_files_wait_for_one_scan_and_are_requested_in_portions(landing: Landing) -> None:
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_a_thousand_old_files_wait_for_one_scan_and_are_requested_in_portions(landing: Landing, *, is_shared: bool) -> None:
     days = [f"{date.fromordinal(DAY.toordinal() + number)}" for number in range(300)]
     for day in days:
         landing.put(f"arrival_date={day}.csv")
     landing.settle()
+    landing.lake.settings.shared_runs = is_shared
     requested: list[str] = []
     for _ in range(3):
         requests = landing.run_requests()
-        assert len(requests) == AT_ONCE
-        assert [request.partition_key for request in landing.run_requests()] == [request.partition_key for request in requests]
+        assert len(requests) == (1 if is_shared else AT_ONCE)
+        portion = days_of(requests[0]) if is_shared else [f"{request.partition_key}" for request in requests]
+        assert [request.run_key for request in landing.run_requests()] == [request.run_key for request in requests]
         for request in requests:
             landing.add_run(request, dg.DagsterRunStatus.STARTED)
-        assert "more arrival days wait until these have ended" in landing.skip_message() or len(requested) + AT_ONCE == len(days)
-        requested += [str(request.partition_key) for request in requests]
+        assert "in progress" in landing.skip_message()
+        requested += portion
         for run in landing.instance.get_runs():
             landing.instance.delete_run(run.run_id)
         for name in (f"arrival_date={day}.csv" for day in requested):
             Path(str(landing.lake.settings.landing), name).unlink(missing_ok=True)
     assert requested == days
     assert landing.skip_message() == "no new file"
+
+
+def test_a_day_that_failed_among_others_is_tried_alone_and_the_others_go_on(landing: Landing) -> None:
+    first, *others = (f"{date.fromordinal(DAY.toordinal() + number)}" for number in range(4))
+    for day in (first, *others):
+        landing.put(f"arrival_date={day}.csv")
+    landing.settle()
+    [together] = landing.run_requests()
+    assert days_of(together) == [first, *others]
+    landing.add_run(together)
+    for _ in range(2):
+        several, alone = landing.run_requests()
+        assert (days_of(several), days_of(alone)) == (others, [first])
+        landing.add_run(alone)
+    [several] = landing.run_requests()
+    assert days_of(several) == others
+    assert known_missing(landing) == [f"3 runs failed to ingest files of {first}"]
+
+
+def test_large_files_have_a_run_of_their_own(landing: Landing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landing_sensor, "LARGE", 3 * len(HEADER))
+    days = [f"{date.fromordinal(DAY.toordinal() + number)}" for number in range(5)]
+    for number, day in enumerate(days):
+        landing.put(f"arrival_date={day}.csv", HEADER * (4 if number == 2 else 1))
+    landing.settle()
+    for portion in (days[:2], days[2:3], days[3:]):
+        [request] = landing.run_requests()
+        assert days_of(request) == portion
+        for day in portion:
+            Path(str(landing.lake.settings.landing), f"arrival_date={day}.csv").unlink()
 
 
 def test_the_days_files_wait_for_its_marker(deployment: Lake, instance: dg.DagsterInstance) -> None:
@@ -216,7 +251,7 @@ def test_the_days_files_wait_for_its_marker(deployment: Lake, instance: dg.Dagst
     landing.put(f"arrival_date={DAY}.done", "")
     landing.settle()
     (request,) = landing.run_requests()
-    assert request.partition_key == "2024-11-05"
+    assert days_of(request) == ["2024-11-05"]
     assert known_missing(landing) == []
 
 

@@ -15,6 +15,7 @@ from lakehouse.orchestration.assets.checks import check_names
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG
 from lakehouse.orchestration.automation import alert_sensor
 from lakehouse.orchestration.automation.alert_sensor import RunLook
+from lakehouse.orchestration.automation.ready import tag_of
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
@@ -107,7 +108,7 @@ def test_a_run_over_a_range_waits_for_each_of_its_partitions(records: Records) -
 
 
 def test_retries_are_used_up_after_the_last_attempt_of_a_sensor(records: Records) -> None:
-    cause = tags_for([day(5)]) | {FOLLOWS_TAG: "total:7"}
+    cause = tags_for([day(5)]) | {tag_of(FOLLOWS_TAG, "total"): "total:7"}
     for kinds in ({"failed_run"}, {"failed_run"}, {"failed_run", "retries_used_up"}):
         records.run(GOLD, cause)
         assert {alert.kind.value for alert in records.alerts()} == kinds
@@ -233,4 +234,4 @@ def test_the_error_of_a_run_is_that_of_its_step(instance: dg.DagsterInstance) ->
     failed = dg.materialize([broken], instance=instance, raise_on_error=False)
     run = instance.get_run_by_id(failed.run_id)
     assert run is not None
-    assert "no such column: amount" in alert_sensor._reason(instance, run)
+    assert "no such column: amount" in alert_sensor._reason(instance, run, SILVER)

@@ -9,8 +9,7 @@ import dagster as dg
 import pytest
 
 from lakehouse.orchestration.build import build_definitions
-from lakehouse.orchestration.run_events import DAYS_TAG
-from lakehouse_tests.support.sensor_ticks import SensorTicks
+from lakehouse_tests.support.sensor_ticks import SensorTicks, days_of
 from lakehouse_tests.support.united_lake import metric
 from lakehouse_tests.support.windowed_lake import FIRST, SESSIONS, SLIDING, TUMBLING, Event, WindowedLake, source
 
@@ -65,7 +64,7 @@ def test_an_event_after_the_first_midnight_is_published_by_a_run_of_the_sensor(l
     with dg.DagsterInstance.ephemeral() as instance:
         sensor = SensorTicks(lake, sample.catalog, f"restate_{SLIDING['metric']}", instance)
         (request,) = sensor.run_requests()
-        assert request.tags[DAYS_TAG] == f'["{FIRST - timedelta(days=1)}", "{FIRST}"]'
+        assert days_of(request) == [f"{FIRST - timedelta(days=1)}", f"{FIRST}"]
         days = (
             build_definitions(lake.settings, sample.catalog)
             .resolve_asset_graph()
@@ -73,4 +72,4 @@ def test_an_event_after_the_first_midnight_is_published_by_a_run_of_the_sensor(l
             .partitions_def
         )
         assert days is not None
-        assert days.has_partition_key(request.tags["dagster/asset_partition_range_start"])
+        assert days.has_partition_key(days_of(request)[0])

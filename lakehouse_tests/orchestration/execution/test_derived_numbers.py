@@ -11,7 +11,6 @@ import dagster as dg
 import pytest
 
 from lakehouse import locations
-from lakehouse.calendar.days import from_json
 from lakehouse.calendar.periods import Kind
 from lakehouse.gold.reproduction import reproduce
 from lakehouse.gold.reproduction.recompute import ReproduceError
@@ -22,12 +21,11 @@ from lakehouse.operations import retention
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.notices import pending as notices
 from lakehouse.orchestration.build import build_definitions
-from lakehouse.orchestration.run_events import DAYS_TAG
 from lakehouse.stewardship.redact import redact_fields
 from lakehouse_tests.support.api_client import api_client, get_json
 from lakehouse_tests.support.derived_lake import MONDAY, DerivedLake
 from lakehouse_tests.support.forked_cli import lakehouse_command
-from lakehouse_tests.support.sensor_ticks import SensorTicks
+from lakehouse_tests.support.sensor_ticks import SensorTicks, days_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,7 +81,7 @@ def _through_the_sensors(sample: DerivedLake) -> None:
     for sensor_name, ticks in (("revenue", daily), ("revenue_weekly", weekly)):
         _follow(sample, SensorTicks(sample.lake, sample.catalog, f"restate_{sensor_name}", sample.instance))
         [request] = _follow(sample, ticks)
-        assert from_json(request.tags[DAYS_TAG]) == [MONDAY]
+        assert days_of(request) == [f"{MONDAY}"]
         assert not ticks.tick().run_requests
 
 

@@ -1,0 +1,104 @@
+"""The executor of shared runs, with assets as ours are: they log the events of their days, and yield no output."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from lakehouse.orchestration import shared_runs
+from lakehouse_tests.support.shared_runs import execute
+
+DAILY, EARLIER = dg.DailyPartitionsDefinition("2024-01-01"), dg.DailyPartitionsDefinition("2023-01-01")
+WEEKLY = dg.WeeklyPartitionsDefinition("2023-01-02", day_offset=1)
+
+
+@pytest.fixture(name="instance")
+def _instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        yield instance
+
+
+def chain(done: list[str], broken: str = "") -> list[dg.AssetsDefinition]:
+    """Bronze and silver of two sources, and gold of both with its weeks. Silver is not connected to bronze."""
+
+    def asset(name: str, partitions: dg.PartitionsDefinition, deps: list[dg.AssetKey], tags: dict[str, str] | None = None) -> Any:
+        @dg.asset(
+            key=name.split("/"),
+            deps=deps,
+            partitions_def=partitions,
+            backfill_policy=dg.BackfillPolicy.single_run(),
+            output_required=False,
+            pool=name.replace("/", "_"),
+            op_tags=tags,
+        )
+        def of_days(context: dg.AssetExecutionContext, config: shared_runs.RequestedDays) -> Iterator[dg.MaterializeResult[None]]:
+            if name == broken:
+                msg = "broken"
+                raise ValueError(msg)
+            done.append(f"{name} {shared_runs.requested(config)}" if config.days else name)
+            context.log_event(dg.AssetMaterialization(context.asset_key, partition="2024-02-05"))
+            return
+            yield
+
+        return of_days
+
+    a, b = dg.AssetKey(["silver", "a"]), dg.AssetKey(["silver", "b"])
+    return [
+        asset("silver/a", EARLIER, [], shared_runs.EARLY),
+        asset("silver/b", DAILY, [], shared_runs.EARLY),
+        asset("bronze/a", DAILY, [], shared_runs.EARLIEST),
+        asset("bronze/b", EARLIER, [], shared_runs.EARLIEST),
+        asset("gold/weeks", WEEKLY, [dg.AssetKey(["gold", "total"])]),
+        asset("gold/total", EARLIER, [a, b]),
+        asset("gold/of_a", EARLIER, [a]),
+    ]
+
+
+def run(instance: dg.DagsterInstance, assets: list[dg.AssetsDefinition]) -> dg.DagsterRun:
+    config = shared_runs.config_of(dg.AssetKey(["bronze", "a"]), [])
+    definitions = dg.Definitions(assets=assets, executor=shared_runs.executor)
+    request = dg.RunRequest(
+        "key", {"ops": config}, dict(shared_runs.SHARED), asset_selection=[asset.key for asset in assets], asset_check_keys=[]
+    )
+    return execute(instance, definitions, request)
+
+
+def test_assets_of_different_partitions_follow_each_other_without_outputs(instance: dg.DagsterInstance) -> None:
+    for _ in range(2):  # the second time, Dagster knows versions of inputs
+        done: list[str] = []
+        finished = run(instance, chain(done))
+        assert finished.is_success
+        assert sorted(done[:2]) == ["bronze/a", "bronze/b"], "bronze before silver, with which it is not connected"
+        assert sorted(done[2:4]) == ["silver/a", "silver/b"]
+        assert done.index("gold/total") < done.index("gold/weeks")
+        assert len(done) == 7
+    planned = instance.all_logs(finished.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED)
+    assert {entry.get_dagster_event().partition for entry in planned} == {None}, "no day that nothing is done for"
+    assert instance.get_materialized_partitions(dg.AssetKey(["gold", "weeks"])) == {"2024-02-05"}
+
+
+def test_a_failure_stops_only_what_depends_on_it(instance: dg.DagsterInstance) -> None:
+    done: list[str] = []
+    finished = run(instance, chain(done, broken="silver/b"))
+    assert finished.is_failure
+    assert sorted(done) == ["bronze/a", "bronze/b", "gold/of_a", "silver/a"]
+
+
+def test_runs_that_are_not_shared_are_run_as_by_dagster(instance: dg.DagsterInstance) -> None:
+    done: list[str] = []
+    assets = chain(done)
+    definitions = dg.Definitions(assets=assets, executor=shared_runs.executor)
+    silver, of_a = dg.AssetKey(["silver", "a"]), dg.AssetKey(["gold", "of_a"])
+    request = dg.RunRequest("key", {}, {}, asset_selection=[silver, of_a], partition_key="2024-02-05", asset_check_keys=[])
+    assert execute(instance, definitions, request).is_success
+    assert done == ["silver/a"], "Dagster skips what follows a step without an output"
+
+
+@pytest.mark.parametrize("name", ["fetch_external_input_asset_version_info", "for_step"])
+def test_what_the_executor_replaces_is_there(name: str) -> None:
+    from lakehouse.orchestration.dagster_internals import PlanExecutionContext, StepExecutionContext  # noqa: PLC0415
+
+    owner = PlanExecutionContext if name == "for_step" else StepExecutionContext
+    assert callable(getattr(owner, name, None)), f"Dagster has no {owner.__name__}.{name} any more: see orchestration.shared_runs"
