@@ -77,7 +77,7 @@ class Settings(BaseSettings):
         600,
         ge=0,
         allow_inf_nan=False,
-        description="Seconds that an announced day may wait for silver before it is announced again.",
+        description="Seconds that an announced day may wait for silver before a sensor starts silver for it.",
     )
     shared_runs: bool = Field(
         True,

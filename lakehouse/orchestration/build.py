@@ -10,7 +10,7 @@ import dagster as dg
 
 from lakehouse.contracts.series import Series
 from lakehouse.lake import Lake
-from lakehouse.orchestration import shared_runs
+from lakehouse.orchestration import dagster_internals
 from lakehouse.orchestration.assets import checks as assets_checks
 from lakehouse.orchestration.assets import metric_assets, model_assets, source_assets
 from lakehouse.orchestration.automation import (
@@ -48,10 +48,10 @@ def definitions_of(lake: Lake, catalog: Catalog) -> dg.Definitions:
             asset_checks=_checks(lake, catalog, {asset.key: asset for asset in assets if isinstance(asset, dg.AssetsDefinition)}),
             sensors=_sensors(lake, catalog, of_each),
             schedules=[
-                *(looks.schedule_of(lake, kind) for kind in of_each if kind.cron is not None),
+                *(schedules.schedule_of(lake, kind) for kind in of_each if kind.cron is not None),
                 schedules.maintenance_schedule(lake, catalog),
             ],
-            executor=shared_runs.executor,
+            executor=dagster_internals.executor,
             resources=_resources(lake) | readers(lake, tables),
         )
         definitions.get_repository_def()  # copies sensors, which warns as well; it is kept for the next caller
@@ -61,7 +61,7 @@ def definitions_of(lake: Lake, catalog: Catalog) -> dg.Definitions:
 def assets_of(lake: Lake, catalog: Catalog) -> dg.Definitions:
     """The assets alone, for a command that runs them itself: it needs no check steps, and no sensors and schedules."""
     with _pinned_features():
-        return dg.Definitions(assets=_assets(lake, catalog), executor=shared_runs.executor, resources=_resources(lake))
+        return dg.Definitions(assets=_assets(lake, catalog), executor=dagster_internals.executor, resources=_resources(lake))
 
 
 @contextmanager

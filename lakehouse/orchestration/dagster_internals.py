@@ -1,12 +1,16 @@
-"""The names of Dagster internals that the project uses. Dagster is pinned, and an upgrade is checked against this list.
+"""The names of Dagster internals that the project uses, and the executor, which is made of them.
 
-No other module imports from ``dagster._core``. These names have no public counterpart: the tags that Dagster sets on runs or
-reads from them, the launcher's health check, the target and the records of a check's evaluations, and the parts of an instance
-with their storage.
+No other module imports from ``dagster._core``. Dagster is pinned, and an upgrade is checked against this list. These names have
+no public counterpart: the tags that Dagster sets on runs or reads from them, the launcher's health check, the target and the
+records of a check's evaluations, the steps of a run, and the parts of an instance with their storage.
 """
 
 from __future__ import annotations
 
+import os
+from typing import TYPE_CHECKING
+
+import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 from dagster._core.definitions.assets.job.asset_job import IMPLICIT_ASSET_JOB_NAME
 from dagster._core.definitions.run_request import InstigatorType
@@ -14,12 +18,8 @@ from dagster._core.event_api import PartitionKeyFilter
 from dagster._core.events import DagsterEvent, EngineEventData
 from dagster._core.execution.api import ExecuteRunWithPlanIterable
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
-from dagster._core.execution.context.system import PlanExecutionContext, PlanOrchestrationContext, StepExecutionContext
 from dagster._core.execution.context_creation_job import PlanExecutionContextManager
 from dagster._core.execution.plan.outputs import StepOutputHandle
-from dagster._core.execution.plan.plan import ExecutionPlan
-from dagster._core.execution.plan.state import KnownExecutionState
-from dagster._core.execution.plan.step import ExecutionStep
 from dagster._core.execution.stats import StepEventStatus
 from dagster._core.executor.in_process import InProcessExecutor
 from dagster._core.executor.in_process import inprocess_execution_iterator as in_process_steps
@@ -55,6 +55,14 @@ from dagster._core.storage.tags import (
 )
 from dagster._utils.concurrency import ConcurrencyClaimStatus, ConcurrencyKeyInfo
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dagster._core.execution.context.system import PlanExecutionContext, PlanOrchestrationContext, StepExecutionContext
+    from dagster._core.execution.plan.plan import ExecutionPlan
+    from dagster._core.execution.plan.state import KnownExecutionState
+    from dagster._core.execution.plan.step import ExecutionStep
+
 __all__ = [
     "ASSET_PARTITION_RANGE_END_TAG",
     "ASSET_PARTITION_RANGE_START_TAG",
@@ -65,6 +73,7 @@ __all__ = [
     "PARTITION_NAME_TAG",
     "RETRY_NUMBER_TAG",
     "SENSOR_NAME_TAG",
+    "SHARED_TAG",
     "SQLITE_BUSY_TIMEOUT_SECONDS",
     "USER_TAG",
     "WILL_RETRY_TAG",
@@ -76,34 +85,84 @@ __all__ = [
     "CheckRunHealthResult",
     "ConcurrencyClaimStatus",
     "ConcurrencyKeyInfo",
-    "DagsterEvent",
     "DagsterSqliteStorage",
-    "EngineEventData",
-    "ExecuteRunWithPlanIterable",
-    "ExecutionPlan",
-    "ExecutionStep",
     "InMemoryEventLogStorage",
-    "InProcessExecutor",
     "InstanceRef",
     "InstigatorStatus",
     "InstigatorType",
-    "KnownExecutionState",
     "NoOpComputeLogManager",
     "PartitionKeyFilter",
-    "PlanExecutionContext",
-    "PlanExecutionContextManager",
-    "PlanOrchestrationContext",
     "SqlEventLogStorage",
     "SqliteEventLogStorage",
     "SqliteRunStorage",
     "SqliteScheduleStorage",
     "StepEventStatus",
-    "StepExecutionContext",
-    "StepOutputHandle",
     "WorkerStatus",
     "create_db_conn_string",
     "event_logs_directory",
-    "in_process_steps",
+    "executor",
     "runs_directory",
     "schedule_directory",
 ]
+
+#: Set on shared runs, see ``run_events``.
+SHARED_TAG = "lakehouse/shared"
+
+
+@dg.executor(name="in_process", config_schema=dg.in_process_executor.config_schema.as_field())
+def executor(context: dg.InitExecutorContext) -> InProcessExecutor:
+    """Dagster's in-process executor, which also runs shared runs.
+
+    In process, because a step in a separate process would continue when its run is killed.
+    """
+    usual: InProcessExecutor = dg.in_process_executor.executor_creation_fn(context)  # type: ignore[misc, assignment]
+    return _Executor(usual.retries, usual.step_dependency_config)
+
+
+class _Executor(InProcessExecutor):
+    """Runs the steps of a shared run one after the other, whether or not the steps before had anything to do."""
+
+    def execute(self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan) -> Iterator[DagsterEvent]:
+        if SHARED_TAG not in plan_context.dagster_run.tags:
+            yield from super().execute(plan_context, execution_plan)
+            return
+        pid, plan = os.getpid(), _with_outputs(plan_context.execution_plan)
+        about = EngineEventData.in_process(pid, execution_plan.step_keys_to_execute)
+        yield DagsterEvent.engine_event(plan_context, f"Executing steps in process (pid: {pid})", about)
+        manager = PlanExecutionContextManager(
+            job=plan_context.job,
+            retry_mode=plan_context.retry_mode,
+            execution_plan=plan,
+            run_config=plan_context.run_config,
+            dagster_run=plan_context.dagster_run,
+            instance=plan_context.instance,
+            raise_on_error=plan_context.raise_on_error,
+            output_capture=plan_context.output_capture,
+            step_dependency_config=self.step_dependency_config,
+        )
+        yield from iter(ExecuteRunWithPlanIterable(plan, _steps, manager))
+        yield DagsterEvent.engine_event(plan_context, f"Finished steps in process (pid: {pid})", about)
+
+
+def _with_outputs(plan: ExecutionPlan) -> ExecutionPlan:
+    """The same plan, in which all outputs are there already.
+
+    A step that logs events for scattered days yields no output, and Dagster skips the steps after a step without an output. The
+    assets of this project exchange tables, not outputs.
+    """
+    outputs = {StepOutputHandle(step.key, output.name) for step in plan.steps for output in step.step_outputs}
+    known = plan.known_state
+    return plan._replace(known_state=known._replace(ready_outputs={*known.ready_outputs, *outputs}))
+
+
+def _steps(job_context: PlanExecutionContext, execution_plan: ExecutionPlan) -> Iterator[DagsterEvent]:
+    """The steps of a shared run. Dagster would look up the versions of their inputs, for which a run needs a partition."""
+    usual = job_context.for_step
+
+    def for_step(step: ExecutionStep, known_state: KnownExecutionState | None = None) -> StepExecutionContext:
+        of_step = usual(step, known_state)
+        of_step.fetch_external_input_asset_version_info = lambda: None  # type: ignore[method-assign]
+        return of_step
+
+    job_context.for_step = for_step  # type: ignore[method-assign]
+    yield from in_process_steps(job_context, execution_plan)

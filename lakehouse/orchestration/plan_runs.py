@@ -30,8 +30,7 @@ from platformdirs import user_state_path
 from lakehouse.delta import provenance
 from lakehouse.errors import LakehouseError
 from lakehouse.operations.backfills import plan as backfill_plan
-from lakehouse.orchestration import shared_runs
-from lakehouse.orchestration.dagster_internals import MAX_RETRIES_TAG, StepEventStatus
+from lakehouse.orchestration.dagster_internals import MAX_RETRIES_TAG, SHARED_TAG, StepEventStatus
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -261,7 +260,7 @@ def _runs(
     """The states of the runs for each cause, from a single query; of a failed shared run, the state of the asset's step."""
     statuses: dict[str, list[dg.DagsterRunStatus]] = defaultdict(list)
     for run in instance.get_runs(dg.RunsFilter(tags={tag: list(causes)})):
-        is_done = run.is_failure and asset is not None and shared_runs.is_shared(run) and has_done(instance, run, asset)
+        is_done = run.is_failure and asset is not None and SHARED_TAG in run.tags and has_done(instance, run, asset)
         statuses[run.tags[tag]].append(dg.DagsterRunStatus.SUCCESS if is_done else run.status)
     return statuses
 

@@ -4,6 +4,13 @@ The partitions of assets, and the tags that name the partitions of a run, are de
 output, because Dagster would mark the run's whole range as materialized; it logs the events of its days instead. A run for a
 partition or a contiguous range yields one output, and its checks follow as separate steps. Evaluations name the materialization
 that they evaluate, also in runs over a range.
+
+A *shared* run takes everything that waits for several tables, layer after layer, in one process: Bronze, Silver, gold and its
+roll-ups follow each other without a process, a JVM and a tick for each. Every asset is a step, with its pool, its events and its
+checks. A step that fails stops only the steps that depend on it; what it left waits in the tables, and sensors request it again.
+Dagster gives a run one partition or one range, which would have to exist in every asset of the run, so a shared run has none: the
+first assets find their days in the configuration, the others in the tables. Its executor is in ``dagster_internals``; which runs
+are requested is decided in ``automation.ready``.
 """
 
 from __future__ import annotations
@@ -13,24 +20,58 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+from pydantic import Field
 
 from lakehouse import pieces
 from lakehouse.calendar.days import from_json, to_json
 from lakehouse.gold.publication.checks import with_deprecated_names
-from lakehouse.orchestration import shared_runs
 from lakehouse.orchestration.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
+    SHARED_TAG,
     AssetCheckEvaluationTargetMaterializationData,
 )
 from lakehouse.orchestration.event_storage import log_all
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from lakehouse.contracts import SourceContract
     from lakehouse.contracts.series import Series
     from lakehouse.quality.check_rules import CheckResult
+
+
+#: Set on shared runs.
+SHARED = {SHARED_TAG: "every asset takes what waits for it"}
+#: Bronze and Silver of a source are not connected within a run, because ``arrivals`` is an external asset: higher is earlier.
+EARLIEST, EARLY = {"dagster/priority": "2"}, {"dagster/priority": "1"}
+
+
+class RequestedDays(dg.Config):
+    """The days for which a sensor requests a shared run; other runs omit them."""
+
+    days: list[str] | None = Field(None, description="In a shared run: the days for which a sensor requested it.")
+
+
+def is_shared(run: dg.DagsterRun) -> bool:
+    """Whether each asset of a run takes what waits for it."""
+    return SHARED_TAG in run.tags
+
+
+def requested(config: RequestedDays) -> list[date]:
+    """The days for which a shared run was requested; empty for an asset that follows another one."""
+    return [date.fromisoformat(day) for day in config.days or ()]
+
+
+def days_in(run: dg.DagsterRun, key: dg.AssetKey) -> list[str]:
+    """The days of an asset in a shared run's configuration; empty for an asset that follows another one."""
+    of_assets: Mapping[str, Any] = run.run_config.get("ops", {})  # type: ignore[assignment]
+    return list(of_assets.get(key.to_python_identifier(), {}).get("config", {}).get("days") or ())
+
+
+def config_of(key: dg.AssetKey, days: Collection[date], more: Mapping[str, object] | None = None) -> dict[str, Any]:
+    """The part of a run's configuration that names the days of an asset."""
+    return {key.to_python_identifier(): {"config": {"days": [f"{day}" for day in sorted(days)], **(more or {})}}}
 
 
 #: The exact days of a run that materializes neither a single partition nor a range.
@@ -63,8 +104,18 @@ def periods(contracts: Collection[SourceContract], rollup: Series) -> dg.TimeWin
     return dg.TimeWindowPartitionsDefinition(first.isoformat(), "%Y-%m-%d", cron_schedule=cron, end_offset=2)
 
 
-def days_of_run(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> list[date]:
-    """The days of a run that is not shared: from its tag, otherwise its partition or range."""
+def days_of_run(
+    context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext,
+    config: RequestedDays | None = None,
+    waiting: Callable[[], Iterable[date]] | None = None,
+) -> list[date]:
+    """The days of an asset in a run: from the run's tag, otherwise its partition or range.
+
+    :param config: the asset's configuration, with its days in a shared run.
+    :param waiting: the days that wait for the asset, which a shared run takes as well.
+    """
+    if is_shared(context.run):
+        return sorted({*(requested(config) if config else ()), *(waiting() if waiting else ())})
     tag = context.run.tags.get(DAYS_TAG)
     if tag:
         return from_json(tag)
@@ -118,7 +169,7 @@ def reports_checks(context: dg.AssetExecutionContext) -> bool:
 
 def _logs_each_day(run: dg.DagsterRun) -> bool:
     """Whether assets log the events of their days, because the run has neither a partition nor a range of theirs."""
-    return DAYS_TAG in run.tags or shared_runs.is_shared(run)
+    return DAYS_TAG in run.tags or is_shared(run)
 
 
 def materialized(context: dg.AssetExecutionContext, key: dg.AssetKey, days: Mapping[date, Mapping[str, Any]]) -> None:

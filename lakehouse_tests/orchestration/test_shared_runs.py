@@ -6,8 +6,9 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.execution.context.system import PlanExecutionContext, StepExecutionContext
 
-from lakehouse.orchestration import shared_runs
+from lakehouse.orchestration import dagster_internals, run_events
 from lakehouse_tests.support.shared_runs import execute
 
 DAILY, EARLIER = dg.DailyPartitionsDefinition("2024-01-01"), dg.DailyPartitionsDefinition("2023-01-01")
@@ -33,11 +34,11 @@ def chain(done: list[str], broken: str = "") -> list[dg.AssetsDefinition]:
             pool=name.replace("/", "_"),
             op_tags=tags,
         )
-        def of_days(context: dg.AssetExecutionContext, config: shared_runs.RequestedDays) -> Iterator[dg.MaterializeResult[None]]:
+        def of_days(context: dg.AssetExecutionContext, config: run_events.RequestedDays) -> Iterator[dg.MaterializeResult[None]]:
             if name == broken:
                 msg = "broken"
                 raise ValueError(msg)
-            done.append(f"{name} {shared_runs.requested(config)}" if config.days else name)
+            done.append(f"{name} {run_events.requested(config)}" if config.days else name)
             context.log_event(dg.AssetMaterialization(context.asset_key, partition="2024-02-05"))
             return
             yield
@@ -46,10 +47,10 @@ def chain(done: list[str], broken: str = "") -> list[dg.AssetsDefinition]:
 
     a, b = dg.AssetKey(["silver", "a"]), dg.AssetKey(["silver", "b"])
     return [
-        asset("silver/a", EARLIER, [], shared_runs.EARLY),
-        asset("silver/b", DAILY, [], shared_runs.EARLY),
-        asset("bronze/a", DAILY, [], shared_runs.EARLIEST),
-        asset("bronze/b", EARLIER, [], shared_runs.EARLIEST),
+        asset("silver/a", EARLIER, [], run_events.EARLY),
+        asset("silver/b", DAILY, [], run_events.EARLY),
+        asset("bronze/a", DAILY, [], run_events.EARLIEST),
+        asset("bronze/b", EARLIER, [], run_events.EARLIEST),
         asset("gold/weeks", WEEKLY, [dg.AssetKey(["gold", "total"])]),
         asset("gold/total", EARLIER, [a, b]),
         asset("gold/of_a", EARLIER, [a]),
@@ -57,10 +58,10 @@ def chain(done: list[str], broken: str = "") -> list[dg.AssetsDefinition]:
 
 
 def run(instance: dg.DagsterInstance, assets: list[dg.AssetsDefinition]) -> dg.DagsterRun:
-    config = shared_runs.config_of(dg.AssetKey(["bronze", "a"]), [])
-    definitions = dg.Definitions(assets=assets, executor=shared_runs.executor)
+    config = run_events.config_of(dg.AssetKey(["bronze", "a"]), [])
+    definitions = dg.Definitions(assets=assets, executor=dagster_internals.executor)
     request = dg.RunRequest(
-        "key", {"ops": config}, dict(shared_runs.SHARED), asset_selection=[asset.key for asset in assets], asset_check_keys=[]
+        "key", {"ops": config}, dict(run_events.SHARED), asset_selection=[asset.key for asset in assets], asset_check_keys=[]
     )
     return execute(instance, definitions, request)
 
@@ -89,16 +90,15 @@ def test_a_failure_stops_only_what_depends_on_it(instance: dg.DagsterInstance) -
 def test_runs_that_are_not_shared_are_run_as_by_dagster(instance: dg.DagsterInstance) -> None:
     done: list[str] = []
     assets = chain(done)
-    definitions = dg.Definitions(assets=assets, executor=shared_runs.executor)
+    definitions = dg.Definitions(assets=assets, executor=dagster_internals.executor)
     silver, of_a = dg.AssetKey(["silver", "a"]), dg.AssetKey(["gold", "of_a"])
     request = dg.RunRequest("key", {}, {}, asset_selection=[silver, of_a], partition_key="2024-02-05", asset_check_keys=[])
     assert execute(instance, definitions, request).is_success
     assert done == ["silver/a"], "Dagster skips what follows a step without an output"
 
 
-@pytest.mark.parametrize("name", ["fetch_external_input_asset_version_info", "for_step"])
-def test_what_the_executor_replaces_is_there(name: str) -> None:
-    from lakehouse.orchestration.dagster_internals import PlanExecutionContext, StepExecutionContext  # noqa: PLC0415
-
-    owner = PlanExecutionContext if name == "for_step" else StepExecutionContext
-    assert callable(getattr(owner, name, None)), f"Dagster has no {owner.__name__}.{name} any more: see orchestration.shared_runs"
+@pytest.mark.parametrize("owner", [PlanExecutionContext, StepExecutionContext])
+def test_what_the_executor_replaces_is_there(owner: type) -> None:
+    name = "for_step" if owner is PlanExecutionContext else "fetch_external_input_asset_version_info"
+    missing = f"Dagster has no {owner.__name__}.{name} any more: see the executor in orchestration.dagster_internals"
+    assert callable(getattr(owner, name, None)), missing

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.windows import WINDOW_START
-from lakehouse.gold.numbers import lifecycle, published_table, window_history, window_reasons
+from lakehouse.gold.numbers import lifecycle, published_table, window_history
 from lakehouse.gold.numbers.comparison import Comparison, MeasureDelta, Number, Sides, added
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, State
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, RollupInputs
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.series import Series
     from lakehouse.gold.numbers.comparison import Threshold
     from lakehouse.gold.numbers.version_selector import VersionSelector
-    from lakehouse.gold.numbers.window_reasons import WindowReason
+    from lakehouse.gold.numbers.window_history import WindowReason
     from lakehouse.lake import Lake
 
 
@@ -424,7 +424,7 @@ def _version(series: Series, start: date, rows: list[dict[str, Any]]) -> Publish
         restatement_reason=row["restatement_reason"],
         rows=content,
         row=row,
-        windows={at: one for (at,), one in window_reasons.read(rows, [WINDOW_START]).items()} if WINDOW_START in rows[0] else {},
+        windows={at: one for (at,), one in window_history.read(rows, [WINDOW_START]).items()} if WINDOW_START in rows[0] else {},
     )
 
 

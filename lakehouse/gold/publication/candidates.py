@@ -17,7 +17,7 @@ from deltalake.exceptions import CommitFailedError
 from lakehouse import locations
 from lakehouse.contracts.series import CANDIDATE, LINEAGE, Origin, named
 from lakehouse.delta import layout, partition_writer, provenance
-from lakehouse.gold.numbers import lifecycle, window_reasons
+from lakehouse.gold.numbers import lifecycle, window_history
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.published_table import arrow_schema, content_of, digest
 from lakehouse.lake import table_io
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.publication import PublicationRules
     from lakehouse.contracts.series import Series
-    from lakehouse.gold.numbers.window_reasons import WindowReason
+    from lakehouse.gold.numbers.window_history import WindowReason
     from lakehouse.gold.publication.write_audit_publish import SeriesSnapshot
     from lakehouse.lake import Lake
     from lakehouse.quality.check_rules import CheckResult
@@ -70,7 +70,7 @@ class Draft:
     :param explanation: why the number differs from the published one, for people.
     :param changed_rows: the number of changes of Silver rows that led to it, if known.
     :param booked_on: the open day that an adjustment is booked to.
-    :param windows: why the number of each window differs, by ``window_reasons.place``; empty if that is not known.
+    :param windows: why the number of each window differs, by ``window_history.place``; empty if that is not known.
     """
 
     start: date
@@ -244,7 +244,7 @@ def held(lake: Lake, series: Series, starts: Collection[date] | None = None) -> 
             explanation=row["explanation"],
             changed_rows=row["changed_rows"],
             booked_on=row["booked_on"],
-            windows=window_reasons.by_place(rows, series.metric),
+            windows=window_history.by_place(rows, series.metric),
             lineage=NumberLineage.of_row(row),
         )
         failed = json.loads(row["failed"] or "{}")
@@ -290,5 +290,5 @@ def _rows(series: Series, draft: Draft, revision: int, run_id: str, now: datetim
     size = len(draft.rows)
     columns = {series.by: pa.array([draft.start] * size, pa.date32())}
     columns |= {name: draft.rows[name] for name in draft.rows.column_names}
-    columns |= window_reasons.stored(draft.rows, series.metric, draft.windows)
+    columns |= window_history.stored(draft.rows, series.metric, draft.windows)
     return pa.table(columns | {item.name: pa.array([values[item.name]] * size, item.type) for item in _SCHEMA})

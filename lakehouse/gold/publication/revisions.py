@@ -28,7 +28,7 @@ from lakehouse import locations
 from lakehouse.contracts.series import PUBLISHED, Origin, named
 from lakehouse.delta import commit_log, layout, partition_writer
 from lakehouse.errors import LakehouseError
-from lakehouse.gold.numbers import history, served_version, window_reasons
+from lakehouse.gold.numbers import history, served_version, window_history
 from lakehouse.gold.numbers.lifecycle import PublishAction, PublishedState, RevisionReason, State, VersionName, grows, next_change
 from lakehouse.gold.numbers.published_table import PUBLISHED_SCHEMA, TIME, published_states
 from lakehouse.lake import table_io
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 
-#: The entry of a record with the reasons of single windows, by ``window_reasons.place``.
+#: The entry of a record with the reasons of single windows, by ``window_history.place``.
 _WINDOWS = "windows"
 _READ = {pa.date32(): date.fromisoformat, pa.timestamp("us", "UTC"): datetime.fromisoformat}
 
@@ -171,7 +171,7 @@ def published_rows(series: Series, start: date, content: pa.Table, values: Mappi
     columns = {series.by: pa.array([start] * size, pa.date32())}
     columns |= {name: content[name] for name in content.column_names}
     columns |= {item.name: pa.array([values[item.name]] * size, item.type) for item in PUBLISHED_SCHEMA}
-    columns |= window_reasons.stored(content, series.metric, values.get(_WINDOWS) or {})
+    columns |= window_history.stored(content, series.metric, values.get(_WINDOWS) or {})
     return pa.table(columns)
 
 

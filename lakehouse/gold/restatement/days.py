@@ -20,9 +20,9 @@ from lakehouse.dimensions import fact_index, interval_table
 from lakehouse.dimensions.changed_facts import ChangedFacts
 from lakehouse.gold import isolation
 from lakehouse.gold.isolation import Isolated
-from lakehouse.gold.numbers import lifecycle, published_table, window_reasons
+from lakehouse.gold.numbers import lifecycle, published_table, window_history
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, PublishAction, RevisionReason, State
-from lakehouse.gold.numbers.window_reasons import WindowReason
+from lakehouse.gold.numbers.window_history import WindowReason
 from lakehouse.gold.publication import candidates, held_numbers, late_at_close, restatement_reports, write_audit_publish
 from lakehouse.gold.publication.candidates import NumberLineage
 from lakehouse.gold.publication.held_numbers import find_refused
@@ -305,7 +305,7 @@ def _window_reasons(
     reasons: dict[str, WindowReason] = {}
     for place, counts in silver_tables.windows_together(*(follows.places.get(day, {}) for day in covered)).items():
         reason = lifecycle.reason_for(draft.action, published, requested, counts, is_running=is_running)
-        reasons[window_reasons.place(place)] = WindowReason(explain(reason, counts), sum(counts.values()))
+        reasons[window_history.place(place)] = WindowReason(explain(reason, counts), sum(counts.values()))
     return reasons
 
 

@@ -27,11 +27,10 @@ from lakehouse.lake import Lake
 from lakehouse.late_events.counters import LateCounts
 from lakehouse.ledger import contract_archive
 from lakehouse.live import reconcile as live_closing
-from lakehouse.orchestration import plan_runs, run_events, shared_runs
+from lakehouse.orchestration import plan_runs, run_events
 from lakehouse.orchestration.dagster_internals import BACKFILL_ID_TAG, USER_TAG
 from lakehouse.orchestration.resources import Engine, LakeSpark
-from lakehouse.orchestration.run_events import days_of_run, event_days, periods
-from lakehouse.orchestration.shared_runs import RequestedDays
+from lakehouse.orchestration.run_events import RequestedDays, days_of_run, event_days, periods
 
 #: Set on runs that follow changes of the layer below: the version of that layer that the numbers will include.
 FOLLOWS_TAG = "lakehouse/follows_silver"
@@ -68,8 +67,8 @@ def gold_asset(deployment: Lake, catalog: Catalog, metric: MetricContract) -> dg
     ) -> Iterator[dg.MaterializeResult[None]]:
         lake, engine = deployment.for_step(), Engine(spark.session)
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
-        is_shared = shared_runs.is_shared(context.run)
-        days = shared_runs.requested(config) if is_shared else days_of_run(context)
+        is_shared = run_events.is_shared(context.run)
+        days = days_of_run(context, config)
         gold_repair.restore(lake, catalog, Series(metric), engine.session, context.run.run_id)
         daily = served_version.daily(lake, catalog, metric)
         follows = find_pending(lake, daily)  # a close or a backfill may also be the first run after a change below
@@ -120,8 +119,8 @@ def rollup_asset(deployment: Lake, catalog: Catalog, metric: MetricContract, rol
         gold_repair.restore(lake, catalog, rollup, engine.session, context.run.run_id)
         daily = served_version.daily(lake, catalog, metric)
         series = Series(daily.metric, rollup.kind, daily.called)
-        is_shared = shared_runs.is_shared(context.run)
-        wanted = {series.period(day).start for day in (shared_runs.requested(config) if is_shared else days_of_run(context))}
+        is_shared = run_events.is_shared(context.run)
+        wanted = {series.period(day).start for day in days_of_run(context, config)}
         follows = find_pending(lake, series) if is_shared or FOLLOWS_TAG in context.run.tags else None
         if follows is not None:
             wanted |= follows.starts

@@ -20,10 +20,9 @@ from lakehouse.contracts import Catalog, SourceContract
 from lakehouse.contracts.inputs import KafkaTopic
 from lakehouse.lake import Lake
 from lakehouse.ledger import applied_inputs, failures, ingestions
-from lakehouse.orchestration import plan_runs, run_events, shared_runs
+from lakehouse.orchestration import plan_runs, run_events
 from lakehouse.orchestration.resources import Engine, LakeSpark
-from lakehouse.orchestration.run_events import arrival_days, days_of_run, event_days
-from lakehouse.orchestration.shared_runs import RequestedDays
+from lakehouse.orchestration.run_events import RequestedDays, arrival_days, days_of_run, event_days
 from lakehouse.quality.check_rules import CheckResult
 from lakehouse.silver import checks as silver_checks
 from lakehouse.silver import replaced_days
@@ -39,7 +38,7 @@ _ANSWERED = dg.AutomationCondition.newly_requested() & ~_ARRIVED
 FOLLOW_ARRIVALS = (_ARRIVED.since(_ANSWERED) & ~dg.AutomationCondition.in_progress()).with_label("an arrival touched the day")
 
 
-class SettledFiles(shared_runs.RequestedDays):
+class SettledFiles(run_events.RequestedDays):
     """The files for which a sensor requests a run; a run started by hand omits them."""
 
     files: dict[str, str] | None = Field(
@@ -75,7 +74,7 @@ def bronze_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         backfill_policy=dg.BackfillPolicy.single_run(),
         output_required=False,
         pool=f"bronze_{source}",
-        op_tags=shared_runs.EARLIEST,
+        op_tags=run_events.EARLIEST,
         group_name=source,
         kinds={"pyspark", "deltalake", "bronze"},
         description=f"Every record of every file of {source} as it arrived, once. {contract.description or ''}",
@@ -86,7 +85,7 @@ def bronze_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
     ) -> Iterator[dg.MaterializeResult[None]]:
         lake, engine = deployment.for_step(), Engine(spark.session)
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
-        days = shared_runs.requested(config) if shared_runs.is_shared(context.run) else days_of_run(context)
+        days = days_of_run(context, config)
         kafka = contract.source.kafka
         with run_events.progress(context):
             if kafka and config.files is None:
@@ -133,7 +132,7 @@ def silver_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         automation_condition=FOLLOW_ARRIVALS,
         output_required=False,
         pool=f"silver_{source}",
-        op_tags=shared_runs.EARLY,
+        op_tags=run_events.EARLY,
         group_name=source,
         kinds={"pyspark", "deltalake", "silver"},
         description=_described(contract),
@@ -144,10 +143,7 @@ def silver_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
     ) -> Iterator[dg.MaterializeResult[None]]:
         lake, engine = deployment.for_step(), Engine(spark.session)
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
-        is_shared = shared_runs.is_shared(context.run)
-        days = (
-            sorted({*applied_inputs.pending(lake, source), *shared_runs.requested(config)}) if is_shared else days_of_run(context)
-        )
+        days = days_of_run(context, config, lambda: applied_inputs.pending(lake, source))
         if not days:
             return
         if not spark.long_lived:  # a long-lived session is prepared for any size

@@ -25,10 +25,10 @@ from lakehouse.operations.alerts.outbox import dispatch_alerts
 from lakehouse.operations.alerts.run_rules import FailedCheck, FailedLook, FailedRun, RunOutcomes
 from lakehouse.operations.delivery import directory
 from lakehouse.operations.notices.dispatch import dispatch_notices
-from lakehouse.orchestration import plan_runs, run_events, shared_runs
+from lakehouse.orchestration import plan_runs, run_events
 from lakehouse.orchestration.assets.checks import check_names
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG
-from lakehouse.orchestration.automation import instigators, looks
+from lakehouse.orchestration.automation import looks
 from lakehouse.orchestration.automation.follow_sensors import DECIDED_TAG
 from lakehouse.orchestration.automation.landing_sensor import RECONCILES_TAG
 from lakehouse.orchestration.automation.live_runs import LIVE_TAG
@@ -121,10 +121,10 @@ class RunLook:
         """A failed run for each subject with work that no later run has done."""
         run = record.dagster_run
         ended = record.end_time or record.update_timestamp.replace(tzinfo=timezone.utc).timestamp()
-        failed = _failed_assets(self.instance, run) if shared_runs.is_shared(run) else run.asset_selection or ()
+        failed = _failed_assets(self.instance, run) if run_events.is_shared(run) else run.asset_selection or ()
         for subject in sorted(_subjects(run)):
             key = dg.AssetKey(subject.split("/"))
-            if key not in failed and shared_runs.is_shared(run):
+            if key not in failed and run_events.is_shared(run):
                 continue
             if key in failed:
                 partitions = self._partitions(run, key)
@@ -140,8 +140,8 @@ class RunLook:
     def _partitions(self, run: dg.DagsterRun, key: dg.AssetKey) -> list[str]:
         """The partitions of an asset in a run, as the run's tags name them, or its configuration."""
         tags = run.tags
-        if shared_runs.is_shared(run):
-            return shared_runs.days_in(run, key)
+        if run_events.is_shared(run):
+            return run_events.days_in(run, key)
         if DAYS_TAG in tags:
             return [day.isoformat() for day in from_json(tags[DAYS_TAG])]
         if PARTITION_NAME_TAG in tags:
@@ -236,7 +236,7 @@ def _failed_assets(instance: dg.DagsterInstance, run: dg.DagsterRun) -> set[dg.A
     """The assets that a failed shared run left undone: steps that failed or did not end, or the first ones if none has begun."""
     statuses = {key: plan_runs.step_status(instance, run, key) for key in run.asset_selection or ()}
     if not any(statuses.values()):
-        return {key for key in statuses if shared_runs.days_in(run, key)}
+        return {key for key in statuses if run_events.days_in(run, key)}
     return {key for key, status in statuses.items() if status in {StepEventStatus.FAILURE, StepEventStatus.IN_PROGRESS}}
 
 
@@ -295,7 +295,7 @@ def failed_looks(instance: dg.DagsterInstance, kinds: Iterable[looks.LookKind]) 
     """The looks of sensors that fail, and have for some minutes."""
     known = {kind.name: {looks.PAUSES, *(look.name for look in kind.looks)} for kind in kinds if kind.cron is None}
     failed: dict[str, FailedLook] = {}
-    for kind, text in instigators.running_sensors(instance, known).items():
+    for kind, text in looks.running_sensors(instance, known).items():
         cursor = looks.LooksCursor.read(text)
         if cursor is not None:
             failed |= {name: one for name, one in cursor.failed.items() if name in known[kind]}

@@ -228,13 +228,19 @@ class HangingFolderError(LakehouseError):
 def _left_behind(
     instance: dg.DagsterInstance, arrivals: dg.AssetKey, waiting: Mapping[date, Sequence[Ingestion]], patience: timedelta
 ) -> dict[date, list[str]]:
-    """The waiting event days that were not announced recently, each with the ingestions that wait."""
+    """The waiting event days that were not announced recently, each with the ingestions that wait.
+
+    A shared run announces days that it takes to silver itself: they were left behind if it has ended.
+    """
     announced = run_events.newest(instance, arrivals, [day.isoformat() for day in waiting])
+    announced_by = sorted({announcement.run_id for announcement in announced.values()})
+    runs = instance.get_runs(dg.RunsFilter(run_ids=announced_by)) if announced_by else []
+    shared = {run.run_id for run in runs if run_events.is_shared(run)}
     recent = (datetime.now(timezone.utc) - patience).timestamp()
     left: dict[date, list[str]] = {}
     for event_day, entries in waiting.items():
         announcement = announced.get(event_day.isoformat())
-        if announcement is None or announcement.timestamp < recent:
+        if announcement is None or announcement.timestamp < recent or announcement.run_id in shared:
             left[event_day] = [entry.ingestion_id for entry in entries]
     return left
 

@@ -27,20 +27,18 @@ import dagster as dg
 from lakehouse import locations
 from lakehouse.bronze.file_completeness import Observations
 from lakehouse.delta import commit_log, provenance
-from lakehouse.errors import LakehouseError
 from lakehouse.lake.table_cache import look_again
 from lakehouse.operations import pauses
 from lakehouse.operations.alerts.run_rules import FailedLook
 from lakehouse.orchestration import plan_runs
 from lakehouse.orchestration.automation import ready
-from lakehouse.orchestration.automation.instigators import earlier_cursors, take_over_pauses
 from lakehouse.orchestration.automation.ready import LOOK_TAG, Ready
-from lakehouse.orchestration.dagster_internals import IMPLICIT_ASSET_JOB_NAME, InstigatorType
+from lakehouse.orchestration.dagster_internals import IMPLICIT_ASSET_JOB_NAME, InstigatorStatus, InstigatorType
 from lakehouse.orchestration.resources import KeptTables, LakeTables
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from lakehouse.contracts import MetricContract, SourceContract
     from lakehouse.lake import Lake, Table
@@ -256,9 +254,9 @@ def sensor_of(lake: Lake, kind: LookKind) -> dg.SensorDefinition:
         with kept.reading(tables) as reading:
             earlier = LooksCursor.read(context.cursor)
             if earlier is None:
-                take_over_pauses(context.instance, reading, _contracts(looks), InstigatorType.SENSOR)
+                take_over_pauses(context.instance, reading, contracts_of(looks), InstigatorType.SENSOR)
                 earlier = _taken_over(context.instance, looks)
-            tick = _Tick(context, earlier, taking=taking)
+            tick = Tick(context, earlier, taking=taking)
             tick.take(reading, looks, _TICK_SECONDS)
             tick.divide(share=lake.settings.shared_runs)
         reason = None if tick.requests else tick.reason(looks)
@@ -288,7 +286,7 @@ class _Taking:
 
 
 @dataclass
-class _Tick:
+class Tick:
     """Looks, taken one after the other for some seconds."""
 
     context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext
@@ -407,57 +405,11 @@ class _Tick:
                 subjects[text].append(look.subject)
         if PAUSES in self.failed:
             subjects[self.failed[PAUSES].error.splitlines()[0]].append("ops/pauses")
-        texts = [f"{join_limited(names, _SHOWN, ' more')}: {text}" for text, names in subjects.items()]
+        texts = [f"{join_limited(names, _SHOWN)}: {text}" for text, names in subjects.items()]
         idle = len(self.contexts) - sum(map(len, subjects.values())) + (PAUSES in self.failed)
         if idle:
             texts.append(f"nothing to do for {idle} of {len(looks)}" if texts else f"nothing to do for all {len(looks)}")
         return join_limited(texts, _SHOWN, " remarks")
-
-
-def schedule_of(lake: Lake, kind: LookKind) -> dg.ScheduleDefinition:
-    """The schedule of all looks of a kind."""
-
-    @dg.schedule(
-        name=kind.name,
-        job_name=IMPLICIT_ASSET_JOB_NAME,
-        cron_schedule=kind.cron or "",
-        execution_timezone=kind.timezone,
-        default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=kind.description,
-    )
-    def look(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
-        reading = lake.cached()
-        with suppress(dg.DagsterInvariantViolationError):  # a context without an instance has no earlier schedules
-            take_over_pauses(context.instance, reading, _contracts(kind.looks), InstigatorType.SCHEDULE)
-        return _requests_of(kind, context, reading)
-
-    return look
-
-
-def _requests_of(kind: LookKind, context: dg.ScheduleEvaluationContext, reading: Lake) -> list[dg.RunRequest] | dg.SkipReason:
-    """The runs that looks request at a tick of a schedule, which has no cursor; or the reason why there are none.
-
-    :raises LooksFailedError: if looks failed, and none requests a run.
-    """
-    tick = _Tick(context, LooksCursor())
-    tick.take(reading, kind.looks)
-    if tick.requests:
-        return _together(kind, tick.requests)
-    if tick.failed:
-        raise LooksFailedError(tick.reason(kind.looks))
-    return dg.SkipReason(tick.reason(kind.looks))
-
-
-def _together(kind: LookKind, requests: Sequence[dg.RunRequest]) -> list[dg.RunRequest]:
-    """The same requests, each with a key, which is compared within a tick. Those that only evaluate checks are one run."""
-    checks = [key for request in requests if request.asset_selection == [] for key in request.asset_check_keys or ()]
-    others = [request for request in requests if request.asset_selection != []]
-    keyed = [request.with_replaced_attrs(run_key=request.run_key or request.tags[LOOK_TAG]) for request in others]
-    return [*keyed, *([dg.RunRequest(kind.name, asset_selection=[], asset_check_keys=checks)] if checks else [])]
-
-
-class LooksFailedError(LakehouseError):
-    """Looks of a schedule failed. The message names each with its error."""
 
 
 def _failed(fields: dict[str, str]) -> FailedLook:
@@ -480,7 +432,7 @@ def _hash(text: str, size: int) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())[:size].decode()
 
 
-def _contracts(looks: Iterable[Look]) -> dict[str, str]:
+def contracts_of(looks: Iterable[Look]) -> dict[str, str]:
     """The contract of each look that has one."""
     return {look.name: look.contract for look in looks if look.contract is not None}
 
@@ -489,3 +441,37 @@ def _taken_over(instance: dg.DagsterInstance, looks: Sequence[Look]) -> LooksCur
     """The cursors that the sensors of an earlier release have left, one for each look."""
     cursors = earlier_cursors(instance, [look.name for look in looks])
     return LooksCursor(kept={name: Cursor.read(text) for name, text in cursors.items()})
+
+
+def earlier_cursors(instance: dg.DagsterInstance, names: Collection[str]) -> dict[str, str | None]:
+    """The cursors of sensors that an earlier release had, by name."""
+    return _instigators(instance, names, InstigatorType.SENSOR)
+
+
+def take_over_pauses(instance: dg.DagsterInstance, lake: Lake, contracts: Mapping[str, str], kind: InstigatorType) -> None:
+    """Pause what the stopped sensors or schedules of an earlier release were about, once.
+
+    :param contracts: what each of them was about.
+    """
+    stopped = _instigators(instance, contracts, kind, {InstigatorStatus.STOPPED})
+    known = {entry.contract for entry in pauses.log(lake).read()} if stopped else set()
+    for contract in sorted({contracts[name] for name in stopped} - known):
+        names = [name for name in stopped if contracts[name] == contract]
+        with suppress(pauses.PauseError):  # another sensor's tick was faster
+            pauses.pause(lake, contract, "Dagster", f"a person had stopped {join_limited(names, _SHOWN)}")
+
+
+def running_sensors(instance: dg.DagsterInstance, names: Collection[str]) -> dict[str, str | None]:
+    """The cursors of sensors that nobody has stopped, by name."""
+    return _instigators(instance, names, InstigatorType.SENSOR, {InstigatorStatus.RUNNING, InstigatorStatus.DECLARED_IN_CODE})
+
+
+def _instigators(
+    instance: dg.DagsterInstance, names: Collection[str], kind: InstigatorType, statuses: set[InstigatorStatus] | None = None
+) -> dict[str, str | None]:
+    """The cursors of sensors or schedules that have ticked, or that a person has started or stopped, by name."""
+    if instance.schedule_storage is None:
+        return {}
+    states = instance.all_instigator_state(instigator_type=kind, instigator_statuses=statuses)
+    known = {state.instigator_name: getattr(state.instigator_data, "cursor", None) for state in states}
+    return {name: known[name] for name in sorted(known) if name in names}

@@ -1,6 +1,6 @@
 """What looks find ready, and the runs that they request for it: one for several tables, as many as there are free places.
 
-Twenty sources that each got a file become one run, which takes them through all layers (see ``orchestration.shared_runs``):
+Twenty sources that each got a file become one run, which takes them through all layers (see ``orchestration.run_events``):
 
 - A run for a table is requested only if no run of it waits or is in progress. What comes in the meantime is for the next run.
 - Work that failed before, and work of many bytes, has a run of its own. So it neither fails nor delays that of others.
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from lakehouse.contracts.series import Series
-from lakehouse.orchestration import plan_runs, run_events, shared_runs
+from lakehouse.orchestration import plan_runs, run_events
 from lakehouse.orchestration.assets.metric_assets import gold_key
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.text import join_limited
@@ -89,7 +89,7 @@ class Ready:
     @property
     def config(self) -> dict[str, object]:
         """The run configuration of the first table."""
-        return shared_runs.config_of(self.head, self.days, {} if self.files is None else {"files": dict(self.files)})
+        return run_events.config_of(self.head, self.days, {} if self.files is None else {"files": dict(self.files)})
 
     def without(self, paused: Collection[str]) -> Ready:
         """The same work without the tables of paused contracts that would follow."""
@@ -153,7 +153,7 @@ def divide(ready: Sequence[tuple[str, Ready]], active: Sequence[dg.DagsterRun], 
 
 def _number(ready: Sequence[object], active: Sequence[dg.DagsterRun], places: int) -> int:
     """The number of shared runs to request: none while one waits for a place, and otherwise one at least."""
-    if any(shared_runs.is_shared(run) and run.status in plan_runs.QUEUED for run in active):
+    if any(run_events.is_shared(run) and run.status in plan_runs.QUEUED for run in active):
         return 0
     return min(max(1, places - len(active)), math.ceil(len(ready) / _FEWEST), _RUNS)
 
@@ -182,12 +182,12 @@ def _request(group: Sequence[tuple[str, Ready]]) -> dg.RunRequest:
     tags = {name: value for work in works for name, value in work.tags.items()}
     selected = list(dict.fromkeys(key for work in works for key in (work.head, *work.tables)))
     config = {name: of_asset for work in works for name, of_asset in work.config.items()}
-    looks = join_limited(list(dict.fromkeys(look for look, _ in group)), _SHOWN, " more")
+    looks = join_limited(list(dict.fromkeys(look for look, _ in group)), _SHOWN)
     return dg.RunRequest(
         run_key=run_key,
         asset_selection=selected,
         asset_check_keys=[],
-        tags={**shared_runs.SHARED, **tags, LOOK_TAG: looks, **plan_runs.NO_RETRIES},
+        tags={**run_events.SHARED, **tags, LOOK_TAG: looks, **plan_runs.NO_RETRIES},
         run_config={"ops": config},
     )
 

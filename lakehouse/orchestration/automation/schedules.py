@@ -12,6 +12,7 @@ maintenance itself belongs to ``operations.maintain``.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -20,6 +21,7 @@ import dagster as dg
 from lakehouse.bronze import checks as bronze_checks
 from lakehouse.calendar.days import rolling
 from lakehouse.contracts.series import Series
+from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers import served_version
 from lakehouse.gold.restatement.pending import find_due
 from lakehouse.lateness import tuning
@@ -30,11 +32,17 @@ from lakehouse.orchestration import plan_runs
 from lakehouse.orchestration.assets.metric_assets import gold_key
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.automation import looks
-from lakehouse.orchestration.dagster_internals import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
+from lakehouse.orchestration.automation.ready import LOOK_TAG
+from lakehouse.orchestration.dagster_internals import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    IMPLICIT_ASSET_JOB_NAME,
+    InstigatorType,
+)
 from lakehouse.orchestration.run_events import tags_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import date
 
     from lakehouse.contracts import Catalog, MetricContract, SourceContract
@@ -240,3 +248,51 @@ def _metadata(done: list[Upkeep]) -> dict[str, Any]:
         "partitions_compacted": dg.MetadataValue.int(sum(upkeep.partitions_compacted for upkeep in done)),
         "done": dg.MetadataValue.md("\n".join(lines)),
     }
+
+
+def schedule_of(lake: Lake, kind: looks.LookKind) -> dg.ScheduleDefinition:
+    """The schedule of all looks of a kind."""
+
+    @dg.schedule(
+        name=kind.name,
+        job_name=IMPLICIT_ASSET_JOB_NAME,
+        cron_schedule=kind.cron or "",
+        execution_timezone=kind.timezone,
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description=kind.description,
+    )
+    def look(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
+        reading = lake.cached()
+        with suppress(dg.DagsterInvariantViolationError):  # a context without an instance has no earlier schedules
+            looks.take_over_pauses(context.instance, reading, looks.contracts_of(kind.looks), InstigatorType.SCHEDULE)
+        return _requests_of(kind, context, reading)
+
+    return look
+
+
+def _requests_of(
+    kind: looks.LookKind, context: dg.ScheduleEvaluationContext, reading: Lake
+) -> list[dg.RunRequest] | dg.SkipReason:
+    """The runs that looks request at a tick of a schedule, which has no cursor; or the reason why there are none.
+
+    :raises LooksFailedError: if looks failed, and none requests a run.
+    """
+    tick = looks.Tick(context, looks.LooksCursor())
+    tick.take(reading, kind.looks)
+    if tick.requests:
+        return _together(kind, tick.requests)
+    if tick.failed:
+        raise LooksFailedError(tick.reason(kind.looks))
+    return dg.SkipReason(tick.reason(kind.looks))
+
+
+def _together(kind: looks.LookKind, requests: Sequence[dg.RunRequest]) -> list[dg.RunRequest]:
+    """The same requests, each with a key, which is compared within a tick. Those that only evaluate checks are one run."""
+    checks = [key for request in requests if request.asset_selection == [] for key in request.asset_check_keys or ()]
+    others = [request for request in requests if request.asset_selection != []]
+    keyed = [request.with_replaced_attrs(run_key=request.run_key or request.tags[LOOK_TAG]) for request in others]
+    return [*keyed, *([dg.RunRequest(kind.name, asset_selection=[], asset_check_keys=checks)] if checks else [])]
+
+
+class LooksFailedError(LakehouseError):
+    """Looks of a schedule failed. The message names each with its error."""

@@ -22,7 +22,7 @@ from lakehouse import locations
 from lakehouse.calendar.days import span
 from lakehouse.errors import LakehouseError
 from lakehouse.operations.backfills.plan import Layer
-from lakehouse.orchestration import shared_runs
+from lakehouse.orchestration import run_events
 from lakehouse.orchestration.dagster_internals import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from lakehouse.orchestration.execution.in_process import TABLE_TAG, RunFailedError, may_pass
 from lakehouse.orchestration.plan_runs import PLAN_TAG
@@ -66,7 +66,7 @@ def _past(instance: dg.DagsterInstance, longer: Collection[str]) -> dict[str, li
     done = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])
     for record in instance.get_run_records(done, limit=_LOOK_AT):
         run = record.dagster_run
-        if shared_runs.is_shared(run):
+        if run_events.is_shared(run):
             for table, partitions, seconds in _shares(instance, run):
                 durations[table].append((partitions, seconds))
             continue

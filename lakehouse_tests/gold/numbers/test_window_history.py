@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lakehouse.gold.numbers import window_history
 from lakehouse.gold.numbers.history import PublishedVersion
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
-from lakehouse.gold.numbers.window_reasons import WindowReason
+from lakehouse.gold.numbers.window_history import WindowReason
 
 DAY = date(2024, 1, 15)
 MIDNIGHT = datetime(2024, 1, 15, tzinfo=timezone.utc)

@@ -21,7 +21,7 @@ from lakehouse.lake import Lake
 from lakehouse.operations import pauses
 from lakehouse.operations.alerts import log as alert_log
 from lakehouse.operations.alerts.alert import AlertKind
-from lakehouse.orchestration.automation import alert_sensor, landing_sensor, looks
+from lakehouse.orchestration.automation import alert_sensor, landing_sensor, looks, schedules
 from lakehouse.orchestration.automation.looks import (
     LOOK_TAG,
     Cursor,
@@ -306,7 +306,7 @@ def test_a_schedule_of_an_earlier_release_that_was_stopped_is_a_pause(fleet: Lak
         instance.add_instigator_state(sensor_state("close_b", "", InstigatorStatus.STOPPED, InstigatorType.SCHEDULE))
         for _ in range(2):
             with dg.build_schedule_context(instance, datetime(2024, 1, 1, tzinfo=timezone.utc)) as context:
-                requests = looks.schedule_of(fleet, kind).evaluate_tick(context).run_requests or []
+                requests = schedules.schedule_of(fleet, kind).evaluate_tick(context).run_requests or []
             assert [request.run_key for request in requests] == ["close_a", "close_c"], "Dagster wants a key for each of several"
     assert taken == ["close_a", "close_c"] * 2
     assert [*pauses.paused(fleet)] == ["source/b"]

@@ -9,7 +9,7 @@ import dagster as dg
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.orchestration import shared_runs
+from lakehouse.orchestration import run_events
 from lakehouse.orchestration.automation.ready import IN_PROGRESS, LARGE, NO_PLACE, Ready, divide
 
 DAY = date(2024, 1, 5)
@@ -26,7 +26,7 @@ def key(name: str) -> dg.AssetKey:
 
 
 def active(*names: str, status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED, shared: bool = False) -> dg.DagsterRun:
-    tags = shared_runs.SHARED if shared else {}
+    tags = run_events.SHARED if shared else {}
     return dg.DagsterRun("__ASSET_JOB", asset_selection=frozenset(map(key, names)), status=status, tags=tags)
 
 
@@ -95,7 +95,7 @@ WORK = st.builds(
 
 
 @given(
-    st.lists(WORK, max_size=12, unique_by=lambda one: one[0]),
+    st.lists(WORK, max_size=12, unique_by=lambda each: each[0]),
     st.lists(st.sampled_from([f"s{number}" for number in range(12)]), max_size=3),
     st.integers(1, 5),
 )
@@ -104,14 +104,16 @@ def test_work_is_requested_once_or_waits_with_a_reason(ready: list[tuple[str, Re
     requested = Counter(name for request in division.requests for name in request.run_config["ops"])
     assert set(requested.values()) <= {1}
     assert requested.keys() | {f"bronze__{look.removeprefix('landing_')}" for look in division.waiting} == {
-        f"bronze__{one.subject}" for _, one in ready
+        f"bronze__{each.subject}" for _, each in ready
     }
     assert not any(f"bronze__{name}" in requested for name in busy)
     shared = [request for request in division.requests if len(request.run_config["ops"]) > 1]
     of_tables = Counter(table for request in shared for table in request.asset_selection or ())
     assert set(of_tables.values()) <= {1}, "a table is in one of them"
-    alone = {one.subject for _, one in ready if one.is_alone}
+    alone = {each.subject for _, each in ready if each.is_alone}
     assert not any(f"bronze__{name}" in request.run_config["ops"] for request in shared for name in alone)
-    assert all(sum(one.size for _, one in ready if f"bronze__{one.subject}" in run.run_config["ops"]) <= LARGE for run in shared)
-    free = [look for look, one in ready if one.subject not in busy]
+    assert all(
+        sum(each.size for _, each in ready if f"bronze__{each.subject}" in run.run_config["ops"]) <= LARGE for run in shared
+    )
+    free = [look for look, each in ready if each.subject not in busy]
     assert not free or division.requests, "something goes on"

@@ -15,7 +15,7 @@ from lakehouse.lake import Lake
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.orchestration.automation import schedules
-from lakehouse.orchestration.automation.looks import schedule_of
+from lakehouse.orchestration.automation.schedules import schedule_of
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.settings import Settings

@@ -38,7 +38,7 @@ class Fleet:
     """Sources with a metric each, and a metric of two of them; what their sensors request is run at once."""
 
     def __init__(self, folder: Path, instance: dg.DagsterInstance) -> None:
-        self.lake = Lake(Settings(root=str(folder / "lake"), settle_seconds=0, reconcile_seconds=0, spark_long_lived=True))
+        self.lake = Lake(Settings(root=str(folder / "lake"), settle_seconds=0, spark_long_lived=True))
         self.instance = instance
         sources = {name: contract(dataset=name) for name in "abc"}
         metrics = [self._metric(f"total_{name}", name) for name in "abc"]
@@ -75,11 +75,11 @@ class Fleet:
 
         :returns: the number of kills.
         """
-        kills, behind = 0, 1
+        kills, last = 0, 1
         while True:
             known = self._commits()
             with pytest.MonkeyPatch.context() as patched:
-                kill_after(patched, behind)
+                kill_after(patched, last)
                 try:
                     self.follow(stop=True)
                 except Killed:
@@ -88,7 +88,7 @@ class Fleet:
                     self.give_up()
                 else:
                     return kills
-            behind = 1 if self._commits() > known else behind + 1  # what was killed is done, and a repetition wrote nothing
+            last = 1 if self._commits() > known else last + 1  # what was killed is done, and a repetition wrote nothing
 
     def _commits(self) -> int:
         return sum(1 for _ in Path(self.lake.root).rglob("_delta_log/*.json"))
@@ -101,15 +101,15 @@ class Fleet:
 
     def numbers(self) -> dict[str, dict[date, list[tuple[int, Any]]]]:
         """By series and period, the label of each revision and its number."""
-        found: dict[str, dict[date, list[tuple[int, Any]]]] = {}
+        shown: dict[str, dict[date, list[tuple[int, Any]]]] = {}
         for metric in self.catalog.metrics.values():
             for series in (Series(metric), Series(metric, Kind.WEEK)):
                 periods = numbers_history.history(self.lake, series)
-                found[series.name] = {
+                shown[series.name] = {
                     start: [(one.revision, row["total"]) for one in versions for row in one.rows]
                     for start, versions in periods.items()
                 }
-        return found
+        return shown
 
 
 @pytest.fixture(name="instance")

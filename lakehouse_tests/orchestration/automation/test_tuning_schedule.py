@@ -14,7 +14,7 @@ from lakehouse.lateness import tuning as lateness_tuning
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.alert import AlertKind
 from lakehouse.orchestration.automation import schedules
-from lakehouse.orchestration.automation.looks import schedule_of
+from lakehouse.orchestration.automation.schedules import schedule_of
 from lakehouse.orchestration.build import build_definitions
 from lakehouse_tests.support.api_client import api_client, get_json
 from lakehouse_tests.support.empty_lake import lake_in
