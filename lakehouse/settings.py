@@ -79,6 +79,12 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="Seconds that an announced day may wait for silver before a sensor starts silver for it.",
     )
+    asset_key_prefix: str = Field(
+        "", description="The beginning of all asset keys in Dagster, such as lake or analytics/lake; set it before the first run."
+    )
+    finality_assets: bool = Field(
+        False, description="Whether Dagster has assets of the days that became final, and of those that were restated."
+    )
     shared_runs: bool = Field(
         True,
         description="Whether sensors request runs that several tables share; without, each table has runs of its own, which any "

@@ -45,6 +45,7 @@ from lakehouse.orchestration.execution.catch_up import catch_up
 from lakehouse.orchestration.execution.in_process import InProcess, local_instance
 from lakehouse.orchestration.execution.replay import Replay
 from lakehouse.orchestration.resources import LakeSpark
+from lakehouse.orchestration.run_events import asset_key
 from lakehouse.training_sets import affected as affected_sets
 from lakehouse.training_sets import build, labels, releases
 from lakehouse.training_sets.releases import ReleaseKind
@@ -339,7 +340,7 @@ class DemoLake:
         new = unseen_files(files, ingestions.all_of(self.lake, source))
         days = sorted({file.arrival_date for file in new if file.arrival_date <= through})
         if days:
-            layers.run(dg.AssetKey(["bronze", source]), days)
+            layers.run(asset_key("bronze", source), days)
         catch_up(self.lake, self.catalog, source, layers)
 
 

@@ -1,18 +1,27 @@
-"""Building Dagster definitions from a catalog of contracts."""
+"""Building Dagster definitions from a catalog of contracts: for the code location of this project, and as a component of another.
+
+``dg scaffold defs lakehouse.LakehouseComponent lake`` makes a folder with ``defs.yaml`` and two example contracts; the other
+settings are those of the environment. Here are also the conditions for assets of a user's own that follow published numbers.
+"""
 
 from __future__ import annotations
 
 import warnings
 from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+from dagster.components.scaffold.scaffold import Scaffolder, ScaffoldRequest, scaffold_with
 
+from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.contracts.series import Series
 from lakehouse.lake import Lake
 from lakehouse.orchestration import dagster_internals
 from lakehouse.orchestration.assets import checks as assets_checks
 from lakehouse.orchestration.assets import metric_assets, model_assets, source_assets
+from lakehouse.orchestration.assets.metric_assets import final_key, restated_key
 from lakehouse.orchestration.automation import (
     alert_sensor,
     follow_sensors,
@@ -23,12 +32,10 @@ from lakehouse.orchestration.automation import (
     schedules,
 )
 from lakehouse.orchestration.resources import LakeSpark, LakeTables, readers
+from lakehouse.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from lakehouse.contracts import Catalog
-    from lakehouse.settings import Settings
 
 
 def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
@@ -83,8 +90,12 @@ def _assets(lake: Lake, catalog: Catalog) -> list[dg.AssetsDefinition | dg.Asset
         bronze, silver = (make(lake, catalog, contract) for make in (source_assets.bronze_asset, source_assets.silver_asset))
         assets += [bronze, source_assets.arrivals_spec(contract), silver]
     for metric in catalog.metrics.values():
-        assets.append(metric_assets.gold_asset(lake, catalog, metric))
-        assets += [metric_assets.rollup_asset(lake, catalog, metric, rollup) for rollup in Series(metric).rollups]
+        series = [Series(metric), *Series(metric).rollups]
+        made = [metric_assets.gold_asset(lake, catalog, metric)]
+        made += [metric_assets.rollup_asset(lake, catalog, metric, rollup) for rollup in series[1:]]
+        assets += made
+        if lake.settings.finality_assets:
+            assets += [spec for gold, of in zip(made, series) for spec in metric_assets.finality_specs(gold, of)]
     assets += [model_assets.set_asset(lake, catalog, contract) for contract in catalog.training_sets.values()]
     for model in catalog.models.values():
         assets += [model_assets.model_asset(lake, catalog, model), model_assets.scores_asset(lake, catalog, model)]
@@ -119,3 +130,77 @@ def _sensors(lake: Lake, catalog: Catalog, of_each: list[looks.LookKind]) -> lis
     if catalog.sources:
         sensors += [follow_sensors.automation(lake, catalog), alert_sensor.notices_sensor(lake, catalog)]
     return [*sensors, alert_sensor.alerts_sensor(lake, catalog, of_each)]
+
+
+_EXAMPLES = ("orders.yaml", "orders_daily.yaml")
+
+
+class LakehouseScaffolder(Scaffolder):
+    """Writes ``defs.yaml`` and a folder of contracts with an example."""
+
+    def scaffold(self, request: ScaffoldRequest) -> None:
+        """Write the files of a new component."""
+        folder = request.target_path / "contracts"
+        folder.mkdir(parents=True, exist_ok=True)
+        templates = resources.files("lakehouse.project") / "templates"
+        for name in _EXAMPLES:
+            (folder / name).write_text((templates / name).read_text(encoding="utf-8"), encoding="utf-8")
+        defs = f"type: {request.type_name}\n\nattributes:\n  contracts: contracts\n"
+        (request.target_path / "defs.yaml").write_text(defs, encoding="utf-8")
+
+
+@scaffold_with(LakehouseScaffolder)
+class LakehouseComponent(dg.Component, dg.Resolvable, dg.Model):
+    """Bronze, Silver and gold of the sources and metrics in a folder of contracts, with checks, sensors and schedules.
+
+    :param contracts: the folder, relative to that of ``defs.yaml``.
+    :param executor: whether the code location gets the executor of this project, which shared runs need. If the project has one
+        of its own, set it to false: each table then has runs of its own, as with ``LAKEHOUSE_SHARED_RUNS=false``.
+    :param finality: whether there are assets of the periods that became final and of those that were restated, for
+        :func:`when_final` and :func:`when_restated`.
+    """
+
+    contracts: str = "contracts"
+    executor: bool = True
+    finality: bool = True
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The definitions.
+
+        :raises ContractError: with one line per mistake.
+        """
+        folder = Path(context.path) / self.contracts
+        settings = Settings(contracts=folder, bundled_contracts=False, finality_assets=self.finality)
+        settings.shared_runs = settings.shared_runs and self.executor
+        definitions = build_definitions(settings, load_catalog(folder, bundled=False))
+        return definitions if self.executor else _without_executor(definitions)
+
+
+def _without_executor(definitions: dg.Definitions) -> dg.Definitions:
+    parts = {name: getattr(definitions, name) for name in ("assets", "asset_checks", "sensors", "schedules", "resources")}
+    return dg.Definitions(**parts)
+
+
+def when_final(series: str) -> dg.AutomationCondition[dg.AssetKey]:
+    """Materialize partitions whose period of a series became final.
+
+    The asset has to depend on :func:`lakehouse.final_key` of the series, whose partitions are those of the series.
+
+    :param series: a metric, or one of its roll-ups, such as ``revenue`` or ``revenue_monthly``.
+    """
+    return _when(final_key(series), f"{series} is final")
+
+
+def when_restated(series: str) -> dg.AutomationCondition[dg.AssetKey]:
+    """Materialize partitions whose period of a series has a new number in place of a published one.
+
+    The asset has to depend on :func:`lakehouse.restated_key` of the series.
+    """
+    return _when(restated_key(series), f"{series} was restated")
+
+
+def _when(key: dg.AssetKey, label: str) -> dg.AutomationCondition[dg.AssetKey]:
+    """Follow an asset's newest materializations, as silver follows arrivals (see ``source_assets.FOLLOW_ARRIVALS``)."""
+    updated = dg.AutomationCondition.any_deps_updated().allow(dg.AssetSelection.assets(key))
+    answered = dg.AutomationCondition.newly_requested() & ~updated
+    return (updated.since(answered) & ~dg.AutomationCondition.in_progress()).with_label(label)

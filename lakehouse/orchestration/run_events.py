@@ -15,8 +15,10 @@ are requested is decided in ``automation.ready``.
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from datetime import date
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -32,6 +34,7 @@ from lakehouse.orchestration.dagster_internals import (
     AssetCheckEvaluationTargetMaterializationData,
 )
 from lakehouse.orchestration.event_storage import log_all
+from lakehouse.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -39,6 +42,29 @@ if TYPE_CHECKING:
     from lakehouse.contracts import SourceContract
     from lakehouse.contracts.series import Series
     from lakehouse.quality.check_rules import CheckResult
+
+
+@cache
+def _key_prefix() -> list[str]:
+    """The beginning of all asset keys of this process, see ``Settings.asset_key_prefix``."""
+    return [part for part in Settings().asset_key_prefix.split("/") if part]
+
+
+def asset_key(layer: str, name: str) -> dg.AssetKey:
+    """The asset of a table, such as ``gold/revenue``; of ``arrivals``, ``final`` and ``restated``, an external one."""
+    return dg.AssetKey([*_key_prefix(), layer, name])
+
+
+def table_of(key: dg.AssetKey) -> str:
+    """The table of an asset, such as ``gold/revenue``; an asset of a user's own is named by its key."""
+    prefix = _key_prefix()
+    return "/".join(key.path[len(prefix) :] if key.path[: len(prefix)] == prefix else key.path)
+
+
+def owners_of(*owners: str) -> list[str]:
+    """The owners of contracts as Dagster has them: addresses of mail, and teams."""
+    named = dict.fromkeys(owner for owner in owners if owner)
+    return [owner if "@" in owner else f"team:{re.sub(r'[^A-Za-z0-9_.-]', '_', owner)}" for owner in named]
 
 
 #: Set on shared runs.

@@ -32,6 +32,21 @@ LAKEHOUSE_CONTRACTS=contracts
 LAKEHOUSE_BUNDLED_CONTRACTS=false
 """
 _IGNORED = "lakehouse_data/\ndagster_home/*\n!dagster_home/dagster.yaml\n"
+_DEFINITIONS = '''\
+"""What the command dg loads: the tables of the contracts, and the definitions of your own in the folder defs."""
+
+from pathlib import Path
+
+import dagster as dg
+
+from lakehouse.definitions import defs as lake
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """All definitions."""
+    return dg.Definitions.merge(lake, dg.load_from_defs_folder(path_within_project=Path(__file__).parent))
+'''
 _ORDERS = """\
 order_id,store,ordered_at,amount,op
 1001,north,2024-11-04T09:12:00Z,120.00,insert
@@ -82,6 +97,9 @@ def create(folder: Path, example: str = "orders") -> list[Path]:
         ".env": _ENV,
         "workspace.yaml": (templates / "workspace.yaml").read_text(encoding="utf-8"),
         "dagster_home/dagster.yaml": (templates / "dagster.yaml").read_text(encoding="utf-8"),
+        "dg.toml": (templates / "dg.toml").read_text(encoding="utf-8"),
+        "deployment/definitions.py": _DEFINITIONS,
+        "deployment/defs/__init__.py": '"""Definitions of your own, such as assets that follow the numbers."""\n',
         ".gitignore": _IGNORED,
     }
     return _written(folder, texts)

@@ -23,6 +23,7 @@ from lakehouse.orchestration import run_events
 from lakehouse.orchestration.assets.metric_assets import gold_key
 from lakehouse.orchestration.assets.source_assets import keys as source_keys
 from lakehouse.orchestration.resources import LakeSpark, LakeTables
+from lakehouse.orchestration.run_events import asset_key
 from lakehouse.quality.check_rules import CheckResult
 from lakehouse.silver import checks as silver_checks
 
@@ -42,7 +43,7 @@ def check_names(catalog: Catalog) -> dict[dg.AssetKey, list[str]]:
         daily = Series(metric)
         names[gold_key(daily.name)] = list(_day_check_names(metric))
         names |= {gold_key(rollup.name): list(_rollup_check_names(rollup)) for rollup in daily.rollups}
-    names |= {dg.AssetKey(["scores", model]): list(SCORE_CHECKS) for model in catalog.models}
+    names |= {asset_key("scores", model): list(SCORE_CHECKS) for model in catalog.models}
     deprecated = publication_checks.deprecated_names()
     return {key: [name for name in of_asset if name not in deprecated] for key, of_asset in names.items()}
 

@@ -30,7 +30,7 @@ from lakehouse.live import reconcile as live_closing
 from lakehouse.orchestration import plan_runs, run_events
 from lakehouse.orchestration.dagster_internals import BACKFILL_ID_TAG, USER_TAG
 from lakehouse.orchestration.resources import Engine, LakeSpark
-from lakehouse.orchestration.run_events import RequestedDays, days_of_run, event_days, periods
+from lakehouse.orchestration.run_events import RequestedDays, asset_key, days_of_run, event_days, owners_of, periods
 
 #: Set on runs that follow changes of the layer below: the version of that layer that the numbers will include.
 FOLLOWS_TAG = "lakehouse/follows_silver"
@@ -42,7 +42,7 @@ _WINDOWS = 100
 
 def gold_key(name: str) -> dg.AssetKey:
     """The asset key of a series."""
-    return dg.AssetKey(["gold", name])
+    return asset_key("gold", name)
 
 
 def gold_asset(deployment: Lake, catalog: Catalog, metric: MetricContract) -> dg.AssetsDefinition:
@@ -56,6 +56,7 @@ def gold_asset(deployment: Lake, catalog: Catalog, metric: MetricContract) -> dg
         partitions_def=event_days(*catalog.sources_of(metric), first=catalog.first_day(metric)),
         backfill_policy=dg.BackfillPolicy.single_run(),
         output_required=False,
+        owners=owners_of(metric.owner or contract.owner or ""),
         pool=f"gold_{metric.name}",
         group_name=metric.source,
         kinds={"pyspark", "deltalake", "gold"},
@@ -87,6 +88,7 @@ def gold_asset(deployment: Lake, catalog: Catalog, metric: MetricContract) -> dg
             outcomes += live_closing.reconcile_due(engine.session, lake, metric, contract, days)
             late = late_metadata(lake, daily, days)
             of_windows = window_metadata(lake, contract, daily, done.days & {*days})
+        _log_finality(context, lake, daily, done)
         about = {day: _metadata(done, day, waits_for, engine) | late.get(day, {}) | of_windows.get(day, {}) for day in days}
         yield from run_events.report(context, key, about, outcomes)
 
@@ -105,6 +107,7 @@ def rollup_asset(deployment: Lake, catalog: Catalog, metric: MetricContract, rol
         partitions_def=periods(catalog.sources_of(metric), rollup),
         backfill_policy=dg.BackfillPolicy.single_run(),
         output_required=False,
+        owners=owners_of(metric.owner or contract.owner or ""),
         pool=f"gold_{rollup.name}",
         group_name=metric.source,
         kinds={"deltalake", "gold"},
@@ -133,20 +136,57 @@ def rollup_asset(deployment: Lake, catalog: Catalog, metric: MetricContract, rol
             else:
                 done = rollups.restate(lake, contract, series, engine.session, wanted, _run(context), follows)
             waits_for = _waits_for(lake, contract, series, done)
+        _log_finality(context, lake, series, done)
         about = {start: _metadata(done, start, waits_for, engine) for start in wanted}
         yield from run_events.report(context, key, about, done.outcomes)
 
     return rollup_of_metric
 
 
+def final_key(series: str) -> dg.AssetKey:
+    """The external asset of the periods of a series that became final, such as ``final/revenue``."""
+    return asset_key("final", series)
+
+
+def restated_key(series: str) -> dg.AssetKey:
+    """The external asset of the periods of a series whose published number was replaced, such as ``restated/revenue``."""
+    return asset_key("restated", series)
+
+
+def finality_specs(gold: dg.AssetsDefinition, series: Series) -> list[dg.AssetSpec]:
+    """The external assets on which gold logs a materialization for each period that became final, or was restated.
+
+    What is computed from final numbers depends on them, with ``lakehouse.when_final``; see ``Settings.finality_assets``.
+    """
+    about = {
+        final_key(series.name): f"The periods of {series.name} that became final.",
+        restated_key(series.name): f"The periods of {series.name} whose published number was replaced.",
+    }
+    (of_gold,) = gold.specs
+    days, group, owners = of_gold.partitions_def, of_gold.group_name, of_gold.owners
+    return [
+        dg.AssetSpec(key, deps=[gold], partitions_def=days, group_name=group, owners=owners, description=text)
+        for key, text in about.items()
+    ]
+
+
+def _log_finality(context: dg.AssetExecutionContext, lake: Lake, series: Series, done: PublishResult) -> None:
+    """Log the periods that became final and those that were restated, where Dagster has assets of them."""
+    if lake.settings.finality_assets:
+        final = {one.start for one in done.revisions if one.state is State.FINAL}
+        restated = {one.start for one in done.revisions if one.restates}
+        for key, periods_of in ((final_key(series.name), final), (restated_key(series.name), restated)):
+            run_events.materialized(context, key, {start: {} for start in periods_of})
+
+
 def _of_silver(metric: MetricContract) -> list[dg.AssetDep]:
     """The silver days of each source from which a metric's days are computed."""
     if metric.counts_rows_of_its_day and not metric.sources:
-        return [dg.AssetDep(["silver", metric.source], partition_mapping=dg.IdentityPartitionMapping())]
+        return [dg.AssetDep(asset_key("silver", metric.source), partition_mapping=dg.IdentityPartitionMapping())]
     begin, end = -metric.days_before, metric.days_behind
     # One of several sources may begin later than the others.
     mapping = dg.TimeWindowPartitionMapping(start_offset=begin, end_offset=end, allow_nonexistent_upstream_partitions=True)
-    return [dg.AssetDep(["silver", entry.source], partition_mapping=mapping) for entry in metric.read]
+    return [dg.AssetDep(asset_key("silver", entry.source), partition_mapping=mapping) for entry in metric.read]
 
 
 def _of_inputs(series: Series) -> list[dg.AssetDep]:
@@ -161,7 +201,7 @@ def _origin(metric: MetricContract) -> str:
 
 def _dimension(name: str) -> dg.AssetDep:
     """The dependency on a dimension, any of whose days may hold the attributes of a fact."""
-    return dg.AssetDep(["silver", name], partition_mapping=dg.AllPartitionMapping())
+    return dg.AssetDep(asset_key("silver", name), partition_mapping=dg.AllPartitionMapping())
 
 
 def _covered_days() -> dg.TimeWindowPartitionMapping:

@@ -17,7 +17,7 @@ from lakehouse.orchestration import run_events
 from lakehouse.orchestration.assets import checks
 from lakehouse.orchestration.dagster_internals import USER_TAG
 from lakehouse.orchestration.resources import LakeSpark
-from lakehouse.orchestration.run_events import days_of_run, event_days
+from lakehouse.orchestration.run_events import asset_key, days_of_run, event_days
 from lakehouse.training_sets import build, releases, tables
 from lakehouse.training_sets.releases import Release, ReleaseKind
 
@@ -43,17 +43,17 @@ class ModelVersion(dg.Config):
 
 def set_key(name: str) -> dg.AssetKey:
     """The asset key of a training set."""
-    return dg.AssetKey(["datasets", name])
+    return asset_key("datasets", name)
 
 
 def model_key(name: str) -> dg.AssetKey:
     """The asset key of a model."""
-    return dg.AssetKey(["models", name])
+    return asset_key("models", name)
 
 
 def scores_key(name: str) -> dg.AssetKey:
     """The asset key of the scores of a model."""
-    return dg.AssetKey(["scores", name])
+    return asset_key("scores", name)
 
 
 def set_versions(name: str) -> dg.DynamicPartitionsDefinition:
@@ -137,7 +137,7 @@ def scores_asset(lake: Lake, catalog: Catalog, contract: ModelContract) -> dg.As
     key = scores_key(contract.name)
     of_set = catalog.training_sets[contract.training_set]
     entity = of_set.entity.source
-    same_day = dg.AssetDep(["silver", entity], partition_mapping=dg.IdentityPartitionMapping())
+    same_day = dg.AssetDep(asset_key("silver", entity), partition_mapping=dg.IdentityPartitionMapping())
     any_version = dg.AssetDep(model_key(contract.name), partition_mapping=dg.AllPartitionMapping())
 
     @dg.asset(
@@ -211,9 +211,9 @@ def model_metadata(release: Release) -> dict[str, Any]:
 
 def _inputs(contract: TrainingSetContract) -> list[dg.AssetDep]:
     """The dependencies of a set: any day of its inputs."""
-    paths = [["silver", source] for source in contract.sources]
-    paths += [["gold", name] for name in dict.fromkeys(entry.metric for entry in contract.features.metrics)]
-    return [dg.AssetDep(path, partition_mapping=dg.AllPartitionMapping()) for path in paths]
+    keys = [asset_key("silver", source) for source in contract.sources]
+    keys += [asset_key("gold", name) for name in dict.fromkeys(entry.metric for entry in contract.features.metrics)]
+    return [dg.AssetDep(key, partition_mapping=dg.AllPartitionMapping()) for key in keys]
 
 
 def _moment(text: str | None) -> datetime | None:

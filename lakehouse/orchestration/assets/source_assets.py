@@ -22,7 +22,7 @@ from lakehouse.lake import Lake
 from lakehouse.ledger import applied_inputs, failures, ingestions
 from lakehouse.orchestration import plan_runs, run_events
 from lakehouse.orchestration.resources import Engine, LakeSpark
-from lakehouse.orchestration.run_events import RequestedDays, arrival_days, days_of_run, event_days
+from lakehouse.orchestration.run_events import RequestedDays, arrival_days, asset_key, days_of_run, event_days, owners_of
 from lakehouse.quality.check_rules import CheckResult
 from lakehouse.silver import checks as silver_checks
 from lakehouse.silver import replaced_days
@@ -48,7 +48,7 @@ class SettledFiles(run_events.RequestedDays):
 
 def keys(source: str) -> tuple[dg.AssetKey, dg.AssetKey, dg.AssetKey]:
     """The asset keys of a source: bronze, arrivals, silver."""
-    return dg.AssetKey(["bronze", source]), dg.AssetKey(["arrivals", source]), dg.AssetKey(["silver", source])
+    return asset_key("bronze", source), asset_key("arrivals", source), asset_key("silver", source)
 
 
 def arrivals_spec(contract: SourceContract) -> dg.AssetSpec:
@@ -73,6 +73,7 @@ def bronze_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         partitions_def=arrival_days(contract),
         backfill_policy=dg.BackfillPolicy.single_run(),
         output_required=False,
+        owners=owners_of(contract.owner or ""),
         pool=f"bronze_{source}",
         op_tags=run_events.EARLIEST,
         group_name=source,
@@ -131,6 +132,7 @@ def silver_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         backfill_policy=dg.BackfillPolicy.single_run(),
         automation_condition=FOLLOW_ARRIVALS,
         output_required=False,
+        owners=owners_of(contract.owner or ""),
         pool=f"silver_{source}",
         op_tags=run_events.EARLY,
         group_name=source,

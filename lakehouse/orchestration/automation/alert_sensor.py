@@ -27,7 +27,7 @@ from lakehouse.operations.delivery import directory
 from lakehouse.operations.notices.dispatch import dispatch_notices
 from lakehouse.orchestration import plan_runs, run_events
 from lakehouse.orchestration.assets.checks import check_names
-from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG
+from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.automation import looks
 from lakehouse.orchestration.automation.follow_sensors import DECIDED_TAG
 from lakehouse.orchestration.automation.landing_sensor import RECONCILES_TAG
@@ -45,7 +45,7 @@ from lakehouse.orchestration.dagster_internals import (
     StepEventStatus,
 )
 from lakehouse.orchestration.resources import KeptTables, LakeTables
-from lakehouse.orchestration.run_events import DAYS_TAG, periods
+from lakehouse.orchestration.run_events import DAYS_TAG, periods, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -113,7 +113,7 @@ class RunLook:
             earlier = self.instance.get_run_records(dg.RunsFilter(run_ids=unread))
             failed |= {record.dagster_run.run_id: record for record in earlier}
         runs = [run for record in failed.values() for run in self._undone(record)]
-        names = {key: names for key, names in check_names(self.catalog).items() if key.to_user_string() in subjects}
+        names = {key: names for key, names in check_names(self.catalog).items() if table_of(key) in subjects}
         checks = [found for key, of_asset in names.items() for found in self._failed_checks(key, of_asset, open_alerts)]
         return RunOutcomes(runs, checks, subjects, self.looks)
 
@@ -122,8 +122,9 @@ class RunLook:
         run = record.dagster_run
         ended = record.end_time or record.update_timestamp.replace(tzinfo=timezone.utc).timestamp()
         failed = _failed_assets(self.instance, run) if run_events.is_shared(run) else run.asset_selection or ()
+        keys = _keys(run)
         for subject in sorted(_subjects(run)):
-            key = dg.AssetKey(subject.split("/"))
+            key = keys.get(subject) or dg.AssetKey([subject])
             if key not in failed and run_events.is_shared(run):
                 continue
             if key in failed:
@@ -157,13 +158,13 @@ class RunLook:
         """The partitions of an asset between any two of its days; a roll-up's partitions begin with its periods."""
         for metric in self.catalog.metrics.values():
             for rollup in Series(metric).rollups:
-                if key.path == ["gold", rollup.name]:
+                if key == gold_key(rollup.name):
                     return periods(self.catalog.sources_of(metric), rollup)
         return dg.DailyPartitionsDefinition(date.min.replace(year=1900).isoformat(), end_offset=2)
 
     def _failed_checks(self, key: dg.AssetKey, names: Iterable[str], open_alerts: Iterable[Alert]) -> Iterator[FailedCheck]:
         """The checks of an asset whose newest evaluation failed, recently or when their alert opened."""
-        subject, since = key.to_user_string(), (datetime.now(timezone.utc) - _FIRST_LOOK).timestamp()
+        subject, since = table_of(key), (datetime.now(timezone.utc) - _FIRST_LOOK).timestamp()
         alerted = {(alert.numbers.get("check"), alert.period) for alert in open_alerts if alert.subject == subject}
         for name in names:
             check = dg.AssetCheckKey(key, name)
@@ -203,10 +204,15 @@ def _subjects(run: dg.DagsterRun) -> set[str]:
 
     Empty for a run in the process of a command, and for a stream, which has a separate alert.
     """
-    keys = set(run.asset_selection or ()) or {check.asset_key for check in run.asset_check_selection or ()}
-    if keys:
-        return {key.to_user_string() for key in keys}
+    if keys := _keys(run):
+        return {*keys}
     return set() if run.job_name.startswith("__") or LIVE_TAG in run.tags else {run.job_name}
+
+
+def _keys(run: dg.DagsterRun) -> dict[str, dg.AssetKey]:
+    """The assets that a run materializes, or else checks, by their tables."""
+    keys = set(run.asset_selection or ()) or {check.asset_key for check in run.asset_check_selection or ()}
+    return {table_of(key): key for key in keys}
 
 
 def _are_materialized(instance: dg.DagsterInstance, key: dg.AssetKey, partitions: list[str], since: float) -> bool:

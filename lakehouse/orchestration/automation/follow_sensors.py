@@ -25,6 +25,7 @@ from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.automation import looks
 from lakehouse.orchestration.automation.ready import Ready, tables_of_metrics, tables_of_source, tag_of
+from lakehouse.orchestration.run_events import table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -201,4 +202,4 @@ def _look_for_one_run(
         attempt, tables = planned.attempts[waiting.cause], asset.tables(lake)
         return [Ready(waiting.tag, asset.subject, waiting.cause, attempt, asset.key, waiting.starts, tables)]
 
-    return looks.Look(asset.look, asset.key.to_user_string(), asset.contract, asset.nothing, take, sources)
+    return looks.Look(asset.look, table_of(asset.key), asset.contract, asset.nothing, take, sources)

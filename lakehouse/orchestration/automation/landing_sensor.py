@@ -26,6 +26,7 @@ from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.automation import looks
 from lakehouse.orchestration.automation.ready import LARGE, Ready, tables_of_source, tag_of
 from lakehouse.orchestration.dagster_internals import BulkActionsFilter, BulkActionStatus
+from lakehouse.orchestration.run_events import table_of
 from lakehouse.streams import status
 from lakehouse.streams.client import StreamProblem
 from lakehouse.text import join_limited
@@ -108,7 +109,7 @@ def _landing(catalog: Catalog, contract: SourceContract) -> looks.Look:
         work = _of_files(lake, catalog, contract, scan.requests, planned)
         yield from _work_or_reasons(context, work, reasons + _why_not(planned, causes, "ingest the files of"))
 
-    return looks.Look(f"landing_{source}", key.to_user_string(), f"source/{source}", nothing, take, [source])
+    return looks.Look(f"landing_{source}", table_of(key), f"source/{source}", nothing, take, [source])
 
 
 def _of_files(
@@ -184,7 +185,7 @@ def _reconciling(catalog: Catalog, contract: SourceContract) -> looks.Look:
         tables = {key: paused for key, paused in tables_of_source(lake, catalog, source).items() if key != bronze_key}
         yield Ready(RECONCILES_TAG, source, cause, planned.attempts[cause], silver_key, sorted(left_behind), tables)
 
-    return looks.Look(f"reconcile_{source}", silver_key.to_user_string(), f"source/{source}", nothing, take, [source])
+    return looks.Look(f"reconcile_{source}", table_of(silver_key), f"source/{source}", nothing, take, [source])
 
 
 #: How long a look waits for the list of a landing folder, in seconds: a folder of the network may hang for ever.
@@ -319,7 +320,7 @@ def _stream(catalog: Catalog, contract: SourceContract, kafka: KafkaTopic) -> lo
             gaps = sorted({entry.gap for entry in known.partitions if entry.gap})
             yield dg.SkipReason("; ".join(gaps) or nothing)
 
-    return looks.Look(f"landing_{source}", key.to_user_string(), f"source/{source}", nothing, take, [source])
+    return looks.Look(f"landing_{source}", table_of(key), f"source/{source}", nothing, take, [source])
 
 
 def _cause(lake: Lake, source: str, known: TopicStatus) -> str:

@@ -21,6 +21,7 @@ from lakehouse.orchestration import plan_runs
 from lakehouse.orchestration.assets import model_assets
 from lakehouse.orchestration.automation import looks
 from lakehouse.orchestration.resources import LakeSpark, LakeTables
+from lakehouse.orchestration.run_events import table_of
 from lakehouse.training_sets import releases
 from lakehouse.training_sets import tables as addresses
 from lakehouse.training_sets.releases import ReleaseKind
@@ -114,9 +115,7 @@ def _retraining(catalog: Catalog, contract: ModelContract) -> looks.Look:
             return [dg.SkipReason(f"{problem}")]
         return [_idle(context, now, nothing) if possible is None else _requested(context, contract, possible, now)]
 
-    return looks.Look(
-        _name(contract), model_assets.model_key(contract.name).to_user_string(), f"model/{contract.name}", nothing, take
-    )
+    return looks.Look(_name(contract), table_of(model_assets.model_key(contract.name)), f"model/{contract.name}", nothing, take)
 
 
 def _name(contract: ModelContract) -> str:

@@ -39,7 +39,7 @@ from lakehouse.orchestration.dagster_internals import (
     IMPLICIT_ASSET_JOB_NAME,
     InstigatorType,
 )
-from lakehouse.orchestration.run_events import tags_for
+from lakehouse.orchestration.run_events import table_of, tags_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -116,7 +116,7 @@ def _freshness(contract: SourceContract) -> looks.Look:
             return [dg.SkipReason(nothing)]
         return [dg.RunRequest(asset_selection=[], asset_check_keys=[dg.AssetCheckKey(key, name) for name in names])]
 
-    return looks.Look(f"freshness_{source}", key.to_user_string(), None, nothing, take)
+    return looks.Look(f"freshness_{source}", table_of(key), None, nothing, take)
 
 
 def _tuning(contract: SourceContract) -> looks.Look:
@@ -126,7 +126,7 @@ def _tuning(contract: SourceContract) -> looks.Look:
     def take(_: looks.LookContext, lake: Lake) -> list[looks.Answer]:
         return [dg.SkipReason(tuning.apply_daily(lake, contract))]
 
-    return looks.Look(f"tune_watermark_{source}", keys(source)[0].to_user_string(), f"source/{source}", "", take)
+    return looks.Look(f"tune_watermark_{source}", table_of(keys(source)[0]), f"source/{source}", "", take)
 
 
 def _rolling(contract: SourceContract, terms: RollingBackfill) -> looks.Look:
@@ -149,7 +149,7 @@ def _rolling(contract: SourceContract, terms: RollingBackfill) -> looks.Look:
         # The daemon starts one run per tick and key, however often it evaluates the tick.
         return [dg.RunRequest(run_key=f"{source}:{days[0]}:{days[-1]}", asset_selection=[key], tags=tags)]
 
-    return looks.Look(f"rolling_{source}", key.to_user_string(), f"source/{source}", "", take)
+    return looks.Look(f"rolling_{source}", table_of(key), f"source/{source}", "", take)
 
 
 def _daily_close(catalog: Catalog, metric: MetricContract) -> looks.Look:
@@ -177,7 +177,7 @@ def _close(metric: str, name: str, due: Callable[[Lake], list[date]]) -> looks.L
         starts = due(lake)
         return [dg.RunRequest(asset_selection=[key], tags=tags_for(starts)) if starts else dg.SkipReason(nothing)]
 
-    return looks.Look(f"close_{name}", key.to_user_string(), f"metric/{metric}", nothing, take)
+    return looks.Look(f"close_{name}", table_of(key), f"metric/{metric}", nothing, take)
 
 
 NAME = "maintenance"

@@ -30,6 +30,7 @@ from lakehouse.orchestration.assets.source_assets import keys as keys_of
 from lakehouse.orchestration.execution.in_process import RunFailedError, together
 from lakehouse.orchestration.execution.webserver import WebserverError
 from lakehouse.orchestration.plan_runs import backfill_lock, tags_of
+from lakehouse.orchestration.run_events import table_of
 from lakehouse.silver import rebuild as silver_rebuild
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class Waves:
         :raises RunFailedError: if it failed as often as the plan allows, or a further attempt cannot succeed.
         :raises CancelledError: if the backfill was cancelled, also between two attempts.
         """
-        table, name = key.to_user_string(), name_of(layer, key, whole)
+        table, name = table_of(key), name_of(layer, key, whole)
         details: dict[str, Any] = {"layer": layer.value, "table": table, "partitions": sorted(f"{day}" for day in whole)}
 
         def attempt() -> None:
@@ -179,7 +180,7 @@ class Waves:
 
 def name_of(layer: Layer, key: dg.AssetKey, partitions: Collection[date]) -> str:
     """The name of a wave within its plan."""
-    return f"{layer.value}:{key.to_user_string()}:{min(partitions)}:{max(partitions)}:{len(partitions)}"
+    return f"{layer.value}:{table_of(key)}:{min(partitions)}:{max(partitions)}:{len(partitions)}"
 
 
 class Backfill:
@@ -359,7 +360,7 @@ class Backfill:
     def _follow(self, layer: Layer, key: dg.AssetKey, waiting: Collection[date], version: int) -> None:
         """Materialize everything pending of a table in one run: only such a run is recorded as following the layer below."""
         # A separate cause: the sensors count the runs of each cause, and would give up because of these.
-        tags = {FOLLOWS_TAG: f"{self._plan.plan_id}:{key.to_user_string()}:{version}"}
+        tags = {FOLLOWS_TAG: f"{self._plan.plan_id}:{table_of(key)}:{version}"}
         left = sorted(waiting)
         for found in self._found_waiting(key, waiting):
             self._waves.run(layer, key, found, left, tags)
@@ -370,7 +371,7 @@ class Backfill:
 
         New partitions are recorded before they are materialized, so that a resumed run has the same waves and adds new ones.
         """
-        table = key.to_user_string()
+        table = table_of(key)
         events = backfill_log.events(self._lake, self._plan.plan_id)
         finds = [entry.said["partitions"] for entry in events if entry.kind == "asked" and entry.said.get("table") == table]
         new = sorted({f"{day}" for day in waiting}.difference(*finds))

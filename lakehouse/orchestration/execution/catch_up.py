@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import dagster as dg
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
@@ -24,6 +23,7 @@ from lakehouse.gold.restatement.pending import find_due, find_pending
 from lakehouse.ledger import applied_inputs, failures, ingestions
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.execution.in_process import InProcess, RunFailedError, together
+from lakehouse.orchestration.run_events import asset_key
 from lakehouse.silver import update
 from lakehouse.text import join_limited
 
@@ -64,7 +64,7 @@ def _catch_up(lake: Lake, catalog: Catalog, source: str, layers: InProcess) -> C
     _restore_lost_rows(lake, catalog.sources[source], layers)
     silver_days = sorted(applied_inputs.pending(lake, source))
     if silver_days:
-        layers.run(dg.AssetKey(["silver", source]), silver_days)
+        layers.run(asset_key("silver", source), silver_days)
         layers.check_again(source, _days_failing(lake, source, DISPOSED))
     restated: dict[str, list[date]] = {}
     causes: dict[str, dict[str, int]] = {}
@@ -122,7 +122,7 @@ def _restore_lost_rows(lake: Lake, contract: SourceContract, layers: InProcess) 
     lost = lost or ingestions.lost_claims(lake, source)
     days = {entry.arrival_date for entry in lost} or {*update.lost_files(lake, source).values()}
     if days:
-        layers.run(dg.AssetKey(["bronze", source]), sorted(days))
+        layers.run(asset_key("bronze", source), sorted(days))
     gone = {entry.arrival_date for entry in pending_files.gone_files(lake, contract)}
     held = {entry.arrival_date for entry in ingestions.still_held(ingestions.all_of(lake, source))}
     layers.check_again(source, gone | (_days_failing(lake, source, NONE_HELD) - held))

@@ -20,7 +20,7 @@ from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.build import assets_of
 from lakehouse.orchestration.dagster_internals import InstanceRef, NoOpComputeLogManager
 from lakehouse.orchestration.event_storage import ephemeral_instance
-from lakehouse.orchestration.run_events import tags_for
+from lakehouse.orchestration.run_events import table_of, tags_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -91,7 +91,7 @@ class InProcess:
         with self._one_at_a_time:
             result = self._job_of_asset(key).execute_in_process(
                 instance=self._instance,
-                tags={**tags_for(days), TABLE_TAG: key.to_user_string(), **(tags or {})},
+                tags={**tags_for(days), TABLE_TAG: table_of(key), **(tags or {})},
                 run_config=_QUIET | ({} if config is None else {"ops": {key.to_python_identifier(): {"config": dict(config)}}}),
                 raise_on_error=False,
             )
@@ -104,10 +104,8 @@ class InProcess:
             about = f"{days[0]}" if len(days) == 1 else f"{len(days)} days from {min(days)} to {max(days)}"
             if cause and cause.cls_name == dg.DagsterExecutionInterruptedError.__name__:
                 # By Ctrl-C or SIGTERM, which Dagster makes a failure of the step: nothing else is begun.
-                sys.exit(
-                    f"{key.to_user_string()} was stopped at {about}. What was done is kept: the same command goes on from there."
-                )
-            msg = f"{key.to_user_string()} failed for {about}: {reason}"
+                sys.exit(f"{table_of(key)} was stopped at {about}. What was done is kept: the same command goes on from there.")
+            msg = f"{table_of(key)} failed for {about}: {reason}"
             raise RunFailedError(msg, may_pass=cause is None or may_pass(cause.cls_name))
         return [
             date.fromisoformat(event.partition or "")
@@ -130,7 +128,7 @@ class InProcess:
             if event.event_type is not dg.DagsterEventType.ASSET_CHECK_EVALUATION:
                 continue
             evaluation = event.asset_check_evaluation_data
-            place = f"{evaluation.asset_key.to_user_string()} {evaluation.check_name}", evaluation.partition or ""
+            place = f"{table_of(evaluation.asset_key)} {evaluation.check_name}", evaluation.partition or ""
             if evaluation.passed:
                 self.failed_checks.pop(place, None)
             elif evaluation.severity is dg.AssetCheckSeverity.ERROR:

@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import dagster as dg
-
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import pending_files
 from lakehouse.bronze.pending_files import UnfinishedFiles
@@ -22,11 +20,14 @@ from lakehouse.lake.table_cache import TableCache
 from lakehouse.ledger import ingestions
 from lakehouse.orchestration.execution.catch_up import catch_up, close_due
 from lakehouse.orchestration.execution.in_process import InProcess
+from lakehouse.orchestration.run_events import asset_key
 from lakehouse.silver import replaced_days
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from datetime import date
+
+    import dagster as dg
 
     from lakehouse.contracts import Catalog, SourceContract
     from lakehouse.lake import Lake
@@ -122,7 +123,7 @@ class Replay:
         before = ingestions.inputs(ingestions.all_of(self._lake, self._source)).keys() if held else ()
         unfinished = UnfinishedFiles()
         if self._has_unseen_files(day):
-            self._layers.run(dg.AssetKey(["bronze", self._source]), [day])
+            self._layers.run(asset_key("bronze", self._source), [day])
             unfinished = pending_files.unfinished(self._lake, self._contract, day, self._catalog.sources.values())
         after = catch_up(self._lake, self._catalog, self._source, self._layers)
         return replace(

@@ -9,8 +9,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import dagster as dg
-
 from lakehouse.bronze import pending_files
 from lakehouse.dispositions import claims
 from lakehouse.dispositions.reprocess_policy import policy_of
@@ -19,6 +17,7 @@ from lakehouse.ledger import ingestions
 from lakehouse.ledger.row_states import QuarantineReason
 from lakehouse.orchestration.execution.catch_up import catch_up
 from lakehouse.orchestration.execution.in_process import InProcess, local_instance
+from lakehouse.orchestration.run_events import asset_key
 from lakehouse.project import delivery
 from lakehouse.silver import replaced_days
 from lakehouse.stewardship import quarantine
@@ -94,7 +93,7 @@ def ingest(lake: Lake, catalog: Catalog, source: str, day: date, files: Sequence
     """
     before = ingestions.inputs(ingestions.all_of(lake, source)).keys()
     held_before = replaced_days.rows_by_day(lake, catalog.sources[source])
-    layers.run(dg.AssetKey(["bronze", source]), [day])
+    layers.run(asset_key("bronze", source), [day])
     after = catch_up(lake, catalog, source, layers)
     entries = [entry for entry in ingestions.all_of(lake, source) if entry.arrival_date == day]
     new = [entry for entry in entries if entry.status == "ingested" and entry.ingestion_id not in before]

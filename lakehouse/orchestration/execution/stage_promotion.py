@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import dagster as dg
-
 from lakehouse import object_store
 from lakehouse.gold.numbers import published_table, served_version
 from lakehouse.gold.restatement.pending import find_pending
@@ -20,6 +18,7 @@ from lakehouse.orchestration import plan_runs
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.execution.in_process import InProcess, RunFailedError, together
 from lakehouse.orchestration.plan_runs import backfill_lock
+from lakehouse.orchestration.run_events import asset_key
 from lakehouse.reparse import apply as reading
 from lakehouse.stages import stage_log, staging, validation
 from lakehouse.stages.stage_log import StageEventKind, StageKind
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from datetime import date
 
+    import dagster as dg
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts import Catalog
@@ -94,7 +94,7 @@ class StagePromotion:
             lake, contract = self._lake.stage(stage.name), self._catalog.sources[stage.source]
             days = validation.staged_arrival_days(lake, contract)
             with_its_files = self._lake.with_settings(landing=lake.landing_of(stage.source))
-            InProcess(with_its_files, self._catalog, self._instance).run(dg.AssetKey(["bronze", stage.source]), days, tags)
+            InProcess(with_its_files, self._catalog, self._instance).run(asset_key("bronze", stage.source), days, tags)
         elif stage.changed_metric is None:
             begun, contract = stage.events[-1], self._catalog.sources[stage.source]
             lake = self._lake.stage(stage.name)
@@ -106,7 +106,7 @@ class StagePromotion:
         layers = InProcess(lake, catalog, self._instance)
         silver_days = sorted(applied_inputs.pending(lake, source))
         if silver_days:
-            layers.run(dg.AssetKey(["silver", source]), silver_days, tags)
+            layers.run(asset_key("silver", source), silver_days, tags)
         dailies = [(metric.name, served_version.daily(lake, catalog, metric)) for metric in catalog.metrics_of(source)]
         # The days of all metrics come before any longer period.
         every = [*dailies, *((rollup.name, rollup) for _, daily in dailies for rollup in daily.rollups)]

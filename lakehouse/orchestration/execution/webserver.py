@@ -26,7 +26,7 @@ from lakehouse.orchestration import run_events
 from lakehouse.orchestration.dagster_internals import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from lakehouse.orchestration.execution.in_process import TABLE_TAG, RunFailedError, may_pass
 from lakehouse.orchestration.plan_runs import PLAN_TAG
-from lakehouse.orchestration.run_events import DAYS_TAG
+from lakehouse.orchestration.run_events import DAYS_TAG, asset_key, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ def _past(instance: dg.DagsterInstance, longer: Collection[str]) -> dict[str, li
             for table, partitions, seconds in _shares(instance, run):
                 durations[table].append((partitions, seconds))
             continue
-        tables = [key.to_user_string() for key in run.asset_selection or ()] or [run.tags.get(TABLE_TAG, "")]
+        tables = [table_of(key) for key in run.asset_selection or ()] or [run.tags.get(TABLE_TAG, "")]
         if len(tables) == 1 and record.start_time and record.end_time:
             partitions = _partitions(run.tags)
             if partitions == 1 or DAYS_TAG in run.tags or tables[0] not in longer:
@@ -85,7 +85,7 @@ def _shares(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Iterator[tuple[
         key, events = steps.get(step.step_key), [entry.get_dagster_event() for entry in step.materialization_events]
         partitions = sum(event.asset_key == key for event in events)
         if key is not None and partitions and step.start_time and step.end_time:
-            yield key.to_user_string(), partitions, step.end_time - step.start_time
+            yield table_of(key), partitions, step.end_time - step.start_time
 
 
 def _partitions(tags: Mapping[str, str]) -> int:
@@ -149,7 +149,7 @@ class Webserver:
 
     def serves(self, lake: Lake, source: str) -> bool:
         """Whether the webserver serves this deployment, with a healthy daemon: its asset of Bronze has the same table."""
-        return self.is_ours(dg.AssetKey(["bronze", source]), locations.bronze(lake, source).address)
+        return self.is_ours(asset_key("bronze", source), locations.bronze(lake, source).address)
 
     def is_ours(self, key: dg.AssetKey, address: str) -> bool:
         """Whether the webserver has this asset, with a table at this address, and a healthy daemon."""
@@ -171,7 +171,7 @@ class Webserver:
         :raises WebserverError: if the webserver is unreachable for five minutes.
         """
         partitions = [day.isoformat() for day in days]
-        step = hashlib.sha256(f"{key.to_user_string()}{partitions}".encode()).hexdigest()[:16]
+        step = hashlib.sha256(f"{table_of(key)}{partitions}".encode()).hexdigest()[:16]
         wanted = {**(tags or {}), _STEP_TAG: step}
         backfill = self._under_way(wanted) or self._launch(key, partitions, wanted)
         while (status := self._stands(backfill))["status"] not in _OVER:
@@ -183,9 +183,7 @@ class Webserver:
                 (problem["message"].strip().partition("\n")[0] for problem in problems if problem.get("message")),
                 "look at its runs",
             )
-            msg = (
-                f"{key.to_user_string()}: backfill {backfill} is {status['status'].lower()}: {why} ({self.url}/runs/b/{backfill})"
-            )
+            msg = f"{table_of(key)}: backfill {backfill} is {status['status'].lower()}: {why} ({self.url}/runs/b/{backfill})"
             raise RunFailedError(msg, may_pass=all(may_pass(error.get("className")) for error in errors))
         return backfill
 
@@ -235,12 +233,12 @@ class Webserver:
             "assetSelection": [{"path": list(key.path)}],
             "partitionNames": list(partitions),
             "fromFailure": False,
-            "title": f"{tags.get(PLAN_TAG, 'lakehouse')}: {key.to_user_string()}",
+            "title": f"{tags.get(PLAN_TAG, 'lakehouse')}: {table_of(key)}",
             "tags": [{"key": name, "value": value} for name, value in tags.items()],
         }
         answer = self._ask(_LAUNCH, params=params)["launchPartitionBackfill"]
         if "backfillId" not in answer:
-            msg = f"{self.url} did not launch a backfill of {key.to_user_string()}: {answer.get('message', answer['__typename'])}"
+            msg = f"{self.url} did not launch a backfill of {table_of(key)}: {answer.get('message', answer['__typename'])}"
             raise WebserverError(msg)
         return str(answer["backfillId"])
 
