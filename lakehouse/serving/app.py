@@ -24,7 +24,7 @@ from lakehouse.late_events import routes as late_events
 from lakehouse.lateness import routes as lateness
 from lakehouse.live import routes as live
 from lakehouse.models import routes as models
-from lakehouse.serving import pages, quality_models, responses
+from lakehouse.serving import overview, pages, quality_models, responses
 from lakehouse.serving.openapi import ERRORS, STEWARD_ERRORS, TOKEN_ERRORS, WRITE_ERRORS, DocumentedAPI, problem_responses
 from lakehouse.serving.parameters import NoParameters
 from lakehouse.serving.published_cache import PublishedCache
@@ -120,6 +120,7 @@ def application_of(lake: Lake, catalog: Catalog, policy: AccessPolicy | None = N
     app.include_router(snapshots.routes(cache, authenticator.steward), responses=problem_responses(ERRORS | STEWARD_ERRORS))
     app.include_router(stewardship.deciding(cache, authenticator.steward), responses=problem_responses(ERRORS | WRITE_ERRORS))
     app.include_router(health_routes(cache, lists_metrics=not policy.reading_needs_token), responses=errors)
+    app.include_router(overview.metrics_routes(cache), dependencies=reading, responses=errors)
     app.include_router(pages.routes(cache, authenticator, reading_needs_token=policy.reading_needs_token))
     app.add_middleware(RequestGuard, hosts=policy.hosts, rate=policy.rate, respond=_respond)
     if policy.proxies.texts:

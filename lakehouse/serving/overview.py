@@ -1,24 +1,34 @@
-"""``/`` and ``lakehouse status``: newest numbers with caveats and closing conditions, sources, models, and open issues."""
+"""``/``, ``lakehouse status``, ``/prometheus``: newest numbers with caveats and closing conditions, sources, models, open issues.
+
+``/prometheus`` has the same figures as gauges, with the lateness of rows and the open alerts.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
+from collections import Counter
 from contextlib import suppress
-from datetime import timedelta
+from datetime import date, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.dispositions.account_tables import is_overdue
 from lakehouse.gold.numbers import lifecycle, page_views
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.lake.table_io import DamagedLogError
+from lakehouse.lateness import measurement, recommendation
 from lakehouse.lateness.event_watermark import BEGINNING
 from lakehouse.lateness.routes import restatements
 from lakehouse.models.routes import summaries
 from lakehouse.operations import pauses
+from lakehouse.operations.alerts import log as alert_log
 from lakehouse.reports.formatting import counted
 from lakehouse.serving.page import respond
 from lakehouse.serving.parameters import NoParameters
@@ -28,17 +38,19 @@ from lakehouse.stewardship.quarantine import StatusFilter
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
     from datetime import datetime
-
-    from fastapi import APIRouter
 
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts import MetricContract
+    from lakehouse.lateness.measurement import LatenessMeasurement
+    from lakehouse.operations.alerts.log import AlertRecord
     from lakehouse.serving.published_cache import ObservedSource, PublishedCache, PublishedSeries
 
 #: The number of periods in the small drawing, the number of days in "this week", and the greatest number of metrics with separate
 #: cards.
 _DRAWN, _WEEK, _CARDS = 14, 7, 8
+_SOURCES = 1000
 
 
 def add(router: APIRouter, cache: PublishedCache) -> None:
@@ -132,6 +144,111 @@ def _card_as_json(card: dict[str, Any]) -> dict[str, Any]:
     return about | {"overdue": shown}
 
 
+#: The lateness and the dispositions in ``/prometheus`` are of rows that arrived on so many days, today included.
+_MEASURED_DAYS = 7
+#: The Prometheus label of a percentile, by its name in the other surfaces.
+_QUANTILES = {"p50": "0.5", "p90": "0.9", "p95": "0.95", "p99": "0.99", "p99_9": "0.999", "max": "1"}
+
+
+def metrics_routes(cache: PublishedCache) -> APIRouter:
+    """The route for Prometheus."""
+    router = APIRouter(tags=["health"])
+
+    @lru_cache(_SOURCES)
+    def measured(source: str, start: date, end: date, _version: Hashable) -> LatenessMeasurement:
+        return measurement.measure(cache.lake, cache.source(source), start, end)
+
+    def about_rows() -> list[LatenessMeasurement]:
+        today = cache.lake.now().date()
+        start = today - timedelta(days=_MEASURED_DAYS - 1)
+        return [measured(name, start, today, measurement.version(cache.lake, name)) for name in sorted(cache.catalog.sources)]
+
+    @router.get("/prometheus", include_in_schema=False)
+    async def metrics(_: NoParameters) -> Response:
+        """Gauges: the figures of the first page, lateness and dispositions of the rows of seven arrival days, and open alerts."""
+        shown, rows, alerts = await asyncio.gather(
+            read(cache), run_in_threadpool(about_rows), cache.other("alerts", lambda: alert_log.all_of(cache.reading))
+        )
+        now = cache.lake.now()
+        families = [*_of_metrics(shown, now), *_of_sources(shown, now), *_of_rows(rows), _of_alerts(alerts)]
+        registry = CollectorRegistry()
+        registry.register(_Collected(families))
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    return router
+
+
+class _Collected(Collector):
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Metric]:
+        return self._families
+
+
+def _of_metrics(shown: dict[str, Any], now: datetime) -> Iterator[Metric]:
+    age = GaugeMetricFamily("lakehouse_number_age_seconds", "Seconds since the newest number was published.", labels=["metric"])
+    behind = GaugeMetricFamily("lakehouse_number_has_newer_data", "1 if data came since the newest number.", labels=["metric"])
+    held = GaugeMetricFamily("lakehouse_number_failed_checks", "Failed checks that hold the newest number.", labels=["metric"])
+    overdue = GaugeMetricFamily("lakehouse_numbers_overdue", "Numbers that are due to be final and are not.", labels=["metric"])
+    for card in shown["cards"]:
+        label = [card["name"]]
+        overdue.add_metric(label, card["overdue"].total if card["overdue"] else 0)
+        if card["newest"] is not None:
+            age.add_metric(label, (now - card["newest"].version.published_at).total_seconds())
+            behind.add_metric(label, bool(card["behind"]))
+            held.add_metric(label, len(card["held"]))
+    yield from (age, behind, held, overdue)
+    yield GaugeMetricFamily("lakehouse_restatements_last_7_days", "Restatements and adjustments.", shown["restated"])
+    yield GaugeMetricFamily("lakehouse_unreadable", "Metrics and sources whose tables cannot be read.", len(shown["unreadable"]))
+    yield GaugeMetricFamily("lakehouse_paused", "Sources, metrics and models that are paused.", len(shown["paused"]))
+
+
+def _of_sources(shown: dict[str, Any], now: datetime) -> Iterator[Metric]:
+    age = GaugeMetricFamily("lakehouse_arrival_age_seconds", "Seconds since the newest row arrived.", labels=["source"])
+    lag = GaugeMetricFamily("lakehouse_watermark_lag_seconds", "Seconds that the watermark is before now.", labels=["source"])
+    missing = GaugeMetricFamily("lakehouse_missing_inputs", "What is known to be missing.", labels=["source", "kind"])
+    for source in shown["sources"]:
+        if source["newest"] is not None:
+            age.add_metric([source["name"]], (now - source["newest"]).total_seconds())
+        if source["is_set"]:
+            lag.add_metric([source["name"]], (now - source["watermark"].watermark).total_seconds())
+        for count, noun in source["counts"]:
+            missing.add_metric([source["name"], noun.replace(" ", "_")], count)
+    waiting = GaugeMetricFamily("lakehouse_reviews_waiting", "Rows that wait for a steward.", labels=["source"])
+    late = GaugeMetricFamily("lakehouse_reviews_overdue", "Rows that have waited too long for a steward.", labels=["source"])
+    counts = {source: (rows, overdue) for source, rows, overdue in shown["waiting"]}
+    for source in shown["sources"]:
+        rows, overdue = counts.get(source["name"], (0, 0))
+        waiting.add_metric([source["name"]], rows)
+        late.add_metric([source["name"]], overdue)
+    yield from (age, lag, missing, waiting, late)
+
+
+def _of_rows(rows: list[LatenessMeasurement]) -> Iterator[Metric]:
+    days = f"of the rows of {_MEASURED_DAYS} arrival days"
+    lateness = GaugeMetricFamily("lakehouse_lateness_seconds", f"Lateness {days}.", labels=["source", "quantile"])
+    dispositions = GaugeMetricFamily("lakehouse_rows", f"Dispositions {days}.", labels=["source", "disposition"])
+    late = GaugeMetricFamily("lakehouse_late_rows", "Rows later than the contract expects, of the same days.", labels=["source"])
+    for one in rows:
+        late.add_metric([one.source], one.late)
+        for name, value in (recommendation.percentiles_as_json(measurement.together(one.types)) or {}).items():
+            if name in _QUANTILES and value is not None:
+                lateness.add_metric([one.source, _QUANTILES[name]], value)
+        for name, count in sorted(one.dispositions.items()):
+            dispositions.add_metric([one.source, name], count)
+    yield from (lateness, dispositions, late)
+
+
+def _of_alerts(alerts: list[AlertRecord]) -> Metric:
+    """The open alerts: failed runs, looks of sensors that fail, silent sources, and all others."""
+    family = GaugeMetricFamily("lakehouse_open_alerts", "Open alerts.", labels=["kind", "subject"])
+    open_ones = Counter((entry.alert.kind.value, entry.alert.subject) for entry in alerts if entry.resolved_at is None)
+    for labels, count in sorted(open_ones.items()):
+        family.add_metric(list(labels), count)
+    return family
+
+
 class OverdueNumbers(NamedTuple):
     """The overdue numbers of a metric: not final although the calendar allows it. ``waiting_for`` is about the oldest one."""
 
@@ -206,6 +323,7 @@ def _source(observed: ObservedSource) -> dict[str, Any]:
         "watermark": state.watermark,
         "is_set": state.watermark is not None and state.watermark.watermark != BEGINNING,
         "newest": observed.newest_arrival,
+        "counts": missing,
         "missing": [counted(count, noun) for count, noun in missing if count],
     }
 

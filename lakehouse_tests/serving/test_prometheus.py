@@ -1,0 +1,78 @@
+"""``/prometheus``: what its gauges say is what the first page, the data-quality API and the alerts say."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from lakehouse.operations.alerts import log as alert_log
+from lakehouse.operations.alerts.alert import Alert, AlertKind
+from lakehouse_tests.support.api_client import (
+    api_client,
+    at,
+    catalog,
+    get_json,
+    numbers_with_weeks,
+    on,
+    publish_two_days,
+    write_source_rows,
+)
+from lakehouse_tests.support.empty_lake import lake_in
+from lakehouse_tests.support.lake import contract
+from lakehouse_tests.support.numbers_without_spark import without_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from fastapi.testclient import TestClient
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _without_spark() -> Iterator[None]:
+    with without_spark():
+        yield
+
+
+def gauges(client: TestClient) -> dict[tuple[str, ...], float]:
+    """The value of each gauge, by name, and by labels in the order of their names."""
+    answer = client.get("/prometheus")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    families = list(text_string_to_metric_families(answer.text))
+    assert all(family.documentation for family in families)
+    return {
+        (sample.name, *dict(sorted(sample.labels.items())).values()): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_the_gauges_are_the_figures_of_the_other_screens(tmp_path: Path) -> None:
+    source = contract(lateness={"expected": "P1D", "watermark": "P2D", "beyond": "quarantine", "tuning": {"rows": 1}})
+    numbers = publish_two_days(numbers_with_weeks(lake_in(tmp_path)))
+    rows: list[Any] = [
+        (f"k{hours}", at(3, 12), at(3, 12) + timedelta(hours=hours), "insert", "admitted") for hours in range(1, 41)
+    ]
+    rows += [("late", at(3, 12), at(6, 12), "insert", "quarantined")]
+    write_source_rows(numbers.lake, source, rows)
+    numbers.at(8)
+    lake = numbers.lake
+    failed = Alert(AlertKind.FAILED_RUN, "total", "gold/total", lake.now(), "A run failed.")
+    alert_log.record(lake, [], [failed], lambda _: True, lambda _: [])
+    with api_client(lake, catalog(numbers.metric, source=source)) as client:
+        found = gauges(client)
+        quality = get_json(client, "/data-quality/lateness", start_date=on(2), end_date=on(8))["sources"][0]
+        restated = get_json(client, "/data-quality/restatements", start_date=on(2), end_date=on(8))
+    assert found["lakehouse_number_age_seconds", "total"] >= 0
+    assert found["lakehouse_lateness_seconds", "0.5", "events"] == quality["seconds"]["p50"]
+    assert found["lakehouse_lateness_seconds", "0.999", "events"] == quality["seconds"]["p99_9"]
+    assert found["lakehouse_late_rows", "events"] == round(quality["late_share"] * quality["rows"])
+    for disposition, count in quality["dispositions"].items():
+        assert found["lakehouse_rows", disposition, "events"] == count
+    assert found[("lakehouse_restatements_last_7_days",)] == restated["total"]
+    assert found["lakehouse_open_alerts", "failed_run", "gold/total"] == 1
+    assert found["lakehouse_reviews_waiting", "events"] >= 0
