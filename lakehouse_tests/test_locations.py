@@ -49,6 +49,6 @@ def test_each_table_is_there_once_and_at_its_address(lake) -> None:
 def test_only_locations_and_generic_readers_build_addresses() -> None:
     building = {f"{path.relative_to(_PACKAGE)}" for path in _PACKAGE.rglob("*.py") if "lake.table(" in path.read_text()}
     readers_of_any_table = {"orchestration/resources.py", "examples/simulation_results.py"}
-    assert building == {"locations.py", "training_sets/tables.py", *readers_of_any_table}, (
+    assert building == {"locations.py", *readers_of_any_table}, (
         "take the address from lakehouse.locations (allowed: readers of any table)"
     )

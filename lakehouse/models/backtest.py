@@ -15,7 +15,7 @@ from datetime import date
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
-from lakehouse import object_store
+from lakehouse import locations, object_store
 from lakehouse.calendar.days import span
 from lakehouse.errors import LakehouseError
 from lakehouse.models import backtest_log, scores
@@ -25,7 +25,7 @@ from lakehouse.reports import formatting
 from lakehouse.reports.formatting import escape, table
 from lakehouse.reports.templates import COLOURS, HEIGHT, Chart, chart, frame, label, page, short, values
 from lakehouse.text import format_moment
-from lakehouse.training_sets import releases, tables
+from lakehouse.training_sets import releases
 from lakehouse.training_sets.releases import ReleaseKind
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _name(result: BacktestResult, months: list[str]) -> str:
 
 
 def _entry(lake: Lake, result: BacktestResult, months: list[str], by: str, known_at: datetime) -> Backtest:
-    folder = tables.model_reports(lake, result.model, result.version)
+    folder = locations.model_reports(lake, result.model, result.version)
     return Backtest(
         model=result.model,
         version=result.version,

@@ -14,10 +14,10 @@ from enum import Enum
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
+from lakehouse import locations
 from lakehouse.ledger.log_table import LogTable
 from lakehouse.models import comparison
 from lakehouse.models.comparison import LEVEL, ComparedPart, ModelComparison
-from lakehouse.training_sets import tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -275,7 +275,7 @@ class Backtest:
 
 def log(lake: Lake) -> LogTable[Backtest]:
     """The table of backtests."""
-    return LogTable(Backtest, lake, tables.backtests(lake), partition_by="model")
+    return LogTable(Backtest, lake, locations.backtests(lake), partition_by="model")
 
 
 def backtests_of(lake: Lake, model: str) -> list[Backtest]:

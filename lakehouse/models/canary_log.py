@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from lakehouse import locations
 from lakehouse.ledger.log_table import LogTable
-from lakehouse.training_sets import tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,7 +91,7 @@ class RecordedCanary:
 
 def log(lake: Lake) -> LogTable[CanaryEntry]:
     """The table of canary events."""
-    return LogTable(CanaryEntry, lake, tables.canaries(lake), partition_by="model", journaled=True)
+    return LogTable(CanaryEntry, lake, locations.canaries(lake), partition_by="model", journaled=True)
 
 
 def of(lake: Lake, model: str) -> list[RecordedCanary]:

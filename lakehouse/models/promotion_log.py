@@ -11,12 +11,13 @@ from datetime import datetime, timedelta, timezone
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from lakehouse import locations
 from lakehouse.delta import leases
 from lakehouse.gold.promotion.promotion_log import PromotionKind
 from lakehouse.gold.promotion.promotion_log import log as data_log
 from lakehouse.ledger.log_table import LogTable
 from lakehouse.text import format_moment
-from lakehouse.training_sets import releases, tables
+from lakehouse.training_sets import releases
 from lakehouse.training_sets.releases import ReleaseError, ReleaseKind
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class PromotionRequest:
 
 def log(lake: Lake) -> LogTable[ModelPromotion]:
     """The table of promotions."""
-    return LogTable(ModelPromotion, lake, tables.model_promotions(lake), partition_by="model", journaled=True)
+    return LogTable(ModelPromotion, lake, locations.model_promotions(lake), partition_by="model", journaled=True)
 
 
 def begin(lake: Lake, entry: ModelPromotion) -> bool:

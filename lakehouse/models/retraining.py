@@ -14,10 +14,11 @@ from enum import Enum
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from lakehouse import locations
 from lakehouse.errors import LakehouseError
 from lakehouse.ledger.log_table import LogTable
 from lakehouse.models import backtest_log, promotion_log, training
-from lakehouse.training_sets import build, changes, labels, releases, tables
+from lakehouse.training_sets import build, changes, labels, releases
 from lakehouse.training_sets.releases import ReleaseKind
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Retraining:
 
 def log(lake: Lake) -> LogTable[Retraining]:
     """The table of retrainings."""
-    return LogTable(Retraining, lake, tables.retrainings(lake), partition_by="model")
+    return LogTable(Retraining, lake, locations.retrainings(lake), partition_by="model")
 
 
 def retrainings_of(lake: Lake, model: str | None = None) -> list[Retraining]:

@@ -17,7 +17,7 @@ from lakehouse.models import scores as model_scores
 from lakehouse.models.comparison import THRESHOLD
 from lakehouse.quality.check_rules import CheckResult
 from lakehouse.text import join_limited
-from lakehouse.training_sets import releases, tables
+from lakehouse.training_sets import releases
 from lakehouse.training_sets.releases import ReleaseKind
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def reference_scores(lake: Lake, contract: ModelContract, champion: LoadedVersio
     release = releases.find(lake, ReleaseKind.MODEL, contract.name, champion.version)
     part = release.about.get("evaluated_on")
     where = None if part is None else {"split": [part]}
-    rows = tables.read_set(lake, set_of(lake, contract, champion.version), list(champion.features), where)
+    rows = releases.read_set(lake, set_of(lake, contract, champion.version), list(champion.features), where)
     return champion.scores(rows)
 
 

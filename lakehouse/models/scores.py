@@ -22,12 +22,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse import locations
 from lakehouse.delta import partition_writer, provenance, row_writer
 from lakehouse.delta.columns import is_number
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io
 from lakehouse.models import comparison, tracking
-from lakehouse.training_sets import releases, tables
+from lakehouse.training_sets import releases
 from lakehouse.training_sets.releases import ReleaseKind
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def write(
     :param scored: the rows of the versions, all from ``days``; at least one table, which may be empty.
     :raises CommitFailedError: if other writers win eight times in a row.
     """
-    stored = tables.scores(lake, model)
+    stored = locations.scores(lake, model)
     table = row_writer.open_or_create(stored, SCHEMA, ["event_date"])
     new = pa.concat_tables(scored)
     older = table_io.read_version(table, SCHEMA.names, {"event_date": sorted(days)}).cast(SCHEMA)
@@ -200,7 +201,7 @@ def read(lake: Lake, model: str, where: table_io.Where | None = None, columns: S
     """The scores that meet ``where``, with ``columns`` (default: all); empty if nothing has been scored."""
     names = list(columns or SCHEMA.names)
     wanted = pa.schema([SCHEMA.field(name) for name in names])
-    rows = tables.scores(lake, model).read(names, where)
+    rows = locations.scores(lake, model).read(names, where)
     return wanted.empty_table() if rows is None else rows.cast(wanted)
 
 

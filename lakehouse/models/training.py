@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse import locations
 from lakehouse.contracts.training_set import Features
 from lakehouse.delta import provenance
 from lakehouse.delta.columns import is_number
@@ -24,7 +25,7 @@ from lakehouse.errors import LakehouseError
 from lakehouse.models import scores as model_function
 from lakehouse.models import tracking
 from lakehouse.models.scores import TrainingError, TrainingFunction
-from lakehouse.training_sets import releases, tables
+from lakehouse.training_sets import releases
 from lakehouse.training_sets.releases import Release, ReleaseEvent, ReleaseKind
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def _trained(lake: Lake, task: _Task, by: str, notes: str) -> tracking.TrainedMo
     """Train and measure, without recording anything."""
     contract, of_set = task.contract, task.of_set
     features = _features(of_set)
-    rows = tables.read_set(lake, of_set, ["split", "event_ts", *features, "label"])
+    rows = releases.read_set(lake, of_set, ["split", "event_ts", *features, "label"])
     fit_on, evaluate_on = _parts(task, rows)
     frames = {
         part: _labelled(task, rows.filter(pc.equal(rows["split"], part)), features)
@@ -218,7 +219,7 @@ def _trained(lake: Lake, task: _Task, by: str, notes: str) -> tracking.TrainedMo
             **({"lakehouse.code_commit": task.function.commit} if task.function.commit else {}),
         },
         set_name=of_set.full_name,
-        set_address=tables.training_set(lake, of_set.name, of_set.version).address,
+        set_address=locations.training_set(lake, of_set.name, of_set.version).address,
         frames=frames,
         roles={evaluate_on: "evaluation", fit_on: "training"},
         metrics=metrics,

@@ -22,9 +22,8 @@ from lakehouse.contracts.training_set import KEY_PREFIX
 from lakehouse.dimensions import tables as dimension_keys
 from lakehouse.ledger import key_log
 from lakehouse.snapshots import input_sets
-from lakehouse.training_sets import releases, tables
-from lakehouse.training_sets.releases import ReleaseKind
-from lakehouse.training_sets.tables import MissingSetError
+from lakehouse.training_sets import releases
+from lakehouse.training_sets.releases import MissingSetError, ReleaseKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -69,7 +68,7 @@ class AffectedSet:
 
 def columns_searched(lake: Lake, source: SourceContract) -> list[str]:
     """The label columns of a source by whose values, besides their keys, sets are searched for its records."""
-    contracts = map(tables.contract_of, releases.all_of(lake, ReleaseKind.TRAINING_SET))
+    contracts = map(releases.contract_of, releases.all_of(lake, ReleaseKind.TRAINING_SET))
     columns = {contract.label.on for contract in contracts if contract.label.source == source.dataset}
     return sorted(columns & {entry.name for entry in source.model.fields})
 
@@ -147,12 +146,12 @@ def _sets_with(
     """The sets that read a source and have affected rows, or whose rows are gone."""
     sets = list[AffectedSet]()
     for release in releases.all_of(lake, ReleaseKind.TRAINING_SET):
-        contract = tables.contract_of(release)
+        contract = releases.contract_of(release)
         if source.dataset not in contract.sources:
             continue
         columns = ["record_key", "event_ts", *(f"{KEY_PREFIX}{name}" for name in contract.key_columns)]
         try:
-            rows = tables.read_set(lake, release, columns)
+            rows = releases.read_set(lake, release, columns)
         except MissingSetError:
             sets.append(AffectedSet(release.name, release.version, 0, release.about["rows"], is_gone=True))
             continue

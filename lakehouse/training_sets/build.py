@@ -20,12 +20,13 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
+from lakehouse import locations
 from lakehouse.contracts.training_set import KEY_PREFIX
 from lakehouse.delta import provenance
 from lakehouse.delta.columns import is_number
 from lakehouse.lake import table_io
 from lakehouse.spark.session import sized_for
-from lakehouse.training_sets import events, labels, releases, tables
+from lakehouse.training_sets import events, labels, releases
 from lakehouse.training_sets import records as set_records
 from lakehouse.training_sets.releases import Release, ReleaseError, ReleaseEvent, ReleaseKind
 
@@ -118,7 +119,7 @@ def build(spark: SparkSession, lake: Lake, catalog: Catalog, contract: TrainingS
         of_labels.name, labels.inputs_of(lake, of_labels)
     )
     mature_by = of_labels.known_at or known.published_until
-    stored = tables.training_set(lake, contract.name, version)
+    stored = locations.training_set(lake, contract.name, version)
     with sized_for(spark, lake, many=events.is_large(lake, contract)):
         write(rows_of(spark, lake, catalog, contract, known, mature_by), stored)
         written = spark.read.format("delta").load(stored.address)
@@ -156,7 +157,7 @@ def rows_of(
     mature_by: datetime,
     keys: Any = None,
 ) -> DataFrame:
-    """The rows of a set in the order of its columns; see ``tables.read_set``."""
+    """The rows of a set in the order of its columns; see ``releases.read_set``."""
     until = contract.until or (mature_by.date() + events.DAY)
     span = set_records.Span(contract.first_day, until, keys)
     rows_of = events.events(spark, lake, catalog, contract, known, span, contract.reading)
@@ -292,8 +293,8 @@ class SetReproduction:
 
 def reproduce(spark: SparkSession, lake: Lake, catalog: Catalog, release: Release) -> SetReproduction:
     """Recompute the rows of a version; if its table is gone, write them."""
-    about, contract = release.about, tables.contract_of(release)
-    stored = tables.training_set(lake, release.name, release.version)
+    about, contract = release.about, releases.contract_of(release)
+    stored = locations.training_set(lake, release.name, release.version)
     known, mature_by = set_records.stored(lake, about), datetime.fromisoformat(about["mature_by"])
     is_gone = stored.open() is None
     with sized_for(spark, lake, many=events.is_large(lake, contract)):

@@ -18,7 +18,7 @@ from lakehouse import locations
 from lakehouse.contracts.training_set import KEY_PREFIX
 from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.training_sets import records as set_records
-from lakehouse.training_sets import tables
+from lakehouse.training_sets import releases
 from lakehouse.training_sets.affected import label_values
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class SetChanges:
 
 def since(session: Callable[[], SparkSession], lake: Lake, catalog: Catalog, release: Release) -> SetChanges:
     """Determine the rows that would differ now; starts Spark only if relevant inputs have arrived since."""
-    contract = tables.contract_of(release)
+    contract = releases.contract_of(release)
     now = set_records.now(lake, contract.sources)
     unchanged = new_inputs(lake, release, now)
     if not unchanged.inputs and contract.reading == "as_known":
@@ -81,7 +81,7 @@ def since(session: Callable[[], SparkSession], lake: Lake, catalog: Catalog, rel
 
 def new_inputs(lake: Lake, release: Release, now: Knowledge | None = None) -> SetChanges:
     """The inputs that have arrived since a version was built, before any row is compared; without Spark."""
-    contract, then = tables.contract_of(release), set_records.stored(lake, release.about)
+    contract, then = releases.contract_of(release), set_records.stored(lake, release.about)
     now = now or set_records.now(lake, contract.sources)
     new = {source: sorted(_since(lake, source, then.sources[source], now.sources[source])) for source in contract.sources}
     return SetChanges(release, release.about["rows"], {source: ids for source, ids in new.items() if ids})
@@ -104,11 +104,11 @@ def at_most(lake: Lake, news: SetChanges) -> int | None:
     :param news: the result of :func:`new_inputs`.
     :raises MissingSetError: if the rows of the version are gone.
     """
-    release, contract = news.release, tables.contract_of(news.release)
+    release, contract = news.release, releases.contract_of(news.release)
     keys = touched_keys(lake, contract, release, news.inputs) if contract.reading == "as_known" else None
     if keys is None or not len(keys):
         return None if keys is None else 0
-    contained = tables.read_set(lake, release, ["record_key"])["record_key"].combine_chunks()
+    contained = releases.read_set(lake, release, ["record_key"])["record_key"].combine_chunks()
     elsewhere = _keys_of_other_days(lake, contract, release, news.inputs.get(contract.entity.source, []))
     counts = pc.or_(pc.is_in(keys, value_set=contained), pc.invert(pc.is_in(keys, value_set=elsewhere)))
     return pc.sum(counts).as_py() or 0
@@ -126,7 +126,7 @@ def touched_keys(lake: Lake, contract: TrainingSetContract, release: Release, ne
         if source == contract.label.source:
             values = label_values(lake, contract, keys)
             column = f"{KEY_PREFIX}{contract.label.event_key}"
-            rows = tables.read_set(lake, release, ["record_key", column])
+            rows = releases.read_set(lake, release, ["record_key", column])
             touched.append(rows.filter(pc.is_in(rows[column], value_set=values))["record_key"].combine_chunks())
     return pc.unique(pa.concat_arrays(touched))
 
@@ -174,7 +174,7 @@ def _compared(
     mature_by = datetime.fromisoformat(release.about["mature_by"])
     columns = ["event_ts", "split", *contract.features.names, "label"]
     present = build.rows_of(spark, lake, catalog, contract, now, mature_by, keys)
-    before = spark.read.format("delta").load(tables.training_set(lake, release.name, release.version).address)
+    before = spark.read.format("delta").load(locations.training_set(lake, release.name, release.version).address)
     if keys is not None:
         wanted = F.broadcast(dataframes.local(spark, pa.table({"record_key": keys})))
         before = before.join(wanted, "record_key", "left_semi")

@@ -11,13 +11,17 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from lakehouse import locations
+from lakehouse.contracts.training_set import TrainingSetContract
 from lakehouse.errors import LakehouseError
+from lakehouse.lake import table_io
 from lakehouse.ledger.log_table import LogTable
-from lakehouse.training_sets import tables
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
+
+    import pyarrow as pa
 
     from lakehouse.lake import Lake
 
@@ -70,7 +74,7 @@ class Release:
 def log(lake: Lake) -> LogTable[Release]:
     """The table of releases."""
     # The parts of a split are in order of time: a manifest keeps the order in which it was written.
-    return LogTable(Release, lake, tables.releases(lake), partition_by="name", sort_keys=False)
+    return LogTable(Release, lake, locations.releases(lake), partition_by="name", sort_keys=False)
 
 
 def release(lake: Lake, entry: Release) -> Release:
@@ -142,3 +146,29 @@ def _entries(lake: Lake, kind: ReleaseKind | None, name: str | None) -> list[Rel
 def _numbers(version: str) -> tuple[int, ...]:
     matched = VERSION.fullmatch(version)
     return tuple(int(number) for number in matched.groups()) if matched else ()
+
+
+class MissingSetError(LakehouseError):
+    """A training set version whose rows are gone. The message says how to restore them."""
+
+
+def contract_of(release: Release) -> TrainingSetContract:
+    """The contract under which a version was built."""
+    return TrainingSetContract.model_validate(release.about["contract"])
+
+
+def read_set(lake: Lake, release: Release, columns: Sequence[str] | None = None, where: table_io.Where | None = None) -> pa.Table:
+    """Rows of a version: record_key, event_ts, split, the features, label, label_known_at, and the join columns.
+
+    :param columns: all by default.
+    :param where: for columns, the values of which a row must have one.
+    :raises MissingSetError: if the table is gone.
+    """
+    stored = locations.training_set(lake, release.name, release.version)
+    table = stored.open()
+    if table is None:
+        name = f"{release.name} {release.version}"
+        msg = f"there is no table at {stored}: 'lakehouse dataset reproduce {name}' makes the rows of {name} again"
+        raise MissingSetError(msg)
+    names = [item.name for item in table.schema().fields] if columns is None else list(columns)
+    return table_io.read_version(table, names, where or {})

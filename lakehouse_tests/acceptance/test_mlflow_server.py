@@ -12,7 +12,7 @@ import pytest
 from mlflow import MlflowClient
 
 from lakehouse.models import promotion, promotion_log, scores, tracking
-from lakehouse.training_sets import releases, tables
+from lakehouse.training_sets import releases
 from lakehouse.training_sets.releases import ReleaseKind
 from lakehouse_tests.support import trained_lake
 from lakehouse_tests.support.mlflow_server import mlflow_server
@@ -38,7 +38,7 @@ def everything(lake: Lake) -> dict[str, Any]:
     experiment = client.get_experiment_by_name("fraud")
     runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
     versions = {entry.tags["lakehouse.version"]: entry for entry in client.search_model_versions("name = 'fraud'")}
-    rows = tables.read_set(lake, releases.find(lake, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
+    rows = releases.read_set(lake, releases.find(lake, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
     frame = scores.features_frame(SET, rows)
     own_tags = ("lakehouse.", "mlflow.note", "mlflow.user", "mlflow.source")
     return {

@@ -18,7 +18,7 @@ from lakehouse.lake import Lake, Table
 from lakehouse.models import backtest_log, promotion_log, retraining, tracking
 from lakehouse.models.retraining import RetrainingStep
 from lakehouse.settings import Settings
-from lakehouse.training_sets import releases, tables
+from lakehouse.training_sets import releases
 from lakehouse.training_sets.releases import Release, ReleaseKind
 from lakehouse_tests.support.card_payments_model import all_records, known_then, labels
 from lakehouse_tests.support.cli import lakehouse_command
@@ -55,7 +55,7 @@ class ModelsDemo:
         return {entry.version: entry for entry in releases.all_of(self.lake, kind)}
 
     def set_rows(self, version: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = tables.read_set(self.lake, self.released(ReleaseKind.TRAINING_SET)[version]).to_pylist()
+        rows: list[dict[str, Any]] = releases.read_set(self.lake, self.released(ReleaseKind.TRAINING_SET)[version]).to_pylist()
         return rows
 
     @property

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakehouse import locations
 from lakehouse.contracts import Catalog
 from lakehouse.impact import analysis
 from lakehouse.impact.analysis import ConcernedRecords, Impact, UnknownSubjectError
@@ -23,7 +24,6 @@ from lakehouse.ledger.decisions import Decision
 from lakehouse.ledger.row_states import StewardVerdict
 from lakehouse.models import lineage
 from lakehouse.settings import Settings
-from lakehouse.training_sets import tables
 from lakehouse.training_sets.affected import columns_searched
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.released_history import KEYS, HistoryRecord, HistorySet, ReleasedHistory, histories, source
@@ -114,7 +114,7 @@ def test_a_set_whose_rows_are_gone_is_listed_with_its_models(tmp_path: Path) -> 
     history = ReleasedHistory([], {}, [HistorySet("large", "v1.0", False, (("p0", 1, "a"),))], {("fraud", "v1.0"): "large_v1.0"})
     lake = Lake(Settings(root=str(tmp_path), bundled_contracts=False))
     history.write(lake)
-    shutil.rmtree(tables.training_set(lake, "large", "v1.0").address)
+    shutil.rmtree(locations.training_set(lake, "large", "v1.0").address)
     impact = Impact("payments", "", applied=True, days=[], records=ConcernedRecords(pa.array(["p5"])))
     found_releases = lineage.of_impact(lake, source("payments"), impact).as_json()
     assert found_releases["training_sets"] == [{"name": "large", "version": "v1.0", "rows": None, "total": 1, "share": None}]

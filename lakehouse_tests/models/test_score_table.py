@@ -12,10 +12,10 @@ import pytest
 from deltalake import DeltaTable
 from sklearn.dummy import DummyClassifier
 
+from lakehouse import locations
 from lakehouse.models import canary_log, score, scores
 from lakehouse.models.canary_log import in_canary
 from lakehouse.models.scores import LoadedVersion, MissingFeatureError, ScoringRun, features_hash
-from lakehouse.training_sets import tables
 from lakehouse_tests.support.scored_rows import DAY, constant_model, events, linear_model, model_contract
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def test_the_champion_scores_every_event(lake) -> None:
     assert table["score"].to_pylist() == [0.2] * 40
     assert set(table["model_version"].to_pylist()) == {"v2.3"}
     assert pc.all(table["served"]).as_py()
-    assert DeltaTable(tables.scores(lake, "fraud").address).metadata().partition_columns == ["event_date"]
+    assert DeltaTable(locations.scores(lake, "fraud").address).metadata().partition_columns == ["event_date"]
 
 
 def test_a_canary_scores_its_entities_too_and_counts_for_them(lake) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.models import scores, tracking, training
-from lakehouse.training_sets import releases, tables
+from lakehouse.training_sets import releases
 from lakehouse.training_sets.releases import ReleaseKind
 from lakehouse_tests.support import trained_lake
 from lakehouse_tests.support.free_port import free_port
@@ -45,7 +45,7 @@ def test_a_model_loads_as_the_object_that_it_was_and_one_version_is_the_champion
             filled, CATALOG, of_own_class, training.TrainingRequest("v1.1", "v5.0", by="ana", notes="by a rule")
         ),
     }
-    rows = tables.read_set(filled, releases.find(filled, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
+    rows = releases.read_set(filled, releases.find(filled, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
     frame = scores.features_frame(SET, rows)
     pipeline, rule = (scores.load_model(filled, MODEL, version) for version in by_version)
     assert type(pipeline).__name__ == "Pipeline"

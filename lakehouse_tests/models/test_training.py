@@ -12,7 +12,7 @@ from lakehouse.models import scores as function
 from lakehouse.models import tracking, training
 from lakehouse.models.comparison import ScoringError
 from lakehouse.models.scores import TrainingError
-from lakehouse.training_sets import releases, tables
+from lakehouse.training_sets import releases
 from lakehouse.training_sets.releases import ReleaseError, ReleaseKind
 from lakehouse_tests.support import trained_lake
 from lakehouse_tests.support.stopped_mlflow import stopped_behind_each
@@ -70,7 +70,7 @@ def test_a_version_is_recorded_with_all_that_it_was_made_from(filled: Lake) -> N
     assert (f"{version.version}", version.tags["lakehouse.version"]) == (about["mlflow"]["version"], "v2.4")
     assert run.data.tags["lakehouse.training_code"] == about["code"]["training"]
 
-    rows = tables.read_set(filled, releases.find(filled, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
+    rows = releases.read_set(filled, releases.find(filled, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
     frame = function.features_frame(SET, rows)
     assert len(function.load_model(filled, MODEL, "v2.4").predict_proba(frame)) == trained_lake.ROWS
 

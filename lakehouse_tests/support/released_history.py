@@ -24,7 +24,7 @@ from lakehouse.models import canary_log, promotion_log
 from lakehouse.models.canary_log import CanaryEntry, CanaryEvent
 from lakehouse.models.promotion_log import ModelPromotion, PromotionStep
 from lakehouse.snapshots import input_sets
-from lakehouse.training_sets import releases, tables
+from lakehouse.training_sets import releases
 from lakehouse.training_sets.releases import Release, ReleaseEvent, ReleaseKind
 from lakehouse_tests.support.arrivals import append_claims
 
@@ -205,7 +205,7 @@ def _write_set(lake: Lake, entry: HistorySet) -> None:
     }
     if entry.joins:
         columns["key_customer_id"] = pa.array([customer for _, _, customer in rows], pa.string())
-    write_deltalake(tables.training_set(lake, entry.name, entry.version).address, pa.table(columns))
+    write_deltalake(locations.training_set(lake, entry.name, entry.version).address, pa.table(columns))
     contract = set_contract(entry.name, joins=entry.joins).model_dump(mode="json")
     _release(lake, ReleaseKind.TRAINING_SET, entry.name, entry.version, {"rows": len(rows), "contract": contract})
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from lakehouse import locations
 from lakehouse.contracts import Catalog, ModelContract, TrainingSetContract
 from lakehouse.delta import leases
 from lakehouse.gold.promotion.promotion_log import PromotionKind
@@ -23,7 +24,7 @@ from lakehouse.models.canary_log import CanaryEntry, CanaryEvent, CanaryOutcome
 from lakehouse.models.promotion_log import ModelPromotion, PromotionStep
 from lakehouse.settings import Settings
 from lakehouse.snapshots import input_sets
-from lakehouse.training_sets import build, releases, tables
+from lakehouse.training_sets import build, releases
 from lakehouse.training_sets.releases import Release, ReleaseEvent, ReleaseKind
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def _release_set(lake: Lake, version: str, labels: str, notes: str, seed: int) -
     first = datetime(2024, 6, 1, tzinfo=timezone.utc)
     times = pa.array([first + timedelta(minutes=40 * number) for number in range(ROWS)], pa.timestamp("us", "UTC"))
     table = pa.table({"record_key": keys, "event_ts": times, "key_payment_id": keys})
-    write_deltalake(tables.training_set(lake, "training_data", version).address, table)
+    write_deltalake(locations.training_set(lake, "training_data", version).address, table)
     about = {
         "labels": {"source": "chargebacks", "version": labels},
         "inputs": {"payments": {"inputs": f"3f1c0b9a7d2e4f6{seed}", "until": None}},
@@ -193,7 +194,7 @@ def _backtest(lake: Lake, version: str, against: str, gain: float) -> Backtest:
         passed=result.passed,
         failed=[verdict.text for verdict in result.failed],
         results=result.stored(),
-        report=f"{tables.model_reports(lake, 'fraud', version)}/backtests/{against}_2024-10_2024-11",
+        report=f"{locations.model_reports(lake, 'fraud', version)}/backtests/{against}_2024-10_2024-11",
         by="anna",
         recorded_at=lake.now(),
     )

@@ -18,11 +18,12 @@ import numpy as np
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from lakehouse import locations
 from lakehouse.contracts import Catalog, ModelContract, TrainingSetContract
 from lakehouse.lake import Lake
 from lakehouse.models import tracking, training
 from lakehouse.settings import Settings
-from lakehouse.training_sets import releases, tables
+from lakehouse.training_sets import releases
 from lakehouse.training_sets.releases import Release, ReleaseEvent, ReleaseKind
 from lakehouse_tests.support.contract_texts import CHARGEBACKS_SOURCE
 
@@ -134,7 +135,7 @@ def rows(seed: int) -> pa.Table:
 
 def write_set(lake: Lake, version: str, content: pa.Table, contract: TrainingSetContract = SET) -> Release:
     """Release a version of the set with the given rows."""
-    write_deltalake(tables.training_set(lake, "training_data", version).address, content)
+    write_deltalake(locations.training_set(lake, "training_data", version).address, content)
     about: dict[str, Any] = {
         "labels": {"source": "chargebacks", "version": "v3.0"},
         "features": {name: {"source": "payments", "sql": name, "contract_version": "abc"} for name in contract.features.names},

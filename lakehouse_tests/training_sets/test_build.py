@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse.training_sets import build, labels, releases, tables
+from lakehouse.training_sets import build, labels, releases
 from lakehouse.training_sets import events as set_events
 from lakehouse.training_sets.releases import ReleaseError, ReleaseKind
 from lakehouse_tests.support import stopped_commits
@@ -36,7 +36,7 @@ def built(sample: TrainingLake, version: str = "v5.0", of_labels: str = "v3.0") 
 
 
 def as_the_model(sample: TrainingLake, release: Release) -> None:
-    rows = rows_of(tables.read_set(sample.lake, release), sample.contract)
+    rows = rows_of(releases.read_set(sample.lake, release), sample.contract)
     assert rows == sample.expected(release.known_at)
 
 
@@ -63,7 +63,7 @@ def _lake(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Trai
 def test_a_set_from_files_to_its_manifest(sample: TrainingLake) -> None:
     release = built(sample)
     as_the_model(sample, release)
-    tiers = {row["record_key"]: row["tier"] for row in tables.read_set(sample.lake, release).to_pylist()}
+    tiers = {row["record_key"]: row["tier"] for row in releases.read_set(sample.lake, release).to_pylist()}
     assert tiers == {"p0": "silver", "p1": "silver", "p2": "gold"}
     about = release.about
     assert (about["rows"], about["labels"], list(about["time"])) == (3, {"source": "labels", "version": "v3.0"}, ["fit", "test"])
@@ -94,7 +94,7 @@ def test_a_mutant_that_leaks_by_an_hour_is_caught(sample: TrainingLake, monkeypa
 
 def test_as_corrected_holds_what_became_known_later(sample: TrainingLake) -> None:
     corrected = replace(sample, contract=training_set(reading="as_corrected"))
-    rows = {row["record_key"]: row for row in tables.read_set(sample.lake, built(corrected, "v7.0")).to_pylist()}
+    rows = {row["record_key"]: row for row in releases.read_set(sample.lake, built(corrected, "v7.0")).to_pylist()}
     assert {key: row["tier"] for key, row in rows.items()} == {"p0": "silver", "p1": "gold", "p2": "gold"}
     assert rows["p0"]["amount"] == 9
     assert rows["p1"]["country_total"] == 9, "the first day as it is corrected"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse import locations
-from lakehouse.training_sets import affected, build, changes, labels, tables
+from lakehouse.training_sets import affected, build, changes, labels, releases
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.training_lake import Said, TrainingLake, moment, rows_of
 
@@ -37,7 +37,7 @@ class Released:
         self.release = build.build(
             sample.spark, sample.lake, sample.catalog, sample.contract, build.SetRequest("v5.0", by="anna", notes="")
         )
-        self.rows = rows_of(tables.read_set(sample.lake, self.release), sample.contract)
+        self.rows = rows_of(releases.read_set(sample.lake, self.release), sample.contract)
 
     def changes(self) -> changes.SetChanges:
         return changes.since(self.sample.session, self.sample.lake, self.sample.catalog, self.release)
@@ -73,13 +73,13 @@ def test_one_story_of_a_released_set(released: Released) -> None:
     assert compared.cause == released.changes().cause
 
     for path in (
-        tables.training_set(sample.lake, release.name, release.version),
+        locations.training_set(sample.lake, release.name, release.version),
         locations.silver(sample.lake, "payments"),
     ):
         shutil.rmtree(path.address)
     made = released.reproduced()
     assert (made.is_equal, made.restored, made.notes) == (True, True, [])
-    assert rows_of(tables.read_set(sample.lake, release), sample.contract) == released.rows
+    assert rows_of(releases.read_set(sample.lake, release), sample.contract) == released.rows
     again = released.reproduced()
     assert (again.is_equal, again.restored) == (True, False)
 
@@ -115,6 +115,6 @@ def test_a_set_of_an_earlier_time_differs_by_what_came_after_it(lake: Lake, spar
         sample.contract,
         build.SetRequest("v1.0", by="anna", notes="", known_at=moment(8)),
     )
-    assert rows_of(tables.read_set(sample.lake, early), sample.contract)["p0"][-1] == 0
+    assert rows_of(releases.read_set(sample.lake, early), sample.contract)["p0"][-1] == 0
     since = changes.since(sample.session, sample.lake, sample.catalog, early)
     assert (since.changed_labels, since.changed, since.added) == (1, 1, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse.training_sets import releases, tables
+from lakehouse.training_sets import releases
 from lakehouse.training_sets.releases import Release, ReleaseEvent, ReleaseKind
 from lakehouse_tests.support.training_lake import training_set
 
@@ -21,4 +21,4 @@ def test_the_parts_of_a_split_stay_in_the_order_of_time_whatever_they_are_called
     )
     recorded = releases.release(lake, entry)
     assert list(recorded.about["time"]) == ["train", "test"]
-    assert list(tables.contract_of(recorded).split) == ["train", "test", "holdout"]
+    assert list(releases.contract_of(recorded).split) == ["train", "test", "holdout"]

@@ -27,7 +27,7 @@ from lakehouse.lake import Lake
 from lakehouse.late_events.counters import LateCounts
 from lakehouse.ledger import contract_archive
 from lakehouse.live import reconcile as live_closing
-from lakehouse.orchestration import plan_runs, run_events
+from lakehouse.orchestration import openlineage, plan_runs, run_events
 from lakehouse.orchestration.dagster_internals import BACKFILL_ID_TAG, USER_TAG
 from lakehouse.orchestration.resources import Engine, LakeSpark
 from lakehouse.orchestration.run_events import RequestedDays, asset_key, days_of_run, event_days, owners_of, periods
@@ -78,11 +78,13 @@ def gold_asset(deployment: Lake, catalog: Catalog, metric: MetricContract) -> dg
         if not days:
             return
         _remember(context, lake, daily.metric, contract)
-        with run_events.progress(context):
+        tables = openlineage.tables_below(lake, daily), [locations.gold(lake, daily)]
+        with run_events.progress(context), openlineage.reported(context, *tables, daily.metric) as step:
             if metric.is_derived:
                 done = derived.restate(lake, daily, engine.session, days, _run(context), follows)
             else:
                 done = restatement_days.restate(lake, contract, daily, engine.session, days, _run(context), follows)
+            step.done = done
             outcomes = [*done.outcomes, *restatement_checks.check_published(lake, daily, days)]
             waits_for = _waits_for(lake, contract, daily, done)
             outcomes += live_closing.reconcile_due(engine.session, lake, metric, contract, days)
@@ -130,11 +132,13 @@ def rollup_asset(deployment: Lake, catalog: Catalog, metric: MetricContract, rol
         if not wanted:
             return
         _remember(context, lake, series.metric, contract)
-        with run_events.progress(context):
+        tables = openlineage.tables_below(lake, series), [locations.gold(lake, series)]
+        with run_events.progress(context), openlineage.reported(context, *tables) as step:
             if metric.is_derived:
                 done = derived.restate(lake, series, engine.session, wanted, _run(context), follows)
             else:
                 done = rollups.restate(lake, contract, series, engine.session, wanted, _run(context), follows)
+            step.done = done
             waits_for = _waits_for(lake, contract, series, done)
         _log_finality(context, lake, series, done)
         about = {start: _metadata(done, start, waits_for, engine) for start in wanted}

@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from lakehouse import locations
 from lakehouse.contracts import Catalog, ModelContract, TrainingSetContract
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import Lake
@@ -18,7 +19,7 @@ from lakehouse.orchestration.assets import checks
 from lakehouse.orchestration.dagster_internals import USER_TAG
 from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.orchestration.run_events import asset_key, days_of_run, event_days
-from lakehouse.training_sets import build, releases, tables
+from lakehouse.training_sets import build, releases
 from lakehouse.training_sets.releases import Release, ReleaseKind
 
 #: The user name in Dagster if the user is unknown.
@@ -150,7 +151,7 @@ def scores_asset(lake: Lake, catalog: Catalog, contract: ModelContract) -> dg.As
         group_name=entity,
         kinds={"pyspark", "deltalake", "mlflow"},
         description=f"The scores of the events of a day by the champion of {contract.name}, and by the challenger of a canary.",
-        metadata={"dagster/uri": tables.scores(lake, contract.name).address},
+        metadata={"dagster/uri": locations.scores(lake, contract.name).address},
     )
     def scores_of_model(context: dg.AssetExecutionContext, spark: LakeSpark) -> Iterator[dg.MaterializeResult[None]]:
         from lakehouse.models import score  # noqa: PLC0415 (scikit-learn loads in seconds)
@@ -185,7 +186,7 @@ def set_metadata(lake: Lake, release: Release) -> dict[str, Any]:
         "version": release.full_name,
         "labels": f"{about['labels']['source']}_{about['labels']['version']}",
         "dagster/row_count": about["rows"],
-        "dagster/uri": tables.training_set(lake, release.name, release.version).address,
+        "dagster/uri": locations.training_set(lake, release.name, release.version).address,
         "known_at": f"{release.known_at:%Y-%m-%d %H:%M:%S}" if release.known_at else "",
         "time": dg.MetadataValue.json(about["time"]),
         "content_hash": about["content_hash"],

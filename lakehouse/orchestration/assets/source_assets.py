@@ -20,7 +20,7 @@ from lakehouse.contracts import Catalog, SourceContract
 from lakehouse.contracts.inputs import KafkaTopic
 from lakehouse.lake import Lake
 from lakehouse.ledger import applied_inputs, failures, ingestions
-from lakehouse.orchestration import plan_runs, run_events
+from lakehouse.orchestration import openlineage, plan_runs, run_events
 from lakehouse.orchestration.resources import Engine, LakeSpark
 from lakehouse.orchestration.run_events import RequestedDays, arrival_days, asset_key, days_of_run, event_days, owners_of
 from lakehouse.quality.check_rules import CheckResult
@@ -88,7 +88,8 @@ def bronze_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context, config)
         kafka = contract.source.kafka
-        with run_events.progress(context):
+        below = lake.landing_of(source) if kafka is None else f"kafka://{source}/{kafka.topic}"
+        with run_events.progress(context), openlineage.reported(context, [below], [locations.bronze(lake, source)]):
             if kafka and config.files is None:
                 reports = taken(context, lake, contract, kafka, engine.session)
             else:
@@ -150,7 +151,8 @@ def silver_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
             return
         if not spark.long_lived:  # a long-lived session is prepared for any size
             spark.expect(_waiting_bytes(lake, source, days))
-        with run_events.progress(context):
+        tables = [locations.bronze(lake, source)], [locations.silver(lake, source)]
+        with run_events.progress(context), openlineage.reported(context, *tables):
             tags, metrics = context.run.tags, catalog.metrics_of(source)
             plan = UpdatePlan(plan_runs.commit_metadata(tags), plan_runs.is_of_stage(tags))
             result = update(lake, contract, engine.session, days, context.run.run_id, metrics, plan)

@@ -23,7 +23,6 @@ from lakehouse.orchestration.automation import looks
 from lakehouse.orchestration.resources import LakeSpark, LakeTables
 from lakehouse.orchestration.run_events import table_of
 from lakehouse.training_sets import releases
-from lakehouse.training_sets import tables as addresses
 from lakehouse.training_sets.releases import ReleaseKind
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def release_sensor(lake: Lake, catalog: Catalog) -> dg.SensorDefinition:
         reading = tables.reading(lake)
         names = sorted([*catalog.training_sets, *catalog.models])
         now = looks.state_of(
-            lake, [addresses.releases(reading)], [], *names
+            lake, [locations.releases(reading)], [], *names
         )  # before the look: a later release is seen next time
         if looks.Cursor.read(context.cursor).idle_state == now:
             return dg.SensorResult(skip_reason=_NOTHING_MISSING)
@@ -169,7 +168,7 @@ def _state(lake: Lake, catalog: Catalog, contract: ModelContract) -> str:
     of_set = catalog.training_sets[contract.training_set]
     tables = [locations.ingestions(lake), locations.rebuild_requests(lake)]
     tables += [of_source(lake, name) for name in of_set.sources for of_source in (locations.decisions, locations.redactions)]
-    tables += [addresses.releases(lake), addresses.model_promotions(lake), addresses.retrainings(lake)]
+    tables += [locations.releases(lake), locations.model_promotions(lake), locations.retrainings(lake)]
     sources = [catalog.sources[name] for name in of_set.sources]
     return looks.state_of(lake, tables, sources, provenance.of_definition(contract))
 

@@ -62,13 +62,17 @@ class Fleet:
     def tick(self, name: str) -> list[dg.RunRequest]:
         return self.sensors[SENSORS.index(name)].run_requests()
 
+    def run(self, request: dg.RunRequest, *, stop: bool = False) -> None:
+        """Run what a sensor has requested."""
+        self.runs.append(execute(self.instance, self.definitions, request, stop=stop))
+
     def follow(self, *, stop: bool = False) -> None:
         """Tick all sensors and run what they request, until they request nothing.
 
         :param stop: raise the first failure of a run.
         """
         while requests := [request for sensor in self.sensors for request in sensor.run_requests()[:1]]:
-            self.runs.append(execute(self.instance, self.definitions, requests[0], stop=stop))
+            self.run(requests[0], stop=stop)
 
     def follow_killed(self) -> int:
         """The same, killed behind each commit.

@@ -1,0 +1,136 @@
+"""OpenLineage events of a shared run, as a receiver gets them."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+
+from lakehouse.orchestration import openlineage
+from lakehouse.orchestration.assets import source_assets
+from lakehouse_tests.orchestration.automation.test_shared_layers import FIRST, LATER, Fleet, line
+from lakehouse_tests.support.webhook_server import webhook_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lakehouse_tests.support.webhook_server import Receiver
+
+pytestmark = pytest.mark.merge
+
+
+@pytest.fixture(name="instance")
+def _instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    (tmp_path / "home").mkdir()
+    with dg.DagsterInstance.local_temp(str(tmp_path / "home")) as instance:
+        yield instance
+
+
+@pytest.fixture(name="receiver")
+def _receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    with webhook_server() as receiver:
+        monkeypatch.setenv("OPENLINEAGE_URL", receiver.url)
+        monkeypatch.setenv("OPENLINEAGE_NAMESPACE", "shop")
+        openlineage._client.cache_clear()
+        yield receiver
+    for name in [name for name in os.environ if name.startswith("OPENLINEAGE__")]:
+        del os.environ[name]  # the client translates its older variables
+    openlineage._client.cache_clear()
+
+
+def by_job(receiver: Receiver) -> dict[str, list[dict[str, Any]]]:
+    events: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for event in receiver.taken:
+        events[event["job"]["name"]].append(event)
+    receiver.taken.clear()
+    return events
+
+
+def names(datasets: list[dict[str, Any]], root: str) -> list[str]:
+    assert {dataset["namespace"] for dataset in datasets} == {"file"}
+    return [dataset["name"].removeprefix(f"{root}/") for dataset in datasets]
+
+
+def test_each_table_of_a_run_is_a_job_with_its_tables_their_versions_and_what_was_restated(
+    tmp_path: Path, instance: dg.DagsterInstance, receiver: Receiver
+) -> None:
+    fleet = Fleet(tmp_path, instance)
+    root = fleet.lake.root
+    fleet.land("a", FIRST, line("1", 1), line("2", 10, day=3))
+    fleet.follow()
+    events = by_job(receiver)
+    assert sorted(events) == ["bronze/a", "gold/total_a", "gold/total_a_weekly", "silver/a"]
+    [run] = fleet.runs
+    for job, of_job in events.items():
+        assert [event["eventType"] for event in of_job] == ["START", "COMPLETE"], job
+        assert len({event["run"]["runId"] for event in of_job}) == 1
+        assert {event["run"]["facets"]["parent"]["run"]["runId"] for event in of_job} == {run.run_id}
+        assert {event["job"]["namespace"] for event in of_job} == {"shop"}
+    ends = {job: of_job[-1] for job, of_job in events.items()}
+    assert names(ends["bronze/a"]["inputs"], root) == ["landing/a"]
+    assert names(ends["silver/a"]["inputs"], root) == ["bronze/a"]
+    assert names(ends["gold/total_a"]["inputs"], root) == ["silver/a"]
+    assert names(ends["gold/total_a_weekly"]["inputs"], root) == ["gold/total_a"]
+    [gold] = ends["gold/total_a"]["outputs"]
+    assert names([gold], root) == ["gold/total_a"]
+    version = fleet.lake.table("gold", "total_a").version()
+    assert gold["facets"]["version"]["datasetVersion"] == f"{version}"
+    assert {"name": "total", "type": "long"} in [
+        {"name": field["name"], "type": field["type"]} for field in gold["facets"]["schema"]["fields"]
+    ]
+    [source] = gold["facets"]["columnLineage"]["fields"]["total"]["inputFields"]
+    assert (source["name"], source["field"]) == (f"{root}/silver/a", "amount")
+    assert gold["facets"]["lakehouse_restatement"]["restated"] == 0
+    fleet.land("a", LATER, line("3", 5, arrival=6))
+    fleet.follow()
+    [again] = by_job(receiver)["gold/total_a"][-1]["outputs"]
+    facet = again["facets"]["lakehouse_restatement"]
+    assert facet["periods"] == [
+        {
+            "period": "2024-01-04",
+            "revision": "total_a_v2024-01-04.r2",
+            "state": "final",
+            "reason": "late_data",
+            "restates": True,
+        }
+    ]
+    assert (facet["published"], facet["restated"]) == (1, 1)
+    assert facet["_producer"]
+    assert facet["_schemaURL"]
+
+
+def test_a_step_that_fails_says_why_and_a_receiver_that_fails_stops_nothing(
+    tmp_path: Path, instance: dg.DagsterInstance, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = Fleet(tmp_path, instance)
+    with monkeypatch.context() as broken:
+
+        def fails(*_: object) -> None:
+            msg = "no space left on device"
+            raise OSError(msg)
+
+        broken.setattr(source_assets, "update", fails)
+        fleet.land("a", FIRST, line("1", 1))
+        [request] = fleet.tick("landing")
+        fleet.run(request)
+    end = by_job(receiver)["silver/a"][-1]
+    assert end["eventType"] == "FAIL"
+    assert end["run"]["facets"]["errorMessage"]["message"] == "OSError: no space left on device"
+    receiver.answers.extend([400] * 100)
+    fleet.follow()
+    assert fleet.numbers()["total_a"]
+
+
+def test_without_the_environment_of_openlineage_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    for given in ({}, {"OPENLINEAGE_URL": "http://localhost:1", "OPENLINEAGE_DISABLED": "true"}):
+        with monkeypatch.context() as environment:
+            environment.delenv("OPENLINEAGE_URL", raising=False)
+            for name, value in given.items():
+                environment.setenv(name, value)
+            openlineage._client.cache_clear()
+            assert openlineage._client() is None
+    openlineage._client.cache_clear()
