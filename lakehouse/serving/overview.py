@@ -188,7 +188,7 @@ class _Collected(Collector):
 
 def _of_metrics(shown: dict[str, Any], now: datetime) -> Iterator[Metric]:
     age = GaugeMetricFamily("lakehouse_number_age_seconds", "Seconds since the newest number was published.", labels=["metric"])
-    behind = GaugeMetricFamily("lakehouse_number_has_newer_data", "1 if data came since the newest number.", labels=["metric"])
+    newer = GaugeMetricFamily("lakehouse_number_has_newer_data", "1 if data came since the newest number.", labels=["metric"])
     held = GaugeMetricFamily("lakehouse_number_failed_checks", "Failed checks that hold the newest number.", labels=["metric"])
     overdue = GaugeMetricFamily("lakehouse_numbers_overdue", "Numbers that are due to be final and are not.", labels=["metric"])
     for card in shown["cards"]:
@@ -196,9 +196,9 @@ def _of_metrics(shown: dict[str, Any], now: datetime) -> Iterator[Metric]:
         overdue.add_metric(label, card["overdue"].total if card["overdue"] else 0)
         if card["newest"] is not None:
             age.add_metric(label, (now - card["newest"].version.published_at).total_seconds())
-            behind.add_metric(label, bool(card["behind"]))
+            newer.add_metric(label, bool(card["behind"]))
             held.add_metric(label, len(card["held"]))
-    yield from (age, behind, held, overdue)
+    yield from (age, newer, held, overdue)
     yield GaugeMetricFamily("lakehouse_restatements_last_7_days", "Restatements and adjustments.", shown["restated"])
     yield GaugeMetricFamily("lakehouse_unreadable", "Metrics and sources whose tables cannot be read.", len(shown["unreadable"]))
     yield GaugeMetricFamily("lakehouse_paused", "Sources, metrics and models that are paused.", len(shown["paused"]))
@@ -230,13 +230,13 @@ def _of_rows(rows: list[LatenessMeasurement]) -> Iterator[Metric]:
     lateness = GaugeMetricFamily("lakehouse_lateness_seconds", f"Lateness {days}.", labels=["source", "quantile"])
     dispositions = GaugeMetricFamily("lakehouse_rows", f"Dispositions {days}.", labels=["source", "disposition"])
     late = GaugeMetricFamily("lakehouse_late_rows", "Rows later than the contract expects, of the same days.", labels=["source"])
-    for one in rows:
-        late.add_metric([one.source], one.late)
-        for name, value in (recommendation.percentiles_as_json(measurement.together(one.types)) or {}).items():
+    for measured in rows:
+        late.add_metric([measured.source], measured.late)
+        for name, value in (recommendation.percentiles_as_json(measurement.together(measured.types)) or {}).items():
             if name in _QUANTILES and value is not None:
-                lateness.add_metric([one.source, _QUANTILES[name]], value)
-        for name, count in sorted(one.dispositions.items()):
-            dispositions.add_metric([one.source, name], count)
+                lateness.add_metric([measured.source, _QUANTILES[name]], value)
+        for name, count in sorted(measured.dispositions.items()):
+            dispositions.add_metric([measured.source, name], count)
     yield from (lateness, dispositions, late)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections import defaultdict
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -11,7 +13,7 @@ import pytest
 
 from lakehouse.orchestration import openlineage
 from lakehouse.orchestration.assets import source_assets
-from lakehouse_tests.orchestration.automation.test_shared_layers import FIRST, LATER, Fleet, line
+from lakehouse_tests.support.shared_fleet import FIRST, LATER, Fleet, line
 from lakehouse_tests.support.webhook_server import webhook_server
 
 if TYPE_CHECKING:
@@ -55,6 +57,17 @@ def names(datasets: list[dict[str, Any]], root: str) -> list[str]:
     return [dataset["name"].removeprefix(f"{root}/") for dataset in datasets]
 
 
+def check_form(event: dict[str, Any]) -> None:
+    """What the specification demands of a run event, and of each of its facets."""
+    assert uuid.UUID(event["run"]["runId"])
+    assert datetime.fromisoformat(event["eventTime"]).tzinfo is not None
+    assert event["producer"].startswith("https://")
+    assert {"namespace", "name"} <= event["job"].keys()
+    for owner in (event["run"], event["job"], *event["inputs"], *event["outputs"]):
+        for facet in owner.get("facets", {}).values():
+            assert all(facet[name].startswith("https://") for name in ("_producer", "_schemaURL"))
+
+
 def test_each_table_of_a_run_is_a_job_with_its_tables_their_versions_and_what_was_restated(
     tmp_path: Path, instance: dg.DagsterInstance, receiver: Receiver
 ) -> None:
@@ -70,6 +83,8 @@ def test_each_table_of_a_run_is_a_job_with_its_tables_their_versions_and_what_wa
         assert len({event["run"]["runId"] for event in of_job}) == 1
         assert {event["run"]["facets"]["parent"]["run"]["runId"] for event in of_job} == {run.run_id}
         assert {event["job"]["namespace"] for event in of_job} == {"shop"}
+        for event in of_job:
+            check_form(event)
     ends = {job: of_job[-1] for job, of_job in events.items()}
     assert names(ends["bronze/a"]["inputs"], root) == ["landing/a"]
     assert names(ends["silver/a"]["inputs"], root) == ["bronze/a"]

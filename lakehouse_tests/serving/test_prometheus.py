@@ -64,15 +64,15 @@ def test_the_gauges_are_the_figures_of_the_other_screens(tmp_path: Path) -> None
     failed = Alert(AlertKind.FAILED_RUN, "total", "gold/total", lake.now(), "A run failed.")
     alert_log.record(lake, [], [failed], lambda _: True, lambda _: [])
     with api_client(lake, catalog(numbers.metric, source=source)) as client:
-        found = gauges(client)
+        shown = gauges(client)
         quality = get_json(client, "/data-quality/lateness", start_date=on(2), end_date=on(8))["sources"][0]
         restated = get_json(client, "/data-quality/restatements", start_date=on(2), end_date=on(8))
-    assert found["lakehouse_number_age_seconds", "total"] >= 0
-    assert found["lakehouse_lateness_seconds", "0.5", "events"] == quality["seconds"]["p50"]
-    assert found["lakehouse_lateness_seconds", "0.999", "events"] == quality["seconds"]["p99_9"]
-    assert found["lakehouse_late_rows", "events"] == round(quality["late_share"] * quality["rows"])
+    assert shown["lakehouse_number_age_seconds", "total"] >= 0
+    assert shown["lakehouse_lateness_seconds", "0.5", "events"] == quality["seconds"]["p50"]
+    assert shown["lakehouse_lateness_seconds", "0.999", "events"] == quality["seconds"]["p99_9"]
+    assert shown["lakehouse_late_rows", "events"] == round(quality["late_share"] * quality["rows"])
     for disposition, count in quality["dispositions"].items():
-        assert found["lakehouse_rows", disposition, "events"] == count
-    assert found[("lakehouse_restatements_last_7_days",)] == restated["total"]
-    assert found["lakehouse_open_alerts", "failed_run", "gold/total"] == 1
-    assert found["lakehouse_reviews_waiting", "events"] >= 0
+        assert shown["lakehouse_rows", disposition, "events"] == count
+    assert shown[("lakehouse_restatements_last_7_days",)] == restated["total"]
+    assert shown["lakehouse_open_alerts", "failed_run", "gold/total"] == 1
+    assert shown["lakehouse_reviews_waiting", "events"] >= 0
