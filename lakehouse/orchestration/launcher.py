@@ -1,4 +1,6 @@
-"""Detects runs whose process has ended: a launcher reports them to Dagster's run monitoring, waiting runs free their pool slots.
+"""What the project needs of a Dagster instance, and how runs are detected whose process has ended.
+
+A launcher reports such runs to Dagster's run monitoring, and waiting runs free their pool slots.
 
 A run whose machine lost power would otherwise stay *started* and keep its slot in the pool of its table, so that nothing could
 write there until a person intervenes. With a daemon, run monitoring gives such a run up. ``dagster.yaml`` names the launcher,
@@ -6,6 +8,9 @@ which starts runs like Dagster's default launcher. Without a daemon, a run that 
 the runs before it: it gives up runs whose process has ended, and waits for the others, which it names.
 
 Both are for runs on this machine; cluster launchers (Kubernetes, Docker, ECS) check their runs themselves.
+
+An instance without the project's ``dagster.yaml`` gets a limit of one run for each table that is about to be written, and its
+dead runs are given up by whoever would wait for them. :func:`missing_settings` names what else it lacks.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ import logging
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary, WeakSet
 
 import dagster as dg
 import psutil
@@ -21,7 +27,7 @@ import psutil
 from lakehouse.orchestration.dagster_internals import CheckRunHealthResult, WorkerStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lakehouse.orchestration.dagster_internals import ConcurrencyKeyInfo
 
@@ -113,6 +119,78 @@ def give_up_dead_runs(instance: dg.DagsterInstance, pool: ConcurrencyKeyInfo, wa
         else:
             alive[run_id] = next((worker for worker in reversed(known) if worker.lives), None)
     return alive
+
+
+def still_alive(instance: dg.DagsterInstance, runs: Sequence[dg.DagsterRun]) -> list[dg.DagsterRun]:
+    """Those of some active runs that go on. Where no run monitoring does it, runs whose process has ended are given up.
+
+    Only for runs that Dagster's own launcher has started on this machine.
+    """
+    if instance.run_monitoring_enabled or not isinstance(instance.run_launcher, dg.DefaultRunLauncher):
+        return list(runs)
+    alive = []
+    for run in runs:
+        reason = why_given_up(workers(instance, run.run_id))
+        if reason is None:
+            alive.append(run)
+        else:
+            _LOG.warning("Run %s was not finished: %s. It counts as failed; its work is taken up.", run.run_id[:8], reason)
+            instance.report_run_failed(run, reason)
+            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+    return alive
+
+
+def limit_pools(instance: dg.DagsterInstance, pools: Iterable[str]) -> None:
+    """Let one run at a time write a table, on an instance whose settings do not, and give up dead runs, which it would wait for.
+
+    :param pools: the pools of the tables that are about to be written.
+    """
+    storage = instance.event_log_storage
+    if instance.is_ephemeral or _has_default_limit(instance) or not storage.supports_global_concurrency_limits:
+        return
+    still_alive(instance, instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])))
+    known = _limited.setdefault(instance, set())
+    if missing := {*pools} - known:
+        known |= storage.get_concurrency_keys() | missing
+        for pool in sorted(missing - {limit.name for limit in storage.get_pool_limits()}):
+            storage.set_concurrency_slots(pool, 1)
+
+
+#: The pools that are known to have a limit, by instance.
+_limited: WeakKeyDictionary[dg.DagsterInstance, set[str]] = WeakKeyDictionary()
+
+
+def _has_default_limit(instance: dg.DagsterInstance) -> bool:
+    return instance.get_concurrency_config().pool_config.default_pool_limit is not None
+
+
+def missing_settings(instance: dg.DagsterInstance) -> list[str]:
+    """What an instance lacks, each as a sentence with the lines to add to its ``dagster.yaml``."""
+    missing = []
+    if not _has_default_limit(instance):
+        missing.append("no limit of one run for each table: add 'concurrency: {pools: {default_limit: 1}}'")
+    if not instance.run_monitoring_enabled:
+        missing.append("no run monitoring, so that a killed run stays started: add 'run_monitoring: {enabled: true}'")
+        if type(instance.run_launcher) is dg.DefaultRunLauncher:
+            missing.append(
+                "a launcher that does not see whether a run's process lives: "
+                "add 'run_launcher: {module: lakehouse.orchestration.launcher, class: LocalRunLauncher}'"
+            )
+    if not instance.get_settings("retention"):
+        missing.append("all ticks of sensors are kept for ever: add 'retention: {sensor: {purge_after_days: {skipped: 1}}}'")
+    return missing
+
+
+def warn_of_missing_settings(instance: dg.DagsterInstance) -> None:
+    """Log what an instance lacks, once in a process; nothing about one that ends with the process."""
+    if instance.is_ephemeral or instance in _warned_of:
+        return
+    _warned_of.add(instance)
+    for text in missing_settings(instance):
+        _LOG.warning("Dagster's instance has %s (see 'Any Dagster instance' in docs/operations.md)", text)
+
+
+_warned_of: WeakSet[dg.DagsterInstance] = WeakSet()
 
 
 def say_for_whom(pool: str, alive: dict[str, Worker | None]) -> None:

@@ -61,6 +61,11 @@ def table_of(key: dg.AssetKey) -> str:
     return "/".join(key.path[len(prefix) :] if key.path[: len(prefix)] == prefix else key.path)
 
 
+def pool_of(key: dg.AssetKey) -> str:
+    """The pool of the runs that write a table."""
+    return table_of(key).replace("/", "_")
+
+
 def owners_of(*owners: str) -> list[str]:
     """The owners of contracts as Dagster has them: addresses of mail, and teams."""
     named = dict.fromkeys(owner for owner in owners if owner)

@@ -25,7 +25,7 @@ from lakehouse.operations.alerts.outbox import dispatch_alerts
 from lakehouse.operations.alerts.run_rules import FailedCheck, FailedLook, FailedRun, RunOutcomes
 from lakehouse.operations.delivery import directory
 from lakehouse.operations.notices.dispatch import dispatch_notices
-from lakehouse.orchestration import plan_runs, run_events
+from lakehouse.orchestration import launcher, plan_runs, run_events
 from lakehouse.orchestration.assets.checks import check_names
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG, gold_key
 from lakehouse.orchestration.automation import looks
@@ -323,6 +323,7 @@ def alerts_sensor(lake: Lake, catalog: Catalog, kinds: Sequence[looks.LookKind] 
         description="Owners are notified of what is late, missing, held, overdue or beyond its bounds, and of what failed.",
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.SkipReason:
+        launcher.warn_of_missing_settings(context.instance)
         before, failed = AlertCursor.read(context.cursor), failed_looks(context.instance, kinds)
         with kept.reading(tables) as reading:
             with reading.step():

@@ -30,7 +30,7 @@ from lakehouse.delta import commit_log, provenance
 from lakehouse.lake.table_cache import look_again
 from lakehouse.operations import pauses
 from lakehouse.operations.alerts.run_rules import FailedLook
-from lakehouse.orchestration import plan_runs
+from lakehouse.orchestration import launcher, plan_runs, run_events
 from lakehouse.orchestration.automation import ready
 from lakehouse.orchestration.automation.ready import LOOK_TAG, Ready
 from lakehouse.orchestration.dagster_internals import IMPLICIT_ASSET_JOB_NAME, InstigatorStatus, InstigatorType
@@ -364,10 +364,13 @@ class Tick:
         :param share: whether several tables share a run.
         """
         if self.ready:
-            active = self.context.instance.get_runs(dg.RunsFilter(statuses=plan_runs.RUNNING))
+            runs = self.context.instance.get_runs(dg.RunsFilter(statuses=plan_runs.RUNNING))
+            active = launcher.still_alive(self.context.instance, runs)
             division = ready.divide(self.ready, active, plan_runs.places(self.context.instance), share=share)
             self.requests += division.requests
             self.reasons |= division.waiting
+            selected = {key for request in division.requests for key in request.asset_selection or ()}
+            launcher.limit_pools(self.context.instance, map(run_events.pool_of, selected))
 
     def _context_of(self, look: Look) -> LookContext:
         before, idle = self.earlier.kept.get(look.name, Cursor()), self.earlier.idle.get(_hash(look.name, _OF_LOOK))

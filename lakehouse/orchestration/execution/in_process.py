@@ -16,11 +16,12 @@ import dagster as dg
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.publication import held_numbers
 from lakehouse.ledger.failures import COMPUTED
+from lakehouse.orchestration import launcher
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.build import assets_of
 from lakehouse.orchestration.dagster_internals import InstanceRef, NoOpComputeLogManager
 from lakehouse.orchestration.event_storage import ephemeral_instance
-from lakehouse.orchestration.run_events import table_of, tags_for
+from lakehouse.orchestration.run_events import pool_of, table_of, tags_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -88,6 +89,8 @@ class InProcess:
         :raises RunFailedError: with the asset, the days and the reason.
         :raises SystemExit: if the run was interrupted.
         """
+        launcher.warn_of_missing_settings(self._instance)
+        launcher.limit_pools(self._instance, [pool_of(key)])
         with self._one_at_a_time:
             result = self._job_of_asset(key).execute_in_process(
                 instance=self._instance,
