@@ -165,19 +165,21 @@ def _has_default_limit(instance: dg.DagsterInstance) -> bool:
 
 
 def missing_settings(instance: dg.DagsterInstance) -> list[str]:
-    """What an instance lacks, each as a sentence with the lines to add to its ``dagster.yaml``."""
+    """What an instance lacks, each with the line to add to its ``dagster.yaml``."""
     missing = []
     if not _has_default_limit(instance):
-        missing.append("no limit of one run for each table: add 'concurrency: {pools: {default_limit: 1}}'")
+        missing.append("a limit of one run for each table: add 'concurrency: {pools: {default_limit: 1}}'")
     if not instance.run_monitoring_enabled:
-        missing.append("no run monitoring, so that a killed run stays started: add 'run_monitoring: {enabled: true}'")
+        missing.append("run monitoring, without which a killed run stays started: add 'run_monitoring: {enabled: true}'")
         if type(instance.run_launcher) is dg.DefaultRunLauncher:
             missing.append(
-                "a launcher that does not see whether a run's process lives: "
+                "a launcher that sees whether the process of a run lives: "
                 "add 'run_launcher: {module: lakehouse.orchestration.launcher, class: LocalRunLauncher}'"
             )
     if not instance.get_settings("retention"):
-        missing.append("all ticks of sensors are kept for ever: add 'retention: {sensor: {purge_after_days: {skipped: 1}}}'")
+        missing.append(
+            "a limit for the ticks of sensors that are kept: add 'retention: {sensor: {purge_after_days: {skipped: 1}}}'"
+        )
     return missing
 
 
@@ -186,8 +188,8 @@ def warn_of_missing_settings(instance: dg.DagsterInstance) -> None:
     if instance.is_ephemeral or instance in _warned_of:
         return
     _warned_of.add(instance)
-    for text in missing_settings(instance):
-        _LOG.warning("Dagster's instance has %s (see 'Any Dagster instance' in docs/operations.md)", text)
+    if missing := missing_settings(instance):
+        _LOG.warning("Dagster's instance lacks %s. See 'Any Dagster instance' in docs/operations.md.", "; ".join(missing))
 
 
 _warned_of: WeakSet[dg.DagsterInstance] = WeakSet()

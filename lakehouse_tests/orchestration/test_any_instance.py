@@ -60,10 +60,10 @@ def test_what_an_instance_lacks_is_named_with_the_lines_to_add(
 ) -> None:
     lacks = launcher.missing_settings(instance)
     assert [text.partition(":")[0].partition(",")[0] for text in lacks] == [
-        "no limit of one run for each table",
-        "no run monitoring",
-        "a launcher that does not see whether a run's process lives",
-        "all ticks of sensors are kept for ever",
+        "a limit of one run for each table",
+        "run monitoring",
+        "a launcher that sees whether the process of a run lives",
+        "a limit for the ticks of sensors that are kept",
     ]
     added: dict[str, object] = {}
     for text in lacks:
@@ -76,7 +76,7 @@ def test_what_an_instance_lacks_is_named_with_the_lines_to_add(
         assert launcher.missing_settings(project) == []
     for _ in range(2):
         launcher.warn_of_missing_settings(instance)
-    assert caplog.text.count("Dagster's instance has no limit of one run for each table") == 1
+    assert caplog.text.count("Dagster's instance lacks a limit of one run for each table") == 1
 
 
 SALES = """\
