@@ -47,7 +47,7 @@ DERIVED = frozenset({"publications", "restatements", "applications"})
 KEYS = "_keys"
 _SHOWN = 3
 #: The errors of a table that cannot be read.
-_UNREADABLE = (OSError, DeltaError, pa.ArrowException, table_io.DamagedLogError)
+UNREADABLE = (OSError, DeltaError, pa.ArrowException, table_io.DamagedLogError)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _lost_numbers(lake: Lake, series: Series) -> Mapping[date, Sequence[str]]:
     """The versions that a table of numbers has lost; without readable records nothing is known."""
     try:
         return revisions.lost_numbers(lake, series)
-    except _UNREADABLE:  # the record itself is listed as damaged
+    except UNREADABLE:  # the record itself is listed as damaged
         return {}
 
 
@@ -129,7 +129,7 @@ def _has_lost_commits(lake: Lake, table: LakeTable, source: str) -> bool:
     """Whether a table has lost commits that silver's record names; without a readable record nothing is known."""
     try:
         return applied_inputs.lost_versions(lake, source, table.of(lake)) is not None
-    except _UNREADABLE:
+    except UNREADABLE:
         return False
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _PRODUCER = "https://pypi.org/project/lakehouse"
 _RUNS = uuid.UUID("5a3c1c0e-7b0f-4d39-9a55-0a6f5b7e2f11")
+#: After an event that could not be sent, a process sends none for so long: the client tries for more than half a minute.
+_SILENT_SECONDS = 600
+_silent_until = [0.0]
 #: An event names at most so many periods; their number is complete.
 _PERIODS = 1000
 
@@ -87,11 +91,13 @@ class Step:
 
     def emit(self, client: OpenLineageClient | None, state: str, problem: BaseException | None = None) -> None:
         """Send an event; a receiver that fails is a warning in the run's log."""
-        if client is not None:
+        if client is not None and time.monotonic() >= _silent_until[0]:
             try:
                 client.emit(self.event(state, problem))
             except Exception as failed:  # noqa: BLE001 - whatever the receiver does, the numbers are published
-                self.context.log.warning("OpenLineage: the event %s was not sent: %s", state, failed)
+                _silent_until[0] = time.monotonic() + _SILENT_SECONDS
+                text = "OpenLineage: the event %s was not sent, and for %d minutes no other one is: %s"
+                self.context.log.warning(text, state, _SILENT_SECONDS // 60, failed)
 
 
 @contextmanager
@@ -135,7 +141,11 @@ def _client() -> OpenLineageClient | None:
     except ImportError:
         _LOG.warning("no OpenLineage events: openlineage-python is not installed; pip install 'lakehouse[openlineage]'")
         return None
-    return OpenLineageClient()
+    try:
+        return OpenLineageClient()
+    except Exception as problem:  # noqa: BLE001 - a mistake in its settings stops no step
+        _LOG.warning("no OpenLineage events: its settings are not accepted: %s", problem)
+        return None
 
 
 def _place(address: str) -> tuple[str, str]:

@@ -267,10 +267,15 @@ def _runs(
 
 def has_done(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: dg.AssetKey) -> bool:
     """Whether an asset's step of a run has succeeded, however the run ended."""
-    return step_status(instance, run, asset) is StepEventStatus.SUCCESS
-
-
-def step_status(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: dg.AssetKey) -> StepEventStatus | None:
-    """The state of an asset's step of a run; None if it has not begun."""
     stats = instance.get_run_step_stats(run.run_id, [asset.to_python_identifier()])
-    return stats[0].status if stats else None
+    return bool(stats) and stats[0].status is StepEventStatus.SUCCESS
+
+
+def step_statuses(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dict[dg.AssetKey, StepEventStatus | None]:
+    """The states of the assets' steps of a run, by one query; None for a step that has not begun."""
+    known = {stats.step_key: stats.status for stats in instance.get_run_step_stats(run.run_id)}
+    return {key: known.get(key.to_python_identifier()) for key in run.asset_selection or ()}
+
+
+#: The states of steps that have left something undone.
+UNDONE = {StepEventStatus.FAILURE, StepEventStatus.IN_PROGRESS}

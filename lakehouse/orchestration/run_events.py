@@ -74,6 +74,8 @@ def owners_of(*owners: str) -> list[str]:
 
 #: Set on shared runs.
 SHARED = {SHARED_TAG: "every asset takes what waits for it"}
+#: Set on shared runs of a single chain, because it failed before or is long.
+ALONE = {SHARED_TAG: "alone"}
 #: Bronze and Silver of a source are not connected within a run, because ``arrivals`` is an external asset: higher is earlier.
 EARLIEST, EARLY = {"dagster/priority": "2"}, {"dagster/priority": "1"}
 

@@ -29,6 +29,7 @@ from lakehouse.lateness.routes import restatements
 from lakehouse.models.routes import summaries
 from lakehouse.operations import pauses
 from lakehouse.operations.alerts import log as alert_log
+from lakehouse.operations.damaged_tables import UNREADABLE
 from lakehouse.reports.formatting import counted
 from lakehouse.serving.page import respond
 from lakehouse.serving.parameters import NoParameters
@@ -159,18 +160,24 @@ def metrics_routes(cache: PublishedCache) -> APIRouter:
         return measurement.measure(cache.lake, cache.source(source), start, end)
 
     def about_rows() -> list[LatenessMeasurement]:
-        today = cache.lake.now().date()
+        today, known = cache.lake.now().date(), []
         start = today - timedelta(days=_MEASURED_DAYS - 1)
-        return [measured(name, start, today, measurement.version(cache.lake, name)) for name in sorted(cache.catalog.sources)]
+        for name in sorted(cache.catalog.sources):
+            with suppress(*UNREADABLE):
+                known.append(measured(name, start, today, measurement.version(cache.lake, name)))
+        return known
+
+    def open_alerts() -> list[AlertRecord] | None:
+        with suppress(*UNREADABLE):
+            return alert_log.all_of(cache.reading)
+        return None
 
     @router.get("/prometheus", include_in_schema=False)
     async def metrics(_: NoParameters) -> Response:
         """Gauges: the figures of the first page, lateness and dispositions of the rows of seven arrival days, and open alerts."""
-        shown, rows, alerts = await asyncio.gather(
-            read(cache), run_in_threadpool(about_rows), cache.other("alerts", lambda: alert_log.all_of(cache.reading))
-        )
-        now = cache.lake.now()
-        families = [*_of_metrics(shown, now), *_of_sources(shown, now), *_of_rows(rows), _of_alerts(alerts)]
+        shown, rows, alerts = await asyncio.gather(read(cache), run_in_threadpool(about_rows), cache.other("alerts", open_alerts))
+        now, unread = cache.lake.now(), len(cache.catalog.sources) - len(rows) + (alerts is None)
+        families = [*_of_metrics(shown, now, unread), *_of_sources(shown, now), *_of_rows(rows), *_of_alerts(alerts)]
         registry = CollectorRegistry()
         registry.register(_Collected(families))
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
@@ -186,7 +193,7 @@ class _Collected(Collector):
         return self._families
 
 
-def _of_metrics(shown: dict[str, Any], now: datetime) -> Iterator[Metric]:
+def _of_metrics(shown: dict[str, Any], now: datetime, unread: int) -> Iterator[Metric]:
     age = GaugeMetricFamily("lakehouse_number_age_seconds", "Seconds since the newest number was published.", labels=["metric"])
     newer = GaugeMetricFamily("lakehouse_number_has_newer_data", "1 if data came since the newest number.", labels=["metric"])
     held = GaugeMetricFamily("lakehouse_number_failed_checks", "Failed checks that hold the newest number.", labels=["metric"])
@@ -200,7 +207,9 @@ def _of_metrics(shown: dict[str, Any], now: datetime) -> Iterator[Metric]:
             held.add_metric(label, len(card["held"]))
     yield from (age, newer, held, overdue)
     yield GaugeMetricFamily("lakehouse_restatements_last_7_days", "Restatements and adjustments.", shown["restated"])
-    yield GaugeMetricFamily("lakehouse_unreadable", "Metrics and sources whose tables cannot be read.", len(shown["unreadable"]))
+    yield GaugeMetricFamily(
+        "lakehouse_unreadable", "Metrics, sources and logs that cannot be read.", len(shown["unreadable"]) + unread
+    )
     yield GaugeMetricFamily("lakehouse_paused", "Sources, metrics and models that are paused.", len(shown["paused"]))
 
 
@@ -240,13 +249,15 @@ def _of_rows(rows: list[LatenessMeasurement]) -> Iterator[Metric]:
     yield from (lateness, dispositions, late)
 
 
-def _of_alerts(alerts: list[AlertRecord]) -> Metric:
-    """The open alerts: failed runs, looks of sensors that fail, silent sources, and all others."""
+def _of_alerts(alerts: list[AlertRecord] | None) -> Iterator[Metric]:
+    """The open alerts: failed runs, looks of sensors that fail, silent sources, and all others; none if they cannot be read."""
+    if alerts is None:
+        return
     family = GaugeMetricFamily("lakehouse_open_alerts", "Open alerts.", labels=["kind", "subject"])
     open_ones = Counter((entry.alert.kind.value, entry.alert.subject) for entry in alerts if entry.resolved_at is None)
     for labels, count in sorted(open_ones.items()):
         family.add_metric(list(labels), count)
-    return family
+    yield family
 
 
 class OverdueNumbers(NamedTuple):

@@ -85,12 +85,12 @@ def gold_asset(deployment: Lake, catalog: Catalog, metric: MetricContract) -> dg
             else:
                 done = restatement_days.restate(lake, contract, daily, engine.session, days, _run(context), follows)
             step.done = done
+            _log_finality(context, lake, daily, done)
             outcomes = [*done.outcomes, *restatement_checks.check_published(lake, daily, days)]
             waits_for = _waits_for(lake, contract, daily, done)
             outcomes += live_closing.reconcile_due(engine.session, lake, metric, contract, days)
             late = late_metadata(lake, daily, days)
             of_windows = window_metadata(lake, contract, daily, done.days & {*days})
-        _log_finality(context, lake, daily, done)
         about = {day: _metadata(done, day, waits_for, engine) | late.get(day, {}) | of_windows.get(day, {}) for day in days}
         yield from run_events.report(context, key, about, outcomes)
 
@@ -139,8 +139,8 @@ def rollup_asset(deployment: Lake, catalog: Catalog, metric: MetricContract, rol
             else:
                 done = rollups.restate(lake, contract, series, engine.session, wanted, _run(context), follows)
             step.done = done
+            _log_finality(context, lake, series, done)
             waits_for = _waits_for(lake, contract, series, done)
-        _log_finality(context, lake, series, done)
         about = {start: _metadata(done, start, waits_for, engine) for start in wanted}
         yield from run_events.report(context, key, about, done.outcomes)
 

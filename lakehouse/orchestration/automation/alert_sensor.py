@@ -42,13 +42,12 @@ from lakehouse.orchestration.dagster_internals import (
     WILL_RETRY_TAG,
     AssetCheckExecutionRecordStatus,
     PartitionKeyFilter,
-    StepEventStatus,
 )
 from lakehouse.orchestration.resources import KeptTables, LakeTables
 from lakehouse.orchestration.run_events import DAYS_TAG, periods, table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from lakehouse.contracts import Catalog
     from lakehouse.lake import Lake
@@ -122,6 +121,7 @@ class RunLook:
         run = record.dagster_run
         ended = record.end_time or record.update_timestamp.replace(tzinfo=timezone.utc).timestamp()
         failed = _failed_assets(self.instance, run) if run_events.is_shared(run) else run.asset_selection or ()
+        errors = _errors(self.instance, run)
         keys = _keys(run)
         for subject in sorted(_subjects(run)):
             key = keys.get(subject) or dg.AssetKey([subject])
@@ -135,7 +135,7 @@ class RunLook:
             else:
                 partitions, is_done = [], _succeeded_since(self.instance, run)
             if not is_done:
-                at, reason = datetime.fromtimestamp(ended, timezone.utc), _reason(self.instance, run, key)
+                at, reason = datetime.fromtimestamp(ended, timezone.utc), _reason(errors, key)
                 yield FailedRun(run.run_id, subject, partitions, at, reason, _is_given_up(self.instance, run, key))
 
     def _partitions(self, run: dg.DagsterRun, key: dg.AssetKey) -> list[str]:
@@ -240,10 +240,10 @@ def _succeeded_since(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
 
 def _failed_assets(instance: dg.DagsterInstance, run: dg.DagsterRun) -> set[dg.AssetKey]:
     """The assets that a failed shared run left undone: steps that failed or did not end, or the first ones if none has begun."""
-    statuses = {key: plan_runs.step_status(instance, run, key) for key in run.asset_selection or ()}
+    statuses = plan_runs.step_statuses(instance, run)
     if not any(statuses.values()):
         return {key for key in statuses if run_events.days_in(run, key)}
-    return {key for key, status in statuses.items() if status in {StepEventStatus.FAILURE, StepEventStatus.IN_PROGRESS}}
+    return {key for key, status in statuses.items() if status in plan_runs.UNDONE}
 
 
 def _is_given_up(instance: dg.DagsterInstance, run: dg.DagsterRun, key: dg.AssetKey) -> bool:
@@ -255,15 +255,20 @@ def _is_given_up(instance: dg.DagsterInstance, run: dg.DagsterRun, key: dg.Asset
     return RETRY_NUMBER_TAG in run.tags and run.tags.get(WILL_RETRY_TAG) != "true"
 
 
-def _reason(instance: dg.DagsterInstance, run: dg.DagsterRun, key: dg.AssetKey) -> str:
-    """The error of an asset's step, or of a run's first failed step, without the text that Dagster adds."""
-    errors: list[tuple[bool, str]] = []
+def _errors(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dict[str | None, str]:
+    """The first error of each step of a run, and of the run itself, without the text that Dagster adds."""
+    errors: dict[str | None, str] = {}
     for record in instance.get_records_for_run(run.run_id, of_type=_ERRORS).records:
         event = record.event_log_entry.dagster_event
         error = getattr(event.event_specific_data, "error", None) if event else None
         if event is not None and error is not None:
-            errors.append((event.step_key != key.to_python_identifier(), f"{(error.cause or error).message}"))
-    return min(errors, key=lambda one: one[0])[1] if errors else "the error was not recorded"
+            errors.setdefault(event.step_key, f"{(error.cause or error).message}")
+    return errors
+
+
+def _reason(errors: Mapping[str | None, str], key: dg.AssetKey) -> str:
+    """The error of an asset's step, or else the first one."""
+    return errors.get(key.to_python_identifier()) or next(iter(errors.values()), "the error was not recorded")
 
 
 class UnreadError(LakehouseError):

@@ -24,7 +24,7 @@ from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration import plan_runs, run_events
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.automation import looks
-from lakehouse.orchestration.automation.ready import LARGE, Ready, tables_of_source, tag_of
+from lakehouse.orchestration.automation.ready import LARGE, Ready, suspects, tables_of_source, tag_of
 from lakehouse.orchestration.dagster_internals import BulkActionsFilter, BulkActionStatus
 from lakehouse.orchestration.run_events import table_of
 from lakehouse.streams import status
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 _SHOWN = 5
 #: A run takes at most so many files of a source at once.
 _FILES = 500
+#: About the size of a message, to tell whether many wait.
+_BYTES_A_MESSAGE = 200
 #: Set on runs for new files: the source, first arrival day and its files' state.
 LANDS_TAG = "lakehouse/lands"
 #: Set on runs for arrivals that Silver has not applied: the source and ingestions.
@@ -106,7 +108,8 @@ def _landing(catalog: Catalog, contract: SourceContract) -> looks.Look:
             causes[cause]: f"{plan_runs.ATTEMPTS} runs failed to ingest files of {causes[cause]}" for cause in planned.given_up
         }
         missing_inputs.record(lake, source, "failed_ingestion", given_up)
-        work = _of_files(lake, catalog, contract, scan.requests, planned)
+        is_suspect = lake.settings.shared_runs and bool(scan.requests) and key in suspects(context.instance)
+        work = _of_files(lake, catalog, contract, scan.requests, planned, is_suspect=is_suspect)
         yield from _work_or_reasons(context, work, reasons + _why_not(planned, causes, "ingest the files of"))
 
     return looks.Look(f"landing_{source}", table_of(key), f"source/{source}", nothing, take, [source])
@@ -118,10 +121,14 @@ def _of_files(
     contract: SourceContract,
     requests: Mapping[date, IngestRequest],
     planned: plan_runs.RunRequestPlan,
+    *,
+    is_suspect: bool,
 ) -> list[Ready]:
-    """Files to ingest: of all arrival days that no run has tried, as far as they are few, and of one day that a run has tried.
+    """Files to ingest: of a day that a run has tried, or else of all arrival days that no run has tried, as far as they are few.
 
     Where tables share no runs, each arrival day has a run of its own.
+
+    :param is_suspect: whether Bronze failed not long ago: one day at a time then shows which one fails.
     """
     source = contract.dataset
     key, _, _ = keys(source)
@@ -137,7 +144,8 @@ def _of_files(
         return [work([day]) for day in wanted]
     untried = [day for day in wanted if not planned.attempts[requests[day].cause]]
     tried = [day for day in wanted if planned.attempts[requests[day].cause]]
-    return [work(days) for days in (_few(untried, requests), tried[:1]) if days]
+    days = tried[:1] or (untried[:1] if is_suspect else _few(untried, requests))
+    return [work(days)] if days else []
 
 
 def _few(days: Sequence[date], requests: Mapping[date, IngestRequest]) -> list[date]:
@@ -178,12 +186,14 @@ def _reconciling(catalog: Catalog, contract: SourceContract) -> looks.Look:
         cause = f"{source}:{plan_runs.short_hash('|'.join(sorted(set().union(*left_behind.values()))))}"
         planned = plan_runs.plan_run_requests(context.instance, tag_of(RECONCILES_TAG, source), [cause], asset=silver_key)
         if not planned.run_keys:
-            days = join_limited([f"{day}" for day in sorted(left_behind)], _SHOWN, " days")
-            given_up = f"{plan_runs.ATTEMPTS} runs did not make silver follow the arrivals for {days}"
+            shown = join_limited([f"{day}" for day in sorted(left_behind)], _SHOWN, " days")
+            given_up = f"{plan_runs.ATTEMPTS} runs did not make silver follow the arrivals for {shown}"
             yield dg.SkipReason(f"{given_up}; see the newest one and start it again")
             return
         tables = {key: paused for key, paused in tables_of_source(lake, catalog, source).items() if key != bronze_key}
-        yield Ready(RECONCILES_TAG, source, cause, planned.attempts[cause], silver_key, sorted(left_behind), tables)
+        days, attempt = sorted(left_behind), planned.attempts[cause]
+        files = {entry.ingestion_id: entry.bytes for day in days for entry in waiting[day]}
+        yield Ready(RECONCILES_TAG, source, cause, attempt, silver_key, days, tables, size=sum(files.values()))
 
     return looks.Look(f"reconcile_{source}", table_of(silver_key), f"source/{source}", nothing, take, [source])
 
@@ -311,7 +321,16 @@ def _stream(catalog: Catalog, contract: SourceContract, kafka: KafkaTopic) -> lo
         given_up = {today: f"{plan_runs.ATTEMPTS} runs failed to take messages of {kafka.topic}"} if planned.given_up else {}
         missing_inputs.record(lake, source, "failed_ingestion", given_up)
         if cause in planned.run_keys:
-            yield Ready(WAITS_TAG, source, cause, planned.attempts[cause], key, [today], tables_of_source(lake, catalog, source))
+            yield Ready(
+                WAITS_TAG,
+                source,
+                cause,
+                planned.attempts[cause],
+                key,
+                [today],
+                tables_of_source(lake, catalog, source),
+                size=known.lag * _BYTES_A_MESSAGE,
+            )
         elif planned.given_up:
             yield dg.SkipReason(f"{given_up[today]}; see the newest one and start it again")
         elif planned.on_their_way:

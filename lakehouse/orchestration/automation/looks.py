@@ -366,9 +366,13 @@ class Tick:
         if self.ready:
             runs = self.context.instance.get_runs(dg.RunsFilter(statuses=plan_runs.RUNNING))
             active = launcher.still_alive(self.context.instance, runs)
-            division = ready.divide(self.ready, active, plan_runs.places(self.context.instance), share=share)
+            suspects = ready.suspects(self.context.instance) if share else set()
+            work = [(look, each.suspected(suspects)) for look, each in self.ready]
+            division = ready.divide(work, active, plan_runs.places(self.context.instance), share=share)
             self.requests += division.requests
             self.reasons |= division.waiting
+            no_place = [look for look, why in division.waiting.items() if why == ready.NO_PLACE]
+            self.following = self.following or next(iter(no_place), None)
             selected = {key for request in division.requests for key in request.asset_selection or ()}
             launcher.limit_pools(self.context.instance, map(run_events.pool_of, selected))
 

@@ -3,9 +3,11 @@
 Twenty sources that each got a file become one run, which takes them through all layers (see ``orchestration.run_events``):
 
 - A run for a table is requested only if no run of it waits or is in progress. What comes in the meantime is for the next run.
-- Work that failed before, and work of many bytes, has a run of its own. So it neither fails nor delays that of others.
+- Work that failed before, work on a table that failed in a shared run of the last hour, and work of many bytes or days has a run
+  of its own. So it neither fails nor delays that of others.
 - A tick requests as many shared runs as there are free places, and divides its work among them. Chains with a common table
-  share a run.
+  share a run. What finds no place is the first at the next tick.
+- A run leaves out tables that another run is at work on: it would wait for them with all its other tables. Other looks find them.
 
 Belongs here: this division, and the tables of a chain. What is ready is decided by the looks.
 """
@@ -14,7 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -23,6 +26,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.orchestration import plan_runs, run_events
 from lakehouse.orchestration.assets.metric_assets import gold_key
 from lakehouse.orchestration.assets.source_assets import keys
+from lakehouse.orchestration.dagster_internals import SHARED_TAG
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
 
 #: A run of its own is for files of more bytes than this.
 LARGE = 2**25
+#: Work whose bytes are not known has a run of its own from so many days on.
+_MANY_DAYS = 31
 #: A shared run is divided only into parts of at least so many chains, and takes at most so many.
 _FEWEST, _MOST = 10, 100
 #: Where Dagster's limit of concurrent runs is large or absent, a tick requests at most so many shared runs.
@@ -58,7 +64,8 @@ class Ready:
     :param days: the first table's days.
     :param tables: the tables of the chain, each with the contract that is paused with it.
     :param files: for Bronze, the files that may be ingested, each with its state.
-    :param size: the bytes of these files.
+    :param size: the bytes to read, as far as they are known.
+    :param is_suspect: whether one of the tables failed in a shared run not long ago.
     """
 
     tag: str
@@ -70,6 +77,7 @@ class Ready:
     tables: Mapping[dg.AssetKey, str] = field(default_factory=dict)
     files: Mapping[str, str] | None = None
     size: int = 0
+    is_suspect: bool = False
 
     @property
     def run_key(self) -> str:
@@ -79,7 +87,8 @@ class Ready:
     @property
     def is_alone(self) -> bool:
         """Whether it gets a run of its own."""
-        return self.attempt > 0 or self.size > LARGE
+        has_many_days = self.files is None and len(self.days) >= _MANY_DAYS
+        return self.attempt > 0 or self.is_suspect or has_many_days or self.size > LARGE
 
     @property
     def tags(self) -> dict[str, str]:
@@ -91,10 +100,14 @@ class Ready:
         """The run configuration of the first table."""
         return run_events.config_of(self.head, self.days, {} if self.files is None else {"files": dict(self.files)})
 
-    def without(self, paused: Collection[str]) -> Ready:
-        """The same work without the tables of paused contracts that would follow."""
-        kept = {key: contract for key, contract in self.tables.items() if contract not in paused}
-        return Ready(**{**vars(self), "tables": kept})
+    def suspected(self, suspects: Collection[dg.AssetKey]) -> Ready:
+        """The same work, marked if one of its tables is suspect."""
+        return replace(self, is_suspect=any(key in suspects for key in (self.head, *self.tables)))
+
+    def without(self, paused: Collection[str] = (), tables: Collection[dg.AssetKey] = ()) -> Ready:
+        """The same work without tables that would follow: those of paused contracts, and others."""
+        kept = {key: contract for key, contract in self.tables.items() if contract not in paused and key not in tables}
+        return replace(self, tables=kept)
 
 
 def tag_of(kind: str, subject: str) -> str:
@@ -123,6 +136,22 @@ def tables_of_metrics(lake: Lake, catalog: Catalog, metrics: Iterable[MetricCont
     return tables
 
 
+#: A table that failed in a shared run is suspect for so long, in as many of the newest failed runs.
+_SUSPECT, _FAILED = timedelta(hours=1), 20
+
+
+def suspects(instance: dg.DagsterInstance) -> set[dg.AssetKey]:
+    """The tables whose step failed or did not end in a shared run not long ago."""
+    since = datetime.now(timezone.utc) - _SUSPECT
+    wanted = dg.RunsFilter(
+        statuses=[dg.DagsterRunStatus.FAILURE],
+        tags={SHARED_TAG: [kind[SHARED_TAG] for kind in (run_events.SHARED, run_events.ALONE)]},
+        updated_after=since,
+    )
+    runs = instance.get_runs(wanted, limit=_FAILED)
+    return {key for run in runs for key, status in plan_runs.step_statuses(instance, run).items() if status in plan_runs.UNDONE}
+
+
 @dataclass(frozen=True)
 class Division:
     """The runs that a tick requests, and why other work waits, by look."""
@@ -141,21 +170,28 @@ def divide(ready: Sequence[tuple[str, Ready]], active: Sequence[dg.DagsterRun], 
     """
     busy = frozenset().union(*(run.asset_selection or () for run in active))
     waiting = {look: IN_PROGRESS for look, work in ready if work.head in busy}
-    free = [(look, work) for look, work in ready if work.head not in busy]
+    free = [(look, work.without(tables=busy)) for look, work in ready if work.head not in busy]
     if not share:
         return Division([_of_one_table(look, work) for look, work in free], waiting)
-    alone = [[one] for one in free if one[1].is_alone]
-    together = _together([one for one in free if not one[1].is_alone], _number(free, active, places))
-    taken = {id(work) for group in together for _, work in group}
-    waiting |= {look: NO_PLACE for look, work in free if not work.is_alone and id(work) not in taken}
-    return Division([_request(group) for group in (*together, *alone)], waiting)
+    alone, others = ([each for each in free if each[1].is_alone is is_alone] for is_alone in (True, False))
+    together = _together(others, _number(others, active, places))
+    single = [[each] for each in alone[: _places_of(run_events.ALONE, active, places)]]
+    taken = {id(work) for group in (*together, *single) for _, work in group}
+    waiting |= {look: NO_PLACE for look, work in free if id(work) not in taken}
+    return Division([_request(group) for group in (*together, *single)], waiting)
 
 
-def _number(ready: Sequence[object], active: Sequence[dg.DagsterRun], places: int) -> int:
-    """The number of shared runs to request: none while one waits for a place, and otherwise one at least."""
-    if any(run_events.is_shared(run) and run.status in plan_runs.QUEUED for run in active):
+def _number(ready: Sequence[tuple[str, Ready]], active: Sequence[dg.DagsterRun], places: int) -> int:
+    """The number of runs to request for work that is not alone."""
+    needed = max(math.ceil(len(ready) / _FEWEST), math.ceil(sum(work.size for _, work in ready) / LARGE), min(len(ready), 1))
+    return min(needed, _places_of(run_events.SHARED, active, places))
+
+
+def _places_of(kind: Mapping[str, str], active: Sequence[dg.DagsterRun], places: int) -> int:
+    """How many runs of a kind may be requested: none while one waits for a place, and otherwise one at least."""
+    if any(kind.items() <= run.tags.items() and run.status in plan_runs.QUEUED for run in active):
         return 0
-    return min(max(1, places - len(active)), math.ceil(len(ready) / _FEWEST), _RUNS)
+    return min(max(1, places - len(active)), _RUNS)
 
 
 def _together(ready: Sequence[tuple[str, Ready]], number: int) -> list[list[tuple[str, Ready]]]:
@@ -165,7 +201,7 @@ def _together(ready: Sequence[tuple[str, Ready]], number: int) -> list[list[tupl
     sizes = [0] * number
     for look, work in ready:
         known = {of_table[key] for key in (work.head, *work.tables) if key in of_table}
-        least = min(range(number), key=lambda place: len(groups[place]), default=None)
+        least = min(range(number), key=lambda place: (sizes[place] + work.size > LARGE, len(groups[place])), default=None)
         place = min(known, default=least)
         if place is None or len(groups[place]) >= _MOST or (groups[place] and sizes[place] + work.size > LARGE):
             continue
@@ -187,7 +223,7 @@ def _request(group: Sequence[tuple[str, Ready]]) -> dg.RunRequest:
         run_key=run_key,
         asset_selection=selected,
         asset_check_keys=[],
-        tags={**run_events.SHARED, **tags, LOOK_TAG: looks, **plan_runs.NO_RETRIES},
+        tags={**(run_events.ALONE if works[0].is_alone else run_events.SHARED), **tags, LOOK_TAG: looks, **plan_runs.NO_RETRIES},
         run_config={"ops": config},
     )
 

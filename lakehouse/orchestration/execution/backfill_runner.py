@@ -12,7 +12,6 @@ from datetime import date, datetime, timezone
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
 
-import dagster as dg
 import pyarrow.compute as pc
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
 
@@ -30,12 +29,13 @@ from lakehouse.orchestration.assets.source_assets import keys as keys_of
 from lakehouse.orchestration.execution.in_process import RunFailedError, together
 from lakehouse.orchestration.execution.webserver import WebserverError
 from lakehouse.orchestration.plan_runs import backfill_lock, tags_of
-from lakehouse.orchestration.run_events import table_of
+from lakehouse.orchestration.run_events import asset_key, table_of
 from lakehouse.silver import rebuild as silver_rebuild
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    import dagster as dg
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
@@ -339,7 +339,7 @@ class Backfill:
         [daily] = backfill_verification.series_of(self._lake, self._catalog, self._plan)
 
         def compute(wave: Wave) -> None:
-            key = dg.AssetKey(wave.table.split("/"))
+            key = asset_key(*wave.table.split("/"))
             done = self._waves.has(name_of(wave.layer, key, wave.partitions))
             pending = find_pending(self._lake, daily).starts if done else set(wave.partitions)
             self._waves.run(wave.layer, key, wave.partitions, [day for day in wave.partitions if day in pending])

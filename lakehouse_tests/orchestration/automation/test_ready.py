@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import date
+from dataclasses import replace
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.orchestration import run_events
-from lakehouse.orchestration.automation.ready import IN_PROGRESS, LARGE, NO_PLACE, Ready, divide
+from lakehouse.orchestration.automation.ready import IN_PROGRESS, LARGE, NO_PLACE, Division, Ready, divide
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DAY = date(2024, 1, 5)
 
@@ -25,9 +30,10 @@ def key(name: str) -> dg.AssetKey:
     return dg.AssetKey(["bronze", name])
 
 
-def active(*names: str, status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED, shared: bool = False) -> dg.DagsterRun:
-    tags = run_events.SHARED if shared else {}
-    return dg.DagsterRun("__ASSET_JOB", asset_selection=frozenset(map(key, names)), status=status, tags=tags)
+def active(
+    *names: str, status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED, tags: Mapping[str, str] | None = None
+) -> dg.DagsterRun:
+    return dg.DagsterRun("__ASSET_JOB", asset_selection=frozenset(map(key, names)), status=status, tags=dict(tags or {}))
 
 
 def test_twenty_sources_with_a_file_are_as_many_runs_as_there_are_places() -> None:
@@ -40,8 +46,35 @@ def test_twenty_sources_with_a_file_are_as_many_runs_as_there_are_places() -> No
 
 def test_a_source_with_much_work_and_one_that_failed_have_runs_of_their_own() -> None:
     ready = [work("a"), work("huge", size=LARGE + 1), work("b"), work("broken", attempt=1)]
-    runs = [[each.path[-1] for each in request.asset_selection or ()] for request in divide(ready, [], 2, share=True).requests]
-    assert runs == [["a", "b"], ["huge"], ["broken"]]
+    assert requested(divide(ready, [], 2, share=True)) == [["a", "b"], ["huge"], ["broken"]]
+    assert requested(divide(ready, [], 1, share=True)) == [["a", "b"], ["huge"]], "no more than there are places"
+    waiting_alone = active("c", status=dg.DagsterRunStatus.NOT_STARTED, tags=run_events.ALONE)
+    assert requested(divide(ready, [waiting_alone], 2, share=True)) == [["a", "b"]], "it holds up only its like"
+
+
+def test_a_source_that_failed_in_a_shared_run_and_many_days_have_runs_of_their_own() -> None:
+    suspect = work("a")[1].suspected([key("a")])
+    days = [DAY + timedelta(days=number) for number in range(40)]
+    many = replace(work("b")[1], files=None, days=days)
+    ready = [("landing_a", suspect), ("restate_b", many), work("c")]
+    assert requested(divide(ready, [], 4, share=True)) == [["c"], ["a"], ["b"]]
+
+
+def test_a_table_that_another_run_is_at_work_on_is_left_out() -> None:
+    [request] = divide([work("a", 0, 1, "total", "mean")], [active("total")], 4, share=True).requests
+    assert request.asset_selection == [key("a"), key("mean")]
+
+
+def test_files_of_many_bytes_are_divided_among_the_places() -> None:
+    ready = [work(f"s{number}", size=LARGE * 2 // 3) for number in range(6)]
+    division = divide(ready, [], 4, share=True)
+    assert [len(names) for names in requested(division)] == [1] * 4
+    assert len(division.waiting) == 2
+
+
+def requested(division: Division) -> list[list[str]]:
+    """The tables of each run."""
+    return [[each.path[-1] for each in request.asset_selection or ()] for request in division.requests]
 
 
 def test_a_table_with_a_run_waits_and_the_others_go_on() -> None:
@@ -51,10 +84,10 @@ def test_a_table_with_a_run_waits_and_the_others_go_on() -> None:
 
 
 def test_while_a_shared_run_waits_for_a_place_work_gathers() -> None:
-    queued = active("c", status=dg.DagsterRunStatus.NOT_STARTED, shared=True)
+    queued = active("c", status=dg.DagsterRunStatus.NOT_STARTED, tags=run_events.SHARED)
     division = divide([work("a"), work("b")], [queued], 2, share=True)
     assert (division.requests, division.waiting) == ([], {"landing_a": NO_PLACE, "landing_b": NO_PLACE})
-    started = active("c", "d", shared=True)
+    started = active("c", "d", tags=run_events.SHARED)
     assert len(divide([work("a"), work("b")], [started, started], 2, share=True).requests) == 1, "it is the next one"
 
 

@@ -234,4 +234,4 @@ def test_the_error_of_a_run_is_that_of_its_step(instance: dg.DagsterInstance) ->
     failed = dg.materialize([broken], instance=instance, raise_on_error=False)
     run = instance.get_run_by_id(failed.run_id)
     assert run is not None
-    assert "no such column: amount" in alert_sensor._reason(instance, run, SILVER)
+    assert "no such column: amount" in alert_sensor._reason(alert_sensor._errors(instance, run), SILVER)
