@@ -32,16 +32,23 @@ def _instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No client of an earlier test, and none of what it notes in the environment."""
+    monkeypatch.setattr(openlineage, "_silent_until", [0.0])
+    openlineage._client.cache_clear()
+    yield
+    for name in [name for name in os.environ if name.startswith("OPENLINEAGE__")]:
+        del os.environ[name]
+    openlineage._client.cache_clear()
+
+
 @pytest.fixture(name="receiver")
 def _receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
     with webhook_server() as receiver:
         monkeypatch.setenv("OPENLINEAGE_URL", receiver.url)
         monkeypatch.setenv("OPENLINEAGE_NAMESPACE", "shop")
-        openlineage._client.cache_clear()
         yield receiver
-    for name in [name for name in os.environ if name.startswith("OPENLINEAGE__")]:
-        del os.environ[name]  # the client translates its older variables
-    openlineage._client.cache_clear()
 
 
 def by_job(receiver: Receiver) -> dict[str, list[dict[str, Any]]]:
@@ -136,8 +143,21 @@ def test_a_step_that_fails_says_why_and_a_receiver_that_fails_stops_nothing(
     assert end["eventType"] == "FAIL"
     assert end["run"]["facets"]["errorMessage"]["message"] == "OSError: no space left on device"
     receiver.answers.extend([400] * 100)
+    received = len(receiver.requests)
+    monkeypatch.setattr(openlineage, "_silent_until", [0.0])
     fleet.follow()
     assert fleet.numbers()["total_a"]
+    assert len(receiver.requests) == received + 1, "after an event that was refused, none is sent for some minutes"
+
+
+def test_settings_that_the_client_does_not_accept_stop_no_step(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OPENLINEAGE_URL", "localhost:5000")
+    openlineage._client.cache_clear()
+    assert openlineage._client() is None
+    openlineage._client.cache_clear()
+    assert "no OpenLineage events: its settings are not accepted" in caplog.text
 
 
 def test_without_the_environment_of_openlineage_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 from dagster._core.execution.context.system import PlanExecutionContext, StepExecutionContext
 
 from lakehouse.orchestration import dagster_internals, run_events
+from lakehouse.orchestration.automation import ready
 from lakehouse_tests.support.shared_runs import execute
 
 DAILY, EARLIER = dg.DailyPartitionsDefinition("2024-01-01"), dg.DailyPartitionsDefinition("2023-01-01")
@@ -85,6 +86,7 @@ def test_a_failure_stops_only_what_depends_on_it(instance: dg.DagsterInstance) -
     finished = run(instance, chain(done, broken="silver/b"))
     assert finished.is_failure
     assert sorted(done) == ["bronze/a", "bronze/b", "gold/of_a", "silver/a"]
+    assert ready.suspects(instance) == {dg.AssetKey(["silver", "b"])}
 
 
 def test_runs_that_are_not_shared_are_run_as_by_dagster(instance: dg.DagsterInstance) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,7 +27,6 @@ from lakehouse_tests.support.numbers_without_spark import without_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from fastapi.testclient import TestClient
 
@@ -76,3 +76,18 @@ def test_the_gauges_are_the_figures_of_the_other_screens(tmp_path: Path) -> None
     assert shown[("lakehouse_restatements_last_7_days",)] == restated["total"]
     assert shown["lakehouse_open_alerts", "failed_run", "gold/total"] == 1
     assert shown["lakehouse_reviews_waiting", "events"] >= 0
+
+
+@pytest.mark.parametrize("table", ["bronze/events", "ops/alerts"])
+def test_what_cannot_be_read_is_counted_and_hides_no_other_figure(table: str, tmp_path: Path) -> None:
+    numbers = publish_two_days(numbers_with_weeks(lake_in(tmp_path)))
+    write_source_rows(numbers.lake, contract(), [("k", at(3, 12), at(3, 13), "insert", "admitted")])
+    numbers.at(8)
+    log = Path(numbers.lake.root, table, "_delta_log")
+    log.mkdir(parents=True, exist_ok=True)
+    (log / f"{99:020}.json").write_text("garbage")
+    (log / f"{0:020}.json").write_text("garbage")
+    with api_client(numbers.lake, catalog(numbers.metric, source=contract())) as client:
+        shown = gauges(client)
+    assert shown[("lakehouse_unreadable",)] >= 1
+    assert ("lakehouse_number_age_seconds", "total") in shown

@@ -21,7 +21,7 @@ from lakehouse.lake import Lake
 from lakehouse.operations import pauses
 from lakehouse.operations.alerts import log as alert_log
 from lakehouse.operations.alerts.alert import AlertKind
-from lakehouse.orchestration.automation import alert_sensor, landing_sensor, looks, schedules
+from lakehouse.orchestration.automation import alert_sensor, landing_sensor, looks, ready, schedules
 from lakehouse.orchestration.automation.looks import (
     LOOK_TAG,
     Cursor,
@@ -415,3 +415,14 @@ def sensor_state(
     origin = RemoteInstigatorOrigin(RemoteRepositoryOrigin(location, "__repository__"), name)
     data = SensorInstigatorData(cursor=cursor) if kind is InstigatorType.SENSOR else ScheduleInstigatorData("0 0 * * *")
     return InstigatorState(origin, kind, status, data)
+
+
+def test_what_found_no_place_is_the_first_at_the_next_tick(
+    fleet: Lake, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ready, "_MOST", 2)
+    for name in "abcde":
+        land(fleet, name)
+    landing = SensorTicks(fleet, catalog(*"abcde"), "landing", instance)
+    served = [subjects(landing.run_requests()) for _ in range(3)]
+    assert sorted({look for looks_of in served for look in looks_of}) == [f"landing_{name}" for name in "abcde"]
