@@ -43,6 +43,10 @@ class DamagedLogError(LakehouseError):
     """A table whose log cannot be read. The message names the table, and what to do."""
 
 
+#: The errors of a table that cannot be read.
+UNREADABLE = (OSError, DeltaError, pa.ArrowException, DamagedLogError)
+
+
 def may_exist(path: str) -> bool:
     """Whether a table has a log, as far as a local disk tells: delta-rs takes half a millisecond for the same answer."""
     return "://" in path or Path(path, "_delta_log").is_dir()

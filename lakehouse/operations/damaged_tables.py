@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-from deltalake.exceptions import DeltaError
-
 from lakehouse import locations
 from lakehouse.bronze import table as bronze_repair
 from lakehouse.bronze.ingest import Ingest
@@ -46,8 +43,6 @@ COMMAND = "lakehouse admin repair"
 DERIVED = frozenset({"publications", "restatements", "applications"})
 KEYS = "_keys"
 _SHOWN = 3
-#: The errors of a table that cannot be read.
-UNREADABLE = (OSError, DeltaError, pa.ArrowException, table_io.DamagedLogError)
 
 
 @dataclass(frozen=True)
@@ -121,7 +116,7 @@ def _lost_numbers(lake: Lake, series: Series) -> Mapping[date, Sequence[str]]:
     """The versions that a table of numbers has lost; without readable records nothing is known."""
     try:
         return revisions.lost_numbers(lake, series)
-    except UNREADABLE:  # the record itself is listed as damaged
+    except table_io.UNREADABLE:  # the record itself is listed as damaged
         return {}
 
 
@@ -129,7 +124,7 @@ def _has_lost_commits(lake: Lake, table: LakeTable, source: str) -> bool:
     """Whether a table has lost commits that silver's record names; without a readable record nothing is known."""
     try:
         return applied_inputs.lost_versions(lake, source, table.of(lake)) is not None
-    except UNREADABLE:
+    except table_io.UNREADABLE:
         return False
 
 

@@ -22,14 +22,13 @@ from starlette.concurrency import run_in_threadpool
 from lakehouse.dispositions.account_tables import is_overdue
 from lakehouse.gold.numbers import lifecycle, page_views
 from lakehouse.gold.numbers.lifecycle import State
-from lakehouse.lake.table_io import DamagedLogError
+from lakehouse.lake.table_io import UNREADABLE, DamagedLogError
 from lakehouse.lateness import measurement, recommendation
 from lakehouse.lateness.event_watermark import BEGINNING
 from lakehouse.lateness.routes import restatements
 from lakehouse.models.routes import summaries
 from lakehouse.operations import pauses
 from lakehouse.operations.alerts import log as alert_log
-from lakehouse.operations.damaged_tables import UNREADABLE
 from lakehouse.reports.formatting import counted
 from lakehouse.serving.page import respond
 from lakehouse.serving.parameters import NoParameters

@@ -144,7 +144,7 @@ def _ivy(lake: Lake, scratch: str, *arguments: str) -> str:
     """Run PySpark's Ivy and return its output."""
     spark = find_spec("pyspark")
     if spark is None or spark.origin is None:
-        msg = "PySpark is not installed: pip install 'pyspark==4.2.0'"
+        msg = "PySpark is not installed: pip install 'pyspark>=4.2,<4.3'"
         raise SetupProblem(msg)
     ivy = next(Path(spark.origin).parent.glob("jars/ivy-*.jar"))
     command = [java(), "-jar", str(ivy), "-cache", f"{scratch}/cache", "-types", "jar"]
