@@ -93,6 +93,7 @@ def test_a_column_has_the_same_type_in_every_frame() -> None:
     sparse = pa.table({"count": pa.array([None, 2]), "sure": [None, False], "text": [None, "b"]})
     frames = [scores.frame_of(rows, ["text", "count", "sure"]) for rows in (full, sparse)]
     assert list(frames[0].columns) == ["text", "count", "sure"]
-    assert (
-        [str(kind) for kind in frames[0].dtypes] == [str(kind) for kind in frames[1].dtypes] == ["object", "float64", "float64"]
-    )
+    full_types, sparse_types = ([str(kind) for kind in frame.dtypes] for frame in frames)
+    assert full_types == sparse_types
+    assert full_types[0] in {"object", "str"}, "before pandas 3, and since"
+    assert full_types[1:] == ["float64", "float64"]
