@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -64,7 +63,7 @@ def test_ten_days_end_in_the_truth_with_no_click_and_no_run_too_many(tmp_path: P
             if day in daily:
                 assert gold_daily(lake) == daily[day]
         deployment.until(quiet, 120, "quiet")
-        _check_runs(lake, deployment.runs())
+        _check_runs(lake, deployment)
 
         drop(FIRST + timedelta(days=5))
         deployment.until(lambda: any(run["status"] == "STARTED" for run in deployment.runs()), 120, "a run at work")
@@ -95,24 +94,27 @@ def _behind(lake: Lake) -> bool:
     return any(find_pending(lake, rollup).starts for rollup in DAILY.rollups)
 
 
-def _check_runs(lake: Lake, runs: list[dict[str, Any]]) -> None:
+def _check_runs(lake: Lake, deployment: Deployment) -> None:
     """Each arrival day once, each touched day once for each file that touched it, gold on silver's days, weeks on gold's."""
+    runs = deployment.runs()
     assert {run["status"] for run in runs} == {"SUCCESS"}
     about: dict[str, Counter[date]] = {}
     for run in runs:
-        [asset] = run["assetSelection"]
-        about.setdefault("/".join(asset["path"]), Counter()).update(_partitions(run))
+        for table, partitions in deployment.written_by(run).items():
+            days = Counter({date.fromisoformat(name): count for name, count in partitions.items()})
+            about.setdefault(table, Counter()).update(days)
+    del about["arrivals/earthquakes"]
     known = ingestions.all_of(lake, "earthquakes")
     assert about.pop("bronze/earthquakes") == Counter(entry.arrival_date for entry in known)
     touched = Counter(day for entry in known for day in entry.touched_days)
     assert about["silver/earthquakes"] == touched
     gold = about.pop("gold/earthquakes_daily")
     assert all(gold[day] <= touched[day] for day in gold)
-    days = set(gold) | _published(lake, DAILY)
-    assert days == set(touched)
+    changed = set(gold) | _published(lake, DAILY)
+    assert changed == set(touched)
     del about["silver/earthquakes"]
     for rollup in DAILY.rollups:
-        requested, due = set(about.pop(f"gold/{rollup.name}")), {rollup.period(day).start for day in days}
+        requested, due = set(about.pop(f"gold/{rollup.name}")), {rollup.period(day).start for day in changed}
         assert requested | _published(lake, rollup) == due
     assert not about, "something else ran"
 
@@ -120,14 +122,3 @@ def _check_runs(lake: Lake, runs: list[dict[str, Any]]) -> None:
 def _published(lake: Lake, series: Series) -> set[date]:
     """The periods that runs published: a run takes all that are pending when it begins, also those requested of none."""
     return {day for run in publications.restatements_of(lake, served_version.follower(series)) for day in run.days}
-
-
-def _partitions(run: dict[str, Any]) -> list[date]:
-    """The days that were requested of a run, from its tags."""
-    tags = {tag["key"]: tag["value"] for tag in run["tags"]}
-    if "lakehouse/days" in tags:
-        return [date.fromisoformat(day) for day in json.loads(tags["lakehouse/days"])]
-    if "dagster/partition" in tags:
-        return [date.fromisoformat(tags["dagster/partition"])]
-    first, last = (date.fromisoformat(tags[f"dagster/asset_partition_range_{end}"]) for end in ("start", "end"))
-    return list(span(first, last))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections import Counter
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,15 @@ class Deployment:
         query = """{runsOrError(limit: 1000) {... on Runs {results {
             runId status startTime endTime assetSelection {path} tags {key value}}}}}"""
         return self.graphql(query)["runsOrError"]["results"]
+
+    def written_by(self, run: dict[str, Any]) -> dict[str, Counter[str]]:
+        """The partitions that a run has materialized, by asset, each as often as it did."""
+        query = """query($id: ID!) {runOrError(runId: $id) {... on Run {
+            assetMaterializations {assetKey {path} partition}}}}"""
+        written: dict[str, Counter[str]] = {}
+        for event in self.graphql(query, id=run["runId"])["runOrError"]["assetMaterializations"]:
+            written.setdefault("/".join(event["assetKey"]["path"]), Counter())[event["partition"]] += 1
+        return written
 
     def materialized(self, *path: str) -> set[str]:
         """The partitions of an asset that have a materialization."""

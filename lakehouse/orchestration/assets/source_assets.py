@@ -21,6 +21,7 @@ from lakehouse.contracts.inputs import KafkaTopic
 from lakehouse.lake import Lake
 from lakehouse.ledger import applied_inputs, failures, ingestions
 from lakehouse.orchestration import openlineage, plan_runs, run_events
+from lakehouse.orchestration.dagster_internals import SHARED_TAG
 from lakehouse.orchestration.resources import Engine, LakeSpark
 from lakehouse.orchestration.run_events import RequestedDays, arrival_days, asset_key, days_of_run, event_days, owners_of
 from lakehouse.quality.check_rules import CheckResult
@@ -31,7 +32,10 @@ from lakehouse.streams import service
 from lakehouse.text import join_limited
 
 _SHOWN = 5
-_ARRIVED = dg.AutomationCondition.any_deps_updated()
+#: A shared run takes the days that Bronze announces to Silver itself. (``any_deps_updated`` leaves out arrivals of runs that have
+#: Silver as well, but only those of the day announced last.)
+_ANNOUNCED = dg.AutomationCondition.newly_updated() & ~dg.AutomationCondition.all_new_updates_have_run_tags(tag_keys={SHARED_TAG})
+_ARRIVED = dg.AutomationCondition.any_deps_match(_ANNOUNCED | dg.AutomationCondition.will_be_requested())
 #: Dagster sees a request one evaluation late. An arrival in between came after the request and is not covered by it.
 _ANSWERED = dg.AutomationCondition.newly_requested() & ~_ARRIVED
 #: Silver follows exactly the event days that arrivals touched, however old, also when an arrival comes during a run.

@@ -1,17 +1,12 @@
 """The policy of late partitions, evaluated as the daemon does it; no run is made."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import dagster as dg
 import pytest
 
 from lakehouse.contracts import load_catalog
+from lakehouse.lake import Lake
 from lakehouse.orchestration.build import build_definitions
-
-if TYPE_CHECKING:
-    from lakehouse.lake import Lake
+from lakehouse.orchestration.run_events import ALONE, SHARED
 
 SILVER = dg.AssetKey(["silver", "sales"])
 
@@ -26,6 +21,16 @@ class Policy:
     def announced(self, *days: str) -> None:
         for day in days:
             self.instance.report_runless_asset_event(dg.AssetMaterialization(["arrivals", "sales"], partition=day))
+
+    def announced_by_a_run(self, tags: dict[str, str], *days: str) -> None:
+        """Bronze announces days in a run."""
+
+        @dg.asset(key=["bronze", "sales"])
+        def bronze(context: dg.AssetExecutionContext) -> None:
+            for day in days:
+                context.log_event(dg.AssetMaterialization(["arrivals", "sales"], partition=day))
+
+        dg.materialize([bronze], instance=self.instance, tags=tags)
 
     def tick(self) -> set[str]:
         """The days of silver that are requested."""
@@ -66,3 +71,14 @@ def test_an_arrival_between_others_is_asked_for_each_time(policy: Policy) -> Non
     policy.announced("2024-11-03")
     assert policy.tick() == {"2024-11-03"}
     assert policy.tick() == set()
+
+
+@pytest.mark.parametrize("shared", [SHARED, ALONE])
+def test_days_that_a_shared_run_has_announced_are_its_own(policy: Policy, shared: dict[str, str]) -> None:
+    """All of them, not only the one announced last."""
+    policy.announced_by_a_run(shared, "2024-11-01", "2024-11-02", "2024-11-04")
+    assert policy.tick() == set()
+    policy.announced_by_a_run({}, "2024-11-02", "2024-11-03")
+    policy.announced_by_a_run(shared, "2024-11-02", "2024-11-04")
+    assert policy.tick() == {"2024-11-02", "2024-11-03"}
+    assert [policy.tick() for _ in range(2)] == [set()] * 2
