@@ -170,8 +170,8 @@ class LakehouseComponent(dg.Component, dg.Resolvable, dg.Model):
         :raises ContractError: with one line per mistake.
         """
         folder = Path(context.path) / self.contracts
-        settings = Settings(contracts=folder, bundled_contracts=False, finality_assets=self.finality)
-        settings.shared_runs = settings.shared_runs and self.executor
+        without_executor = {} if self.executor else {"shared_runs": False}
+        settings = Settings(contracts=folder, bundled_contracts=False, finality_assets=self.finality, **without_executor)
         definitions = build_definitions(settings, load_catalog(folder, bundled=False))
         return definitions if self.executor else _without_executor(definitions)
 
