@@ -43,8 +43,13 @@ def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
     return definitions_of(Lake(settings), catalog)
 
 
-def definitions_of(lake: Lake, catalog: Catalog) -> dg.Definitions:
-    """The same for a lake, which may have a clock of its own."""
+def definitions_of(
+    lake: Lake, catalog: Catalog, executor: dg.ExecutorDefinition | None = dagster_internals.executor
+) -> dg.Definitions:
+    """The same for a lake, which may have a clock of its own.
+
+    :param executor: the executor of the code location; None leaves it to other definitions.
+    """
     with _pinned_features():
         assets, of_each = _assets(lake, catalog), kinds(lake, catalog)
         every_daily = [Series(metric) for metric in catalog.metrics.values()]
@@ -58,7 +63,7 @@ def definitions_of(lake: Lake, catalog: Catalog) -> dg.Definitions:
                 *(schedules.schedule_of(lake, kind) for kind in of_each if kind.cron is not None),
                 schedules.maintenance_schedule(lake, catalog),
             ],
-            executor=dagster_internals.executor,
+            executor=executor,
             resources=_resources(lake) | readers(lake, tables),
         )
         definitions.get_repository_def()  # copies sensors, which warns as well; it is kept for the next caller
@@ -172,13 +177,8 @@ class LakehouseComponent(dg.Component, dg.Resolvable, dg.Model):
         folder = Path(context.path) / self.contracts
         without_executor = {} if self.executor else {"shared_runs": False}
         settings = Settings(contracts=folder, bundled_contracts=False, finality_assets=self.finality, **without_executor)
-        definitions = build_definitions(settings, load_catalog(folder, bundled=False))
-        return definitions if self.executor else _without_executor(definitions)
-
-
-def _without_executor(definitions: dg.Definitions) -> dg.Definitions:
-    parts = {name: getattr(definitions, name) for name in ("assets", "asset_checks", "sensors", "schedules", "resources")}
-    return dg.Definitions(**parts)
+        executor = dagster_internals.executor if self.executor else None
+        return definitions_of(Lake(settings), load_catalog(folder, bundled=False), executor)
 
 
 def when_final(series: str) -> dg.AutomationCondition[dg.AssetKey]:
@@ -188,7 +188,8 @@ def when_final(series: str) -> dg.AutomationCondition[dg.AssetKey]:
 
     :param series: a metric, or one of its roll-ups, such as ``revenue`` or ``revenue_monthly``.
     """
-    return _when(final_key(series), f"{series} is final")
+    updated = dg.AutomationCondition.any_deps_updated().allow(dg.AssetSelection.assets(final_key(series)))
+    return source_assets.following(updated, f"{series} is final")
 
 
 def when_restated(series: str) -> dg.AutomationCondition[dg.AssetKey]:
@@ -196,11 +197,5 @@ def when_restated(series: str) -> dg.AutomationCondition[dg.AssetKey]:
 
     The asset has to depend on :func:`lakehouse.restated_key` of the series.
     """
-    return _when(restated_key(series), f"{series} was restated")
-
-
-def _when(key: dg.AssetKey, label: str) -> dg.AutomationCondition[dg.AssetKey]:
-    """Follow an asset's newest materializations, as silver follows arrivals (see ``source_assets.FOLLOW_ARRIVALS``)."""
-    updated = dg.AutomationCondition.any_deps_updated().allow(dg.AssetSelection.assets(key))
-    answered = dg.AutomationCondition.newly_requested() & ~updated
-    return (updated.since(answered) & ~dg.AutomationCondition.in_progress()).with_label(label)
+    updated = dg.AutomationCondition.any_deps_updated().allow(dg.AssetSelection.assets(restated_key(series)))
+    return source_assets.following(updated, f"{series} was restated")

@@ -49,7 +49,6 @@ from dagster._core.storage.tags import (
     MAX_RETRIES_TAG,
     PARTITION_NAME_TAG,
     RETRY_NUMBER_TAG,
-    SENSOR_NAME_TAG,
     USER_TAG,
     WILL_RETRY_TAG,
 )
@@ -72,7 +71,6 @@ __all__ = [
     "MAX_RETRIES_TAG",
     "PARTITION_NAME_TAG",
     "RETRY_NUMBER_TAG",
-    "SENSOR_NAME_TAG",
     "SHARED_TAG",
     "SQLITE_BUSY_TIMEOUT_SECONDS",
     "USER_TAG",

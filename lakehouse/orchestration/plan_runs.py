@@ -195,15 +195,13 @@ AT_ONCE = 100
 class RunRequestPlan:
     """The requests of a sensor at a tick.
 
-    :param run_keys: the key of the run to request, by cause.
-    :param attempts: the number of earlier runs of each of these causes.
+    :param attempts: the causes for which to request a run, each with the number of its earlier runs.
     :param on_their_way: the causes with a run that has not ended.
     :param given_up: the causes whose attempts have all failed.
     :param answered: the causes that a run has settled.
     :param later: the number of causes left for later ticks, because enough runs are active.
     """
 
-    run_keys: dict[str, str] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
     on_their_way: list[str] = field(default_factory=list)
     given_up: list[str] = field(default_factory=list)
@@ -211,9 +209,19 @@ class RunRequestPlan:
     later: int = 0
 
     @property
+    def run_keys(self) -> dict[str, str]:
+        """The key of the run to request, by cause."""
+        return {cause: run_key(cause, attempt) for cause, attempt in self.attempts.items()}
+
+    @property
     def enough(self) -> bool:
         """Whether the maximum number of runs is active."""
-        return len(self.run_keys) + len(self.on_their_way) >= AT_ONCE
+        return len(self.attempts) + len(self.on_their_way) >= AT_ONCE
+
+
+def run_key(cause: str, attempt: int) -> str:
+    """The key of a run. The daemon never starts one twice, even if its run has failed."""
+    return f"{cause}:{attempt}"
 
 
 def plan_run_requests(
@@ -244,7 +252,7 @@ def plan_run_requests(
             elif len(statuses) >= ATTEMPTS:
                 plan.given_up.append(cause)
             else:
-                plan.run_keys[cause], plan.attempts[cause] = f"{cause}:{len(statuses)}", len(statuses)
+                plan.attempts[cause] = len(statuses)
     return plan
 
 
@@ -260,15 +268,14 @@ def _runs(
     """The states of the runs for each cause, from a single query; of a failed shared run, the state of the asset's step."""
     statuses: dict[str, list[dg.DagsterRunStatus]] = defaultdict(list)
     for run in instance.get_runs(dg.RunsFilter(tags={tag: list(causes)})):
-        is_done = run.is_failure and asset is not None and SHARED_TAG in run.tags and has_done(instance, run, asset)
+        is_done = run.is_failure and SHARED_TAG in run.tags and asset in _succeeded(instance, run)
         statuses[run.tags[tag]].append(dg.DagsterRunStatus.SUCCESS if is_done else run.status)
     return statuses
 
 
-def has_done(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: dg.AssetKey) -> bool:
-    """Whether an asset's step of a run has succeeded, however the run ended."""
-    stats = instance.get_run_step_stats(run.run_id, [asset.to_python_identifier()])
-    return bool(stats) and stats[0].status is StepEventStatus.SUCCESS
+def _succeeded(instance: dg.DagsterInstance, run: dg.DagsterRun) -> set[dg.AssetKey]:
+    """The assets whose step of a run has succeeded, however the run ended."""
+    return {key for key, status in step_statuses(instance, run).items() if status is StepEventStatus.SUCCESS}
 
 
 def step_statuses(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dict[dg.AssetKey, StepEventStatus | None]:

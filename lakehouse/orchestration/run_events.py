@@ -66,7 +66,7 @@ def pool_of(key: dg.AssetKey) -> str:
     return table_of(key).replace("/", "_")
 
 
-def owners_of(*owners: str) -> list[str]:
+def owners_of(*owners: str | None) -> list[str]:
     """The owners of contracts as Dagster has them: addresses of mail, and teams."""
     named = dict.fromkeys(owner for owner in owners if owner)
     return [owner if "@" in owner else f"team:{re.sub(r'[^A-Za-z0-9_.-]', '_', owner)}" for owner in named]

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
@@ -15,19 +14,10 @@ from dagster._core.events import EngineEventData
 
 from lakehouse.orchestration import launcher
 from lakehouse_tests.support.cli import inherited
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from lakehouse_tests.support.empty_deployment import instance_on_disk  # noqa: F401 (a fixture)
 
 CHECKOUT = Path(__file__).parents[2]
 POOL = "silver_orders"
-
-
-@pytest.fixture(name="instance")
-def _instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    (tmp_path / "home").mkdir()
-    with dg.DagsterInstance.local_temp(str(tmp_path / "home")) as instance:
-        yield instance
 
 
 def test_each_table_that_is_written_gets_a_limit_of_one_run(instance: dg.DagsterInstance) -> None:

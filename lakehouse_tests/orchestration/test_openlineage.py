@@ -8,11 +8,11 @@ from collections import defaultdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import dagster as dg
 import pytest
 
 from lakehouse.orchestration import openlineage
 from lakehouse.orchestration.assets import source_assets
+from lakehouse_tests.support.empty_deployment import instance_on_disk  # noqa: F401 (a fixture)
 from lakehouse_tests.support.shared_fleet import FIRST, LATER, Fleet, line
 from lakehouse_tests.support.webhook_server import webhook_server
 
@@ -20,16 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    import dagster as dg
+
     from lakehouse_tests.support.webhook_server import Receiver
 
 pytestmark = pytest.mark.merge
-
-
-@pytest.fixture(name="instance")
-def _instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    (tmp_path / "home").mkdir()
-    with dg.DagsterInstance.local_temp(str(tmp_path / "home")) as instance:
-        yield instance
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,6 @@
 """The executor of shared runs, with assets as ours are: they log the events of their days, and yield no output."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -10,16 +9,11 @@ from dagster._core.execution.context.system import PlanExecutionContext, StepExe
 
 from lakehouse.orchestration import dagster_internals, run_events
 from lakehouse.orchestration.automation import ready
+from lakehouse_tests.support.empty_deployment import instance_on_disk  # noqa: F401 (a fixture)
 from lakehouse_tests.support.shared_runs import execute
 
 DAILY, EARLIER = dg.DailyPartitionsDefinition("2024-01-01"), dg.DailyPartitionsDefinition("2023-01-01")
 WEEKLY = dg.WeeklyPartitionsDefinition("2023-01-02", day_offset=1)
-
-
-@pytest.fixture(name="instance")
-def _instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
-        yield instance
 
 
 def chain(done: list[str], broken: str = "") -> list[dg.AssetsDefinition]:

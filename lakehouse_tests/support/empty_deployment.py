@@ -25,3 +25,11 @@ def _lake(tmp_path: Path) -> Lake:
 def _instance() -> Iterator[dg.DagsterInstance]:
     with dg.DagsterInstance.ephemeral() as instance:
         yield instance
+
+
+@pytest.fixture(name="instance")
+def instance_on_disk(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    """An instance without settings, whose storage is Dagster's own."""
+    (tmp_path / "home").mkdir()
+    with dg.DagsterInstance.local_temp(str(tmp_path / "home")) as instance:
+        yield instance

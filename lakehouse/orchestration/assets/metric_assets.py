@@ -30,7 +30,7 @@ from lakehouse.live import reconcile as live_closing
 from lakehouse.orchestration import openlineage, plan_runs, run_events
 from lakehouse.orchestration.dagster_internals import BACKFILL_ID_TAG, USER_TAG
 from lakehouse.orchestration.resources import Engine, LakeSpark
-from lakehouse.orchestration.run_events import RequestedDays, asset_key, days_of_run, event_days, owners_of, periods
+from lakehouse.orchestration.run_events import RequestedDays, asset_key, days_of_run, event_days, owners_of, periods, pool_of
 
 #: Set on runs that follow changes of the layer below: the version of that layer that the numbers will include.
 FOLLOWS_TAG = "lakehouse/follows_silver"
@@ -56,8 +56,8 @@ def gold_asset(deployment: Lake, catalog: Catalog, metric: MetricContract) -> dg
         partitions_def=event_days(*catalog.sources_of(metric), first=catalog.first_day(metric)),
         backfill_policy=dg.BackfillPolicy.single_run(),
         output_required=False,
-        owners=owners_of(metric.owner or contract.owner or ""),
-        pool=f"gold_{metric.name}",
+        owners=owners_of(metric.owner or contract.owner),
+        pool=pool_of(key),
         group_name=metric.source,
         kinds={"pyspark", "deltalake", "gold"},
         description=metric.description or f"{metric.name} per event day.",
@@ -68,12 +68,11 @@ def gold_asset(deployment: Lake, catalog: Catalog, metric: MetricContract) -> dg
     ) -> Iterator[dg.MaterializeResult[None]]:
         lake, engine = deployment.for_step(), Engine(spark.session)
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
-        is_shared = run_events.is_shared(context.run)
         days = days_of_run(context, config)
         gold_repair.restore(lake, catalog, Series(metric), engine.session, context.run.run_id)
         daily = served_version.daily(lake, catalog, metric)
         follows = find_pending(lake, daily)  # a close or a backfill may also be the first run after a change below
-        if is_shared or FOLLOWS_TAG in context.run.tags:
+        if _takes_all(context.run):
             days = sorted({*days, *follows.starts})  # silver may have changed since the run was requested
         if not days:
             return
@@ -109,8 +108,8 @@ def rollup_asset(deployment: Lake, catalog: Catalog, metric: MetricContract, rol
         partitions_def=periods(catalog.sources_of(metric), rollup),
         backfill_policy=dg.BackfillPolicy.single_run(),
         output_required=False,
-        owners=owners_of(metric.owner or contract.owner or ""),
-        pool=f"gold_{rollup.name}",
+        owners=owners_of(metric.owner or contract.owner),
+        pool=pool_of(key),
         group_name=metric.source,
         kinds={"deltalake", "gold"},
         description=f"{metric.name} per {rollup.kind.value.replace('_', ' ')}, from {_origin(metric)}.",
@@ -124,9 +123,8 @@ def rollup_asset(deployment: Lake, catalog: Catalog, metric: MetricContract, rol
         gold_repair.restore(lake, catalog, rollup, engine.session, context.run.run_id)
         daily = served_version.daily(lake, catalog, metric)
         series = Series(daily.metric, rollup.kind, daily.called)
-        is_shared = run_events.is_shared(context.run)
         wanted = {series.period(day).start for day in days_of_run(context, config)}
-        follows = find_pending(lake, series) if is_shared or FOLLOWS_TAG in context.run.tags else None
+        follows = find_pending(lake, series) if _takes_all(context.run) else None
         if follows is not None:
             wanted |= follows.starts
         if not wanted:
@@ -145,6 +143,11 @@ def rollup_asset(deployment: Lake, catalog: Catalog, metric: MetricContract, rol
         yield from run_events.report(context, key, about, done.outcomes)
 
     return rollup_of_metric
+
+
+def _takes_all(run: dg.DagsterRun) -> bool:
+    """Whether a run takes all periods that are pending when it begins, not only those that were requested."""
+    return run_events.is_shared(run) or FOLLOWS_TAG in run.tags
 
 
 def final_key(series: str) -> dg.AssetKey:

@@ -18,7 +18,7 @@ from lakehouse.orchestration import run_events
 from lakehouse.orchestration.assets import checks
 from lakehouse.orchestration.dagster_internals import USER_TAG
 from lakehouse.orchestration.resources import LakeSpark
-from lakehouse.orchestration.run_events import asset_key, days_of_run, event_days
+from lakehouse.orchestration.run_events import asset_key, days_of_run, event_days, pool_of
 from lakehouse.training_sets import build, releases
 from lakehouse.training_sets.releases import Release, ReleaseKind
 
@@ -74,7 +74,7 @@ def set_asset(lake: Lake, catalog: Catalog, contract: TrainingSetContract) -> dg
         key=set_key(contract.name),
         deps=_inputs(contract),
         partitions_def=set_versions(contract.name),
-        pool=f"datasets_{contract.name}",
+        pool=pool_of(set_key(contract.name)),
         group_name=contract.entity.source,
         kinds={"pyspark", "deltalake"},
         description=contract.description or f"The versions of {contract.name}; each is built once and never changes.",
@@ -107,7 +107,7 @@ def model_asset(lake: Lake, catalog: Catalog, contract: ModelContract) -> dg.Ass
         key=model_key(contract.name),
         deps=[dg.AssetDep(set_key(of_set.name), partition_mapping=dg.AllPartitionMapping())],  # any version may be used
         partitions_def=model_versions(contract.name),
-        pool=f"models_{contract.name}",
+        pool=pool_of(model_key(contract.name)),
         group_name=of_set.entity.source,
         kinds={"python", "mlflow"},
         description=contract.description or f"The versions of {contract.name}; each is trained once and never changes.",
@@ -147,7 +147,7 @@ def scores_asset(lake: Lake, catalog: Catalog, contract: ModelContract) -> dg.As
         partitions_def=event_days(catalog.sources[entity]),
         backfill_policy=dg.BackfillPolicy.single_run(),
         output_required=False,
-        pool=f"scores_{contract.name}",
+        pool=pool_of(key),
         group_name=entity,
         kinds={"pyspark", "deltalake", "mlflow"},
         description=f"The scores of the events of a day by the champion of {contract.name}, and by the challenger of a canary.",

@@ -23,7 +23,7 @@ from lakehouse.ledger import applied_inputs, failures, ingestions
 from lakehouse.orchestration import openlineage, plan_runs, run_events
 from lakehouse.orchestration.dagster_internals import SHARED_TAG
 from lakehouse.orchestration.resources import Engine, LakeSpark
-from lakehouse.orchestration.run_events import RequestedDays, arrival_days, asset_key, days_of_run, event_days, owners_of
+from lakehouse.orchestration.run_events import RequestedDays, arrival_days, asset_key, days_of_run, event_days, owners_of, pool_of
 from lakehouse.quality.check_rules import CheckResult
 from lakehouse.silver import checks as silver_checks
 from lakehouse.silver import replaced_days
@@ -36,10 +36,17 @@ _SHOWN = 5
 #: Silver as well, but only those of the day announced last.)
 _ANNOUNCED = dg.AutomationCondition.newly_updated() & ~dg.AutomationCondition.all_new_updates_have_run_tags(tag_keys={SHARED_TAG})
 _ARRIVED = dg.AutomationCondition.any_deps_match(_ANNOUNCED | dg.AutomationCondition.will_be_requested())
-#: Dagster sees a request one evaluation late. An arrival in between came after the request and is not covered by it.
-_ANSWERED = dg.AutomationCondition.newly_requested() & ~_ARRIVED
-#: Silver follows exactly the event days that arrivals touched, however old, also when an arrival comes during a run.
-FOLLOW_ARRIVALS = (_ARRIVED.since(_ANSWERED) & ~dg.AutomationCondition.in_progress()).with_label("an arrival touched the day")
+
+
+def following(updated: dg.AutomationCondition[Any], label: str) -> dg.AutomationCondition[dg.AssetKey]:
+    """Materialize exactly the partitions of updates, however old, also of those that come during a run."""
+    # Dagster sees a request one evaluation late. An update in between came after the request and is not covered by it.
+    answered = dg.AutomationCondition.newly_requested() & ~updated
+    return (updated.since(answered) & ~dg.AutomationCondition.in_progress()).with_label(label)
+
+
+#: Silver follows the event days that arrivals touched.
+FOLLOW_ARRIVALS = following(_ARRIVED, "an arrival touched the day")
 
 
 class SettledFiles(run_events.RequestedDays):
@@ -77,8 +84,8 @@ def bronze_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         partitions_def=arrival_days(contract),
         backfill_policy=dg.BackfillPolicy.single_run(),
         output_required=False,
-        owners=owners_of(contract.owner or ""),
-        pool=f"bronze_{source}",
+        owners=owners_of(contract.owner),
+        pool=pool_of(key),
         op_tags=run_events.EARLIEST,
         group_name=source,
         kinds={"pyspark", "deltalake", "bronze"},
@@ -92,7 +99,7 @@ def bronze_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context, config)
         kafka = contract.source.kafka
-        below = lake.landing_of(source) if kafka is None else f"kafka://{source}/{kafka.topic}"
+        below = lake.landing_of(source) if kafka is None else f"kafka://{kafka.servers.split(',')[0]}/{kafka.topic}"
         with run_events.progress(context), openlineage.reported(context, [below], [locations.bronze(lake, source)]):
             if kafka and config.files is None:
                 reports = taken(context, lake, contract, kafka, engine.session)
@@ -137,8 +144,8 @@ def silver_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         backfill_policy=dg.BackfillPolicy.single_run(),
         automation_condition=FOLLOW_ARRIVALS,
         output_required=False,
-        owners=owners_of(contract.owner or ""),
-        pool=f"silver_{source}",
+        owners=owners_of(contract.owner),
+        pool=pool_of(key),
         op_tags=run_events.EARLY,
         group_name=source,
         kinds={"pyspark", "deltalake", "silver"},

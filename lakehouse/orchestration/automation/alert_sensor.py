@@ -120,21 +120,22 @@ class RunLook:
         """A failed run for each subject with work that no later run has done."""
         run = record.dagster_run
         ended = record.end_time or record.update_timestamp.replace(tzinfo=timezone.utc).timestamp()
-        failed = _failed_assets(self.instance, run) if run_events.is_shared(run) else run.asset_selection or ()
-        errors = _errors(self.instance, run)
-        keys = _keys(run)
-        for subject in sorted(_subjects(run)):
-            key = keys.get(subject) or dg.AssetKey([subject])
-            if key not in failed and run_events.is_shared(run):
-                continue
-            if key in failed:
+        keys = _keys(run) or {subject: dg.AssetKey([subject]) for subject in _subjects(run)}
+        if run_events.is_shared(run):
+            failed = _failed_assets(self.instance, run)
+            keys = {subject: key for subject, key in keys.items() if key in failed}
+        errors: dict[str | None, str] | None = None  # read once, and only if something is left undone
+        for subject, key in sorted(keys.items()):
+            partitions: list[str] = []
+            if run.asset_selection:
                 partitions = self._partitions(run, key)
                 is_done = _are_materialized(self.instance, key, partitions, ended)
             elif run.asset_check_selection:
-                partitions, is_done = [], _are_evaluated(self.instance, run)
+                is_done = _are_evaluated(self.instance, run)
             else:
-                partitions, is_done = [], _succeeded_since(self.instance, run)
+                is_done = _succeeded_since(self.instance, run)
             if not is_done:
+                errors = _errors(self.instance, run) if errors is None else errors
                 at, reason = datetime.fromtimestamp(ended, timezone.utc), _reason(errors, key)
                 yield FailedRun(run.run_id, subject, partitions, at, reason, _is_given_up(self.instance, run, key))
 

@@ -24,7 +24,7 @@ from lakehouse.ledger import applied_inputs
 from lakehouse.orchestration import plan_runs, run_events
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.automation import looks
-from lakehouse.orchestration.automation.ready import LARGE, Ready, suspects, tables_of_source, tag_of
+from lakehouse.orchestration.automation.ready import LARGE, Ready, tables_of_source, tag_of
 from lakehouse.orchestration.dagster_internals import BulkActionsFilter, BulkActionStatus
 from lakehouse.orchestration.run_events import table_of
 from lakehouse.streams import status
@@ -108,7 +108,7 @@ def _landing(catalog: Catalog, contract: SourceContract) -> looks.Look:
             causes[cause]: f"{plan_runs.ATTEMPTS} runs failed to ingest files of {causes[cause]}" for cause in planned.given_up
         }
         missing_inputs.record(lake, source, "failed_ingestion", given_up)
-        is_suspect = lake.settings.shared_runs and bool(scan.requests) and key in suspects(context.instance)
+        is_suspect = lake.settings.shared_runs and bool(scan.requests) and key in context.suspects()
         work = _of_files(lake, catalog, contract, scan.requests, planned, is_suspect=is_suspect)
         yield from _work_or_reasons(context, work, reasons + _why_not(planned, causes, "ingest the files of"))
 
@@ -139,7 +139,7 @@ def _of_files(
         cause, size = requests[days[0]].cause, sum(requests[day].bytes for day in days)
         return Ready(LANDS_TAG, source, cause, planned.attempts[cause], key, days, tables, files, size)
 
-    wanted = [day for day, request in requests.items() if request.cause in planned.run_keys]
+    wanted = [day for day, request in requests.items() if request.cause in planned.attempts]
     if not lake.settings.shared_runs:
         return [work([day]) for day in wanted]
     untried = [day for day in wanted if not planned.attempts[requests[day].cause]]
@@ -185,7 +185,7 @@ def _reconciling(catalog: Catalog, contract: SourceContract) -> looks.Look:
             return
         cause = f"{source}:{plan_runs.short_hash('|'.join(sorted(set().union(*left_behind.values()))))}"
         planned = plan_runs.plan_run_requests(context.instance, tag_of(RECONCILES_TAG, source), [cause], asset=silver_key)
-        if not planned.run_keys:
+        if not planned.attempts:
             shown = join_limited([f"{day}" for day in sorted(left_behind)], _SHOWN, " days")
             given_up = f"{plan_runs.ATTEMPTS} runs did not make silver follow the arrivals for {shown}"
             yield dg.SkipReason(f"{given_up}; see the newest one and start it again")
@@ -320,7 +320,7 @@ def _stream(catalog: Catalog, contract: SourceContract, kafka: KafkaTopic) -> lo
         planned = plan_runs.plan_run_requests(context.instance, tag_of(WAITS_TAG, source), [cause] if cause else [], asset=key)
         given_up = {today: f"{plan_runs.ATTEMPTS} runs failed to take messages of {kafka.topic}"} if planned.given_up else {}
         missing_inputs.record(lake, source, "failed_ingestion", given_up)
-        if cause in planned.run_keys:
+        if cause in planned.attempts:
             yield Ready(
                 WAITS_TAG,
                 source,

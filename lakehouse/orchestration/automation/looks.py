@@ -20,6 +20,7 @@ from collections import defaultdict
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -108,12 +109,14 @@ class LookContext:
 
     :param before: what the look kept at an earlier tick; empty if it had nothing to do.
     :param idle: the digest of the look with the state at which it had nothing to do; None if there is none.
+    :param suspects: returns the tables that failed in a shared run not long ago; read once in a tick.
     """
 
     tick: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext
     name: str
     before: Cursor
     idle: str | None
+    suspects: Callable[[], Collection[dg.AssetKey]]
     kept: Cursor | None = None
     is_taken: bool = False
 
@@ -324,10 +327,8 @@ class Tick:
         try:
             self.paused = {contract: f"{pause}" for contract, pause in pauses.paused(reading).items()}
         except Exception as problem:
-            if isinstance(
-                self.context, dg.ScheduleEvaluationContext
-            ):  # it remembers none: it starts nothing that a person may have paused
-                raise
+            if isinstance(self.context, dg.ScheduleEvaluationContext):
+                raise  # it remembers none: it starts nothing that a person may have paused
             self.paused = self.earlier.paused
             self._fail(PAUSES, "ops/pauses", problem)
         return self.paused
@@ -358,6 +359,11 @@ class Tick:
         if reasons:
             self.reasons[look.name] = reasons[-1]
 
+    @cached_property
+    def suspects(self) -> set[dg.AssetKey]:
+        """The tables that failed in a shared run not long ago."""
+        return ready.suspects(self.context.instance)
+
     def divide(self, *, share: bool) -> None:
         """Request the runs for what is ready; what waits for a place is found again by the next tick.
 
@@ -366,8 +372,7 @@ class Tick:
         if self.ready:
             runs = self.context.instance.get_runs(dg.RunsFilter(statuses=plan_runs.RUNNING))
             active = launcher.still_alive(self.context.instance, runs)
-            suspects = ready.suspects(self.context.instance) if share else set()
-            work = [(look, each.suspected(suspects)) for look, each in self.ready]
+            work = [(look, each.suspected(self.suspects) if share else each) for look, each in self.ready]
             division = ready.divide(work, active, plan_runs.places(self.context.instance), share=share)
             self.requests += division.requests
             self.reasons |= division.waiting
@@ -378,7 +383,7 @@ class Tick:
 
     def _context_of(self, look: Look) -> LookContext:
         before, idle = self.earlier.kept.get(look.name, Cursor()), self.earlier.idle.get(_hash(look.name, _OF_LOOK))
-        self.contexts[look.name] = LookContext(self.context, look.name, before, idle)
+        self.contexts[look.name] = LookContext(self.context, look.name, before, idle, lambda: self.suspects)
         return self.contexts[look.name]
 
     def cursor(self, looks: Sequence[Look]) -> LooksCursor:

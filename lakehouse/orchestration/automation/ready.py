@@ -82,7 +82,7 @@ class Ready:
     @property
     def run_key(self) -> str:
         """The key of a run for this work alone."""
-        return f"{self.cause}:{self.attempt}"
+        return plan_runs.run_key(self.cause, self.attempt)
 
     @property
     def is_alone(self) -> bool:

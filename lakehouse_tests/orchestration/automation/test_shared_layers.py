@@ -12,23 +12,15 @@ import pytest
 from lakehouse.orchestration import plan_runs
 from lakehouse.orchestration.assets import source_assets
 from lakehouse.orchestration.automation.alert_sensor import RunLook
+from lakehouse_tests.support.empty_deployment import instance_on_disk  # noqa: F401 (a fixture)
 from lakehouse_tests.support.shared_fleet import FIRST, LATER, Fleet, line
 from lakehouse_tests.support.shared_runs import execute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lakehouse.contracts import SourceContract
     from lakehouse.lake import Lake
 
 pytestmark = pytest.mark.merge
-
-
-@pytest.fixture(name="instance")
-def _instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    (tmp_path / "home").mkdir()
-    with dg.DagsterInstance.local_temp(str(tmp_path / "home")) as instance:
-        yield instance
 
 
 def test_files_of_several_sources_become_numbers_in_one_run(tmp_path: Path, instance: dg.DagsterInstance) -> None:
