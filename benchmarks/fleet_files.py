@@ -1,6 +1,6 @@
 """How soon files become numbers in a deployment of many contracts: a file of one source, then a file of each source.
 
-    python benchmarks/fleet_files.py [--sources 200] [--metrics 500] [--files 200]
+    python benchmarks/fleet_files.py [--sources 200] [--metrics 500] [--files 200] [--keep FOLDER]
 
 The contracts are those of ``fleet.py``. ``dagster dev`` runs in a process of its own; a file has twenty rows of one day. Printed
 are the seconds until the daily numbers of all concerned metrics are published, the number of runs, and the greatest memory of all
@@ -51,11 +51,12 @@ def main() -> None:
     parser.add_argument("--sources", type=int, default=200)
     parser.add_argument("--metrics", type=int, default=500)
     parser.add_argument("--files", type=int, default=200)
+    parser.add_argument("--keep", type=Path, help="a new folder for the deployment; default: a temporary one")
     arguments = parser.parse_args()
     memory = Memory()
     memory.start()
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
+        folder = arguments.keep or Path(scratch)
         write_contracts(folder / "contracts", arguments.sources, arguments.metrics)
         environment = {"LAKEHOUSE_CONTRACTS": str(folder / "contracts"), "LAKEHOUSE_BUNDLED_CONTRACTS": "false"}
         deployment = Deployment(folder, **environment)

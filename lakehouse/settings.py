@@ -65,7 +65,11 @@ class Settings(BaseSettings):
     root: str = Field("lakehouse_data", description="Folder or object-store URI that holds the tables.")
     landing: str | None = Field(None, description="Folder with the sources' files; default: <root>/landing/<dataset>.")
     contracts: Path = Field(Path("contracts"), description="Folder with contracts of your own (it need not exist).")
-    bundled_contracts: bool = Field(True, description="Whether the package's example contracts are loaded too.")
+    bundled_contracts: bool = Field(
+        False,
+        description="Whether the package's example contracts are loaded too; if left out, in this release they still are "
+        "where there are no other contracts, or one that needs them.",
+    )
     code_commit: str | None = Field(
         None, description="The Git commit of contracts and code; default: that of the repository with the folder of contracts."
     )
@@ -89,6 +93,9 @@ class Settings(BaseSettings):
         True,
         description="Whether sensors request runs that several tables share; without, each table has runs of its own, which any "
         "executor of Dagster can run.",
+    )
+    load_selected: bool = Field(
+        True, description="Whether the process of a run constructs only the assets of the run, and those that they are made from."
     )
     settle_seconds: float = Field(
         4,

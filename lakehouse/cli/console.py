@@ -55,11 +55,11 @@ errors = DataConsole(stderr=True, emoji=False, markup=False)
 
 def deployment(landing: Path | None = None) -> tuple[Lake, Catalog]:
     """The lake and all contracts."""
-    from lakehouse.contracts import load_catalog  # noqa: PLC0415 (`--help` need not wait for it)
+    from lakehouse.contracts.loader import load_catalog, with_examples  # noqa: PLC0415 (`--help` need not wait for it)
     from lakehouse.lake import Lake  # noqa: PLC0415
 
     lake = Lake.open() if landing is None else Lake.open(landing=str(landing))
-    return lake, load_catalog(lake.settings.contracts, bundled=lake.settings.bundled_contracts)
+    return lake, load_catalog(lake.settings.contracts, bundled=with_examples(lake.settings))
 
 
 def sound_deployment(source: str) -> tuple[Lake, Catalog]:
@@ -67,11 +67,11 @@ def sound_deployment(source: str) -> tuple[Lake, Catalog]:
 
     :raises ContractError: if a broken contract names ``source``.
     """
-    from lakehouse.contracts.loader import load_sound_catalog  # noqa: PLC0415 (`--help` need not wait for it)
+    from lakehouse.contracts.loader import load_sound_catalog, with_examples  # noqa: PLC0415 (`--help` need not wait for it)
     from lakehouse.lake import Lake  # noqa: PLC0415
 
     lake = Lake.open()
-    catalog, mistakes = load_sound_catalog(lake.settings.contracts, source, bundled=lake.settings.bundled_contracts)
+    catalog, mistakes = load_sound_catalog(lake.settings.contracts, source, bundled=with_examples(lake.settings))
     print_left_out(mistakes)
     return lake, catalog
 

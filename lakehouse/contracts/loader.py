@@ -6,6 +6,7 @@ The keys of a contract and their meaning are in the modules of its parts (``sour
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from datetime import date
 
     import yaml
+
+    from lakehouse.settings import Settings
 
 Contract = SourceContract | MetricContract | TrainingSetContract | ModelContract
 Model = TypeVar("Model", bound=BaseModel)
@@ -207,14 +210,31 @@ def load_sound_catalog(folder: Path | None, source: str, *, bundled: bool = True
 
 
 def _text_of(path: Path) -> str:
-    try:
+    with suppress(OSError):
         return path.read_bytes().decode(errors="replace")
-    except OSError:
-        return ""
+    return ""
 
 
 def _deployed(folder: Path | None) -> list[Path]:
     return _contract_files(folder) if folder and folder.is_dir() else []
+
+
+def with_examples(settings: Settings) -> bool:
+    """Whether the examples are loaded: as the setting says, or, if it is left out in this release, where they are needed."""
+    if "bundled_contracts" in settings.model_fields_set:
+        return settings.bundled_contracts
+    deployed, examples = _deployed(settings.contracts), "|".join(path.stem for path in bundled_folder().glob("*.yaml"))
+    if any(re.search(rf"\b({examples})\b", _text_of(path)) for path in deployed):
+        return _mistakes(settings.contracts, bundled=True) < _mistakes(settings.contracts, bundled=False)
+    return not deployed
+
+
+def _mistakes(folder: Path, *, bundled: bool) -> int:
+    try:
+        load_catalog(folder, bundled=bundled)
+    except ContractError as error:
+        return len(error.mistakes)
+    return 0
 
 
 def load_catalog(folder: Path | None, *, bundled: bool = True, without: Collection[Path] = ()) -> Catalog:

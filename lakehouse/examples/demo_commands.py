@@ -41,7 +41,7 @@ _TIER_LEGEND = f"""\
 customers        a dimension: the tier of each customer, and from when on
 {late_tier.BY_TIER}  each sale by the tier that its customer had when it happened
 {late_tier.SHARE}       made of published numbers: the revenue of gold customers by all revenue"""
-#: The folder in the root for the contracts of the numbers by tier.
+#: The folder in the root for the contracts of the demo.
 _CONTRACTS = "demo_contracts"
 #: The number of days shown without ``--all``.
 _SHORT = 5
@@ -70,7 +70,7 @@ def demo(
     """
     if context.invoked_subcommand is not None:
         return
-    from lakehouse.contracts import load_catalog  # noqa: PLC0415 (Dagster and Spark load in seconds)
+    from lakehouse.contracts.loader import bundled_folder, load_catalog  # noqa: PLC0415 (Dagster and Spark load in seconds)
     from lakehouse.examples import late_tier  # noqa: PLC0415
     from lakehouse.lake import Lake  # noqa: PLC0415
     from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415
@@ -87,7 +87,9 @@ def demo(
     lake = Lake.open(landing=f"{lake.root}/landing/sales")
     files = stream.files(seed)
     tiers = Lake.open(landing=f"{lake.root}/landing/{late_tier.SOURCE}", contracts=Path(lake.root, _CONTRACTS))
-    texts = {tiers.landing_of(late_tier.SOURCE): late_tier.files(seed), f"{tiers.settings.contracts}": late_tier.CONTRACTS}
+    of_sales = {f"{name}.yaml": (bundled_folder() / f"{name}.yaml").read_text(encoding="utf-8") for name in ("sales", "revenue")}
+    contracts = {**of_sales, **late_tier.CONTRACTS}
+    texts = {tiers.landing_of(late_tier.SOURCE): late_tier.files(seed), f"{tiers.settings.contracts}": contracts}
     landing = {lake.landing_of("sales"): files, **texts}
     if not all(Path(folder, name).is_file() for folder, names in landing.items() for name in names):
         require_java(lake)  # before anything is written; a completed demo needs no Spark

@@ -31,16 +31,75 @@ from lakehouse.orchestration.automation import (
     model_sensors,
     schedules,
 )
+from lakehouse.orchestration.dagster_internals import IMPLICIT_ASSET_JOB_NAME
 from lakehouse.orchestration.resources import LakeSpark, LakeTables, readers
+from lakehouse.orchestration.run_events import table_of
 from lakehouse.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Sequence
+
+    from lakehouse.contracts import MetricContract
 
 
 def build_definitions(settings: Settings, catalog: Catalog) -> dg.Definitions:
     """Every asset, check, sensor and schedule of a catalog."""
     return definitions_of(Lake(settings), catalog)
+
+
+def code_location(settings: Settings, catalog: Catalog, module: str) -> dg.Definitions:
+    """The definitions of a module: everything, or in the process of a run, what the run selects.
+
+    With hundreds of contracts, Dagster needs longer to construct all assets and checks than a run needs for the numbers of a day.
+    """
+    run = dagster_internals.run_of_process(module) if settings.load_selected else None
+    part = part_of(catalog, _selected(run)) if run is not None and run.job_name == IMPLICIT_ASSET_JOB_NAME else None
+    if part is None:
+        return build_definitions(settings, catalog)
+    lake = Lake(settings)
+    with _pinned_features():
+        assets = _assets(lake, catalog, part)
+        checks = _checks(lake, catalog, part, assets)
+        return dg.Definitions(assets, executor=dagster_internals.executor, resources=_resources(lake), asset_checks=checks)
+
+
+def _selected(run: dg.DagsterRun) -> set[str]:
+    """The tables that a run materializes or checks; empty if it does all of its job."""
+    keys = {*(run.asset_selection or ()), *(check.asset_key for check in run.asset_check_selection or ())}
+    return {table_of(key) for key in keys}
+
+
+def part_of(catalog: Catalog, tables: Collection[str]) -> Catalog | None:
+    """The contracts of some tables, such as ``gold/revenue_weekly``, and of all tables that these are made from.
+
+    :returns: None without tables, or if one belongs to a model or a training set, or has no contract.
+    """
+    of_series = {
+        series.name: daily.metric for daily in map(Series, catalog.metrics.values()) for series in (daily, *daily.rollups)
+    }
+    sources: set[str] = set()
+    metrics: set[str] = set()
+
+    def add(metric: MetricContract) -> None:
+        for name in metric.derived_from:
+            add(catalog.metrics[name])
+        sources.update([metric.source, *(entry.source for entry in metric.read), *metric.dimensions])
+        metrics.add(metric.name)
+
+    for table in tables:
+        layer, _, name = table.partition("/")
+        if layer in {"bronze", "arrivals", "silver"} and name in catalog.sources:
+            sources.add(name)
+        elif layer == "gold" and name in of_series:
+            add(of_series[name])
+        else:
+            return None
+    of_sources, of_metrics = catalog.sources.items(), catalog.metrics.items()
+    part = Catalog(
+        {name: contract for name, contract in of_sources if name in sources},
+        {name: metric for name, metric in of_metrics if name in metrics},
+    )
+    return part if tables else None
 
 
 def definitions_of(
@@ -51,13 +110,13 @@ def definitions_of(
     :param executor: the executor of the code location; None leaves it to other definitions.
     """
     with _pinned_features():
-        assets, of_each = _assets(lake, catalog), kinds(lake, catalog)
+        assets, of_each = _assets(lake, catalog, catalog), kinds(lake, catalog)
         every_daily = [Series(metric) for metric in catalog.metrics.values()]
         tables = [(layer, name) for name in catalog.sources for layer in ("bronze", "silver")]
         tables += [("gold", series.name) for daily in every_daily for series in (daily, *daily.rollups)]
         definitions = dg.Definitions(
             assets=assets,
-            asset_checks=_checks(lake, catalog, {asset.key: asset for asset in assets if isinstance(asset, dg.AssetsDefinition)}),
+            asset_checks=_checks(lake, catalog, catalog, assets),
             sensors=_sensors(lake, catalog, of_each),
             schedules=[
                 *(schedules.schedule_of(lake, kind) for kind in of_each if kind.cron is not None),
@@ -73,7 +132,9 @@ def definitions_of(
 def assets_of(lake: Lake, catalog: Catalog) -> dg.Definitions:
     """The assets alone, for a command that runs them itself: it needs no check steps, and no sensors and schedules."""
     with _pinned_features():
-        return dg.Definitions(assets=_assets(lake, catalog), executor=dagster_internals.executor, resources=_resources(lake))
+        return dg.Definitions(
+            assets=_assets(lake, catalog, catalog), executor=dagster_internals.executor, resources=_resources(lake)
+        )
 
 
 @contextmanager
@@ -89,35 +150,39 @@ def _resources(lake: Lake) -> dict[str, Any]:
     return {"spark": LakeSpark(long_lived=lake.settings.spark_long_lived), "tables": LakeTables()}
 
 
-def _assets(lake: Lake, catalog: Catalog) -> list[dg.AssetsDefinition | dg.AssetSpec]:
+def _assets(lake: Lake, catalog: Catalog, part: Catalog) -> list[dg.AssetsDefinition | dg.AssetSpec]:
+    """The assets of a part of a catalog."""
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
-    for contract in catalog.sources.values():
+    for contract in part.sources.values():
         bronze, silver = (make(lake, catalog, contract) for make in (source_assets.bronze_asset, source_assets.silver_asset))
         assets += [bronze, source_assets.arrivals_spec(contract), silver]
-    for metric in catalog.metrics.values():
+    for metric in part.metrics.values():
         series = [Series(metric), *Series(metric).rollups]
         made = [metric_assets.gold_asset(lake, catalog, metric)]
         made += [metric_assets.rollup_asset(lake, catalog, metric, rollup) for rollup in series[1:]]
         assets += made
         if lake.settings.finality_assets:
             assets += [spec for gold, of in zip(made, series) for spec in metric_assets.finality_specs(gold, of)]
-    assets += [model_assets.set_asset(lake, catalog, contract) for contract in catalog.training_sets.values()]
-    for model in catalog.models.values():
+    assets += [model_assets.set_asset(lake, catalog, contract) for contract in part.training_sets.values()]
+    for model in part.models.values():
         assets += [model_assets.model_asset(lake, catalog, model), model_assets.scores_asset(lake, catalog, model)]
     return assets
 
 
-def _checks(lake: Lake, catalog: Catalog, assets: Mapping[dg.AssetKey, dg.AssetsDefinition]) -> list[dg.AssetChecksDefinition]:
+def _checks(
+    lake: Lake, catalog: Catalog, part: Catalog, of_part: Sequence[dg.AssetsDefinition | dg.AssetSpec]
+) -> list[dg.AssetChecksDefinition]:
+    assets = {asset.key: asset for asset in of_part if isinstance(asset, dg.AssetsDefinition)}
     checks: list[dg.AssetChecksDefinition] = []
-    for source, contract in catalog.sources.items():
+    for source, contract in part.sources.items():
         bronze, _, silver = source_assets.keys(source)
         checks += assets_checks.source_checks(lake, contract, assets[bronze], assets[silver])
-    for metric in catalog.metrics.values():
+    for metric in part.metrics.values():
         checks.append(assets_checks.metric_checks(lake, catalog, metric, assets[metric_assets.gold_key(metric.name)]))
         for rollup in Series(metric).rollups:
             longer = assets[metric_assets.gold_key(rollup.name)]
             checks.append(assets_checks.rollup_checks(lake, catalog, metric, rollup, longer))
-    for model in catalog.models.values():
+    for model in part.models.values():
         checks.append(assets_checks.checks_of_scores(lake, catalog, model, assets[model_assets.scores_key(model.name)]))
     return checks
 

@@ -7,10 +7,12 @@ records of a check's evaluations, the steps of a run, and the parts of an instan
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from dagster._core.code_pointer import ModuleCodePointer
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 from dagster._core.definitions.assets.job.asset_job import IMPLICIT_ASSET_JOB_NAME
 from dagster._core.definitions.run_request import InstigatorType
@@ -52,6 +54,8 @@ from dagster._core.storage.tags import (
     USER_TAG,
     WILL_RETRY_TAG,
 )
+from dagster._grpc.types import ExecuteExternalJobArgs
+from dagster._serdes import deserialize_value
 from dagster._utils.concurrency import ConcurrencyClaimStatus, ConcurrencyKeyInfo
 
 if TYPE_CHECKING:
@@ -99,9 +103,34 @@ __all__ = [
     "create_db_conn_string",
     "event_logs_directory",
     "executor",
+    "run_of_process",
     "runs_directory",
     "schedule_directory",
 ]
+
+
+def run_of_process(module: str) -> dg.DagsterRun | None:
+    """The run for which Dagster's launcher has started this process, if the run's code location is a module.
+
+    None in every other process. A process learns its run from the arguments with which Dagster's code server has started it; the
+    definitions are loaded before Dagster passes the run on.
+    """
+    process = multiprocessing.current_process()
+    target, arguments = getattr(process, "_target", None), getattr(process, "_args", ())
+    if getattr(target, "__name__", None) != _RUN_PROCESS or not arguments:
+        return None
+    about = deserialize_value(arguments[0], ExecuteExternalJobArgs)
+    if about.instance_ref is None:
+        return None
+    with dg.DagsterInstance.from_ref(about.instance_ref) as instance:
+        run = instance.get_run_by_id(about.run_id)
+    origin = run.job_code_origin if run else None
+    pointer = origin.repository_origin.code_pointer if origin else None
+    return run if isinstance(pointer, ModuleCodePointer) and pointer.module == module else None
+
+
+#: The function that is the whole work of a run's process.
+_RUN_PROCESS = "start_run_in_subprocess"
 
 #: Set on shared runs, see ``run_events``.
 SHARED_TAG = "lakehouse/shared"

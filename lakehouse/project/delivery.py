@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from lakehouse.bronze import pending_files
 from lakehouse.contracts import SourceContract, load_catalog, load_contract
 from lakehouse.contracts.inputs import DAY
-from lakehouse.contracts.loader import load_sound_catalog
+from lakehouse.contracts.loader import load_sound_catalog, with_examples
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import Lake
 from lakehouse.ledger import ingestions
@@ -151,7 +151,7 @@ def deployed_source(meant: str | Path) -> DeployedSource:
     loaded = load_contract(path) if path.is_file() else None  # its own mistakes are reported before those of others
     lake = Lake.open()
     name = f"{meant}" if loaded is None else getattr(loaded, "dataset", "")
-    catalog, left_out = load_sound_catalog(lake.settings.contracts, name, bundled=lake.settings.bundled_contracts)
+    catalog, left_out = load_sound_catalog(lake.settings.contracts, name, bundled=with_examples(lake.settings))
     if loaded is None:
         if name in catalog.sources:
             return DeployedSource(lake, catalog, name, left_out)

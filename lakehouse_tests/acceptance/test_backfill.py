@@ -163,8 +163,9 @@ def test_sixty_real_days_killed_twenty_times_end_as_unkilled(tmp_path: Path) -> 
         for _ in range(kills):
             process = subprocess.Popen(command, env=environment, cwd=home, start_new_session=True, stdout=subprocess.DEVNULL)
             # By commits and not by time, which a busy machine stretches: half of the way in all, on average.
-            until = commits(home / "lake") + chance.randint(0, of_unkilled // kills)
-            time.sleep(chance.uniform(4, 12))  # Python and Spark need about as long
+            more = chance.randint(0, of_unkilled // kills)
+            until = commits(home / "lake") + more
+            time.sleep(chance.uniform(0, 0.3 if more else 8))  # without a commit: while Python and Spark start
             while commits(home / "lake") < until and process.poll() is None:
                 time.sleep(chance.uniform(0.01, 0.3))
             assert process.poll() is None, "it ended before it was killed"

@@ -9,8 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from lakehouse.contracts import Catalog, ContractError, MetricContract, SourceContract, check_files, load_catalog, load_contract
-from lakehouse.contracts.loader import bundled_folder, load_sound_catalog
+from lakehouse.contracts.loader import bundled_folder, load_sound_catalog, with_examples
 from lakehouse.delta import provenance
+from lakehouse.settings import Settings
 from lakehouse_tests.support.contract_texts import LAKELOGIC, SHOP_SOURCE, TURNOVER_METRIC
 
 
@@ -66,6 +67,27 @@ def test_the_bundled_contracts_load() -> None:
         "earthquakes_daily": "earthquakes",
         "revenue": "sales",
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "setting", "are_loaded"),
+    [
+        (None, None, True),
+        (None, False, False),
+        (SHOP_SOURCE, None, False),
+        (SHOP_SOURCE, True, True),
+        (f"description: the sales of a shop\n{SHOP_SOURCE}", None, False),
+        (TURNOVER_METRIC.replace("source: shop", "source: sales"), False, False),
+        ("metric: turnover\nsource: sales\nmeasures: [{name: rows, sql: count(*), type: long}]\n", None, True),
+    ],
+)
+def test_examples_are_loaded_only_where_they_are_wanted_or_needed(
+    text: str | None, setting: bool | None, are_loaded: bool, tmp_path: Path
+) -> None:
+    if text is not None:
+        (tmp_path / "contract.yaml").write_text(text)
+    given = {} if setting is None else {"bundled_contracts": setting}
+    assert with_examples(Settings(contracts=tmp_path, **given)) is are_loaded
 
 
 @pytest.mark.parametrize("path", sorted(bundled_folder().glob("*.yaml")), ids=lambda path: path.stem)
