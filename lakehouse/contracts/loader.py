@@ -74,11 +74,11 @@ class Catalog:
 
     def metrics_of(self, source: str) -> list[MetricContract]:
         """The metrics that read a silver table of ``source``, alone or with other sources. Derived metrics read none."""
-        return [metric for metric in self.metrics.values() if any(entry.source == source for entry in metric.read)]
+        return [metric for metric in self.metrics.values() if source in metric.sources_read]
 
     def sources_of(self, metric: MetricContract) -> list[SourceContract]:
         """The contracts of a metric's sources; for a derived metric, of its first input's source."""
-        return [self.sources[name] for name in dict.fromkeys([metric.source, *(entry.source for entry in metric.read)])]
+        return [self.sources[name] for name in dict.fromkeys([metric.source, *metric.sources_read])]
 
     def first_day(self, metric: MetricContract) -> date:
         """The first day that a metric may have a number for; for a derived metric, the earliest first day of its inputs.
@@ -435,7 +435,7 @@ def _misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> I
 
 def _sources_named(metric: MetricContract) -> list[str]:
     """The sources that a metric reads and joins."""
-    return [*(entry.source for entry in metric.read), *(join.dimension for join in metric.joins)]
+    return [*metric.sources_read, *(join.dimension for join in metric.joins)]
 
 
 def _never_append(metric: MetricContract, sources: Mapping[str, SourceContract]) -> bool:

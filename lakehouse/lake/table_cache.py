@@ -14,10 +14,10 @@ Reading is in ``table_io``; no other module accesses a cache.
 
 from __future__ import annotations
 
+import os
 import threading
 from contextlib import contextmanager
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from lakehouse.lake.delta_rs_internals import newest_version
@@ -207,7 +207,7 @@ def _identity(path: str, version: int) -> _Identity | None:
     if "://" in path:
         return None
     try:
-        entry = _entry(path, version).stat()
+        entry = os.stat(_entry(path, version))  # noqa: PTH116 (a path object costs more than the look)
     except FileNotFoundError:
         return None
     return entry.st_ino, entry.st_size, entry.st_mtime_ns
@@ -222,11 +222,11 @@ def _is_newest(path: str, table: DeltaTable) -> bool:
     version = table.version()
     if "://" in path:
         return bool(newest_version(table) == version)
-    return _entry(path, version).exists() and not _entry(path, version + 1).exists()
+    return os.path.exists(_entry(path, version)) and not os.path.exists(_entry(path, version + 1))  # noqa: PTH110
 
 
-def _entry(path: str, version: int) -> Path:
-    return Path(path, "_delta_log", f"{version:020}.json")
+def _entry(path: str, version: int) -> str:
+    return f"{path}/_delta_log/{version:020}.json"
 
 
 class CachedStorageOptions(dict[str, str]):

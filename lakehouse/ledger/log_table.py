@@ -165,9 +165,11 @@ class LogTable(Generic[Row]):
 
     def _parsed(self, where: table_io.Where) -> list[Row]:
         is_of_partitions = where.keys() <= {self._partition_by}
-        table = self.table.open() if is_of_partitions else None
-        if table is None:
+        if not is_of_partitions:
             return self.entries(self.select(None, where))
+        table = self.table.open()
+        if table is None:
+            return []
         schema = self.schema
         return self.table.parsed(table, where, lambda rows: self.entries(table_io.with_columns(rows, schema.names).cast(schema)))
 

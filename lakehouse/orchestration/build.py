@@ -83,7 +83,7 @@ def part_of(catalog: Catalog, tables: Collection[str]) -> Catalog | None:
     def add(metric: MetricContract) -> None:
         for name in metric.derived_from:
             add(catalog.metrics[name])
-        sources.update([metric.source, *(entry.source for entry in metric.read), *metric.dimensions])
+        sources.update([metric.source, *metric.sources_read, *metric.dimensions])
         metrics.add(metric.name)
 
     for table in tables:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakehouse.serving.tokens import Token
+
+#: Seconds after which a thread that refreshes values lets the one of requests go on; a request waits for that several times.
+_SWITCH = 0.0005
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,7 @@ def serve(
         ws="none",
     )
     server = Server(config)
+    sys.setswitchinterval(_SWITCH)
     with suppress(KeyboardInterrupt):
         server.run()
     if not server.started:

@@ -11,12 +11,14 @@ from collections import Counter
 from contextlib import suppress
 from datetime import date, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from lakehouse.dispositions.account_tables import is_overdue
@@ -31,8 +33,8 @@ from lakehouse.operations import pauses
 from lakehouse.operations.alerts import log as alert_log
 from lakehouse.reports.formatting import counted
 from lakehouse.serving.page import respond
-from lakehouse.serving.parameters import NoParameters
-from lakehouse.serving.responses import Problem
+from lakehouse.serving.parameters import MetricSearch, NoParameters
+from lakehouse.serving.responses import Problem, gathered
 from lakehouse.stewardship import routes
 from lakehouse.stewardship.quarantine import StatusFilter
 from lakehouse.text import json_value
@@ -50,15 +52,54 @@ if TYPE_CHECKING:
 #: The number of periods in the small drawing, the number of days in "this week", and the greatest number of metrics with separate
 #: cards.
 _DRAWN, _WEEK, _CARDS = 14, 7, 8
+#: The number of metrics and of sources on a page; with more metrics they are listed by owner.
+_ON_A_PAGE = 50
 _SOURCES = 1000
+
+
+class OverviewParameters(MetricSearch):
+    """The part of the overview that is shown; a page has fifty metrics."""
+
+    page: Annotated[int, Field(ge=1, le=10_000)] = 1
 
 
 def add(router: APIRouter, cache: PublishedCache) -> None:
     """Add the page."""
 
     @router.get("/")
-    async def overview(request: Request, _: NoParameters) -> Response:
-        return respond(request, "overview", "overview", await read(cache))
+    async def overview(request: Request, wanted: Annotated[OverviewParameters, Query()]) -> Response:
+        shown = await cache.composed("overview", lambda: read(cache))
+        return respond(request, "overview", "overview", shown | _part(shown, wanted))
+
+
+def _part(shown: dict[str, Any], wanted: OverviewParameters) -> dict[str, Any]:
+    """The metrics that a search finds, in pages, and the sources that go with them."""
+    every = shown["cards"]
+    is_many, in_cards = len(every) > _ON_A_PAGE, len(every) <= _CARDS
+    cards = [card for card in (sorted(every, key=_order) if is_many else every) if wanted.finds(card["contract"])]
+    pages = max(-(-len(cards) // _ON_A_PAGE), 1)
+    page = min(wanted.page, pages)
+    of_page = cards[(page - 1) * _ON_A_PAGE : page * _ON_A_PAGE]
+    sources = shown["sources"]
+    if len(cards) < len(every):
+        of_cards = {name for card in cards for name in card["contract"].sources_read}
+        sources = [one for one in sources if one["name"] in of_cards]
+    if is_many:
+        sources = sorted(sources, key=lambda one: not one["missing"])
+    owners = Counter(card["contract"].owner for card in every if card["contract"].owner)
+    return {
+        "cards": of_page,
+        "groups": _by_owner(of_page) if is_many else [] if in_cards else _groups(of_page),
+        "sources": sources[:_ON_A_PAGE] if is_many else sources,
+        "all_sources": len(sources),
+        "is_many": is_many,
+        "wanted": wanted,
+        "page": page,
+        "pages": pages,
+        "found": len(cards),
+        "all_metrics": len(every),
+        "owners": sorted(owners.items()),
+    }
 
 
 async def read(cache: PublishedCache) -> dict[str, Any]:
@@ -67,11 +108,12 @@ async def read(cache: PublishedCache) -> dict[str, Any]:
     published, unreadable = await cache.readable(sorted(cache.catalog.metrics))
     broken = {problem["metric"] for problem in unreadable}
     names = [name for name in sorted(cache.catalog.metrics) if name not in broken]
-    today = cache.lake.now().date()
+    now = cache.lake.now()
+    today = now.date()
     # What does not depend on each other is read at once: in an object store each table takes some requests.
     cards, observed, restated, waiting, models, paused = await asyncio.gather(
-        asyncio.gather(*(_card(cache, cache.catalog.metrics[name], with_drawing=in_cards) for name in names)),
-        asyncio.gather(*(cache.observed(name) for name in sorted(cache.catalog.sources)), return_exceptions=True),
+        gathered(_card(cache, cache.catalog.metrics[name], with_drawing=in_cards) for name in names),
+        gathered((cache.observed(name) for name in sorted(cache.catalog.sources)), failures=True),
         run_in_threadpool(restatements, published, today - timedelta(days=_WEEK - 1), today),
         cache.other("rows that wait", lambda: _waiting(cache)),
         cache.other("models", lambda: summaries(cache)),
@@ -79,7 +121,7 @@ async def read(cache: PublishedCache) -> dict[str, Any]:
     )
     if isinstance(paused, Problem):
         unreadable.append({"metric": "ops/pauses", "detail": paused.detail})
-    cards.sort(key=lambda card: (card["newest"] is None, card["overdue"] is None))  # metrics without a number come last
+    cards.sort(key=lambda card: _order(card)[:2])
     sources = []
     for name, source in zip(sorted(cache.catalog.sources), observed):
         if isinstance(source, Problem):
@@ -89,8 +131,11 @@ async def read(cache: PublishedCache) -> dict[str, Any]:
         else:
             sources.append(_source(source))
     overdue = sum(card["overdue"].total for card in cards if card["overdue"])
-    shown = {"cards": cards, "groups": [] if in_cards else _groups(cards), "sources": sources, "overdue": overdue}
-    return shown | {
+    return {
+        "cards": cards,
+        "sources": sources,
+        "overdue": overdue,
+        "as_of": now,
         "models": models,
         "unreadable": unreadable,
         "restated": len(restated),
@@ -163,7 +208,7 @@ def metrics_routes(cache: PublishedCache) -> APIRouter:
         start = today - timedelta(days=_MEASURED_DAYS - 1)
         for name in sorted(cache.catalog.sources):
             with suppress(*UNREADABLE):
-                known.append(measured(name, start, today, measurement.version(cache.lake, name)))
+                known.append(measured(name, start, today, measurement.version(cache.reading, name)))
         return known
 
     def open_alerts() -> list[AlertRecord] | None:
@@ -174,7 +219,11 @@ def metrics_routes(cache: PublishedCache) -> APIRouter:
     @router.get("/prometheus", include_in_schema=False)
     async def metrics(_: NoParameters) -> Response:
         """Gauges: the figures of the first page, lateness and dispositions of the rows of seven arrival days, and open alerts."""
-        shown, rows, alerts = await asyncio.gather(read(cache), run_in_threadpool(about_rows), cache.other("alerts", open_alerts))
+        shown, rows, alerts = await asyncio.gather(
+            cache.composed("overview", lambda: read(cache)),
+            cache.composed("lateness of rows", lambda: cache.other("lateness of rows", about_rows)),
+            cache.other("alerts", open_alerts),
+        )
         now, unread = cache.lake.now(), len(cache.catalog.sources) - len(rows) + (alerts is None)
         families = [*_of_metrics(shown, now, unread), *_of_sources(shown, now), *_of_rows(rows), *_of_alerts(alerts)]
         registry = CollectorRegistry()
@@ -308,6 +357,16 @@ def _due(all_published: list[PublishedSeries], now: datetime) -> list[tuple[Peri
         periods = map(published.series.period, started)
         due += [(period, published) for period in periods if lifecycle.state_on(period.last, today, terms) is State.FINAL]
     return due
+
+
+def _order(card: dict[str, Any]) -> tuple[bool, bool, str]:
+    """Metrics with overdue numbers come first, those without a number last; within that by owner."""
+    return card["newest"] is None, card["overdue"] is None, card["contract"].owner or ""
+
+
+def _by_owner(cards: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Consecutive cards of the same owner."""
+    return [[*of_owner] for _, of_owner in groupby(cards, key=_order)]
 
 
 def _groups(cards: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:

@@ -122,6 +122,19 @@ class EmptyParameters(Parameters):
 NoParameters = Annotated[EmptyParameters, Query()]
 
 
+class MetricSearch(Parameters):
+    """Which metrics are listed."""
+
+    q: Annotated[str, Field(max_length=100, description="A part of the name, description, owner or source, in any case.")] = ""
+    owner: Annotated[str, Field(max_length=200, description="The owner.")] = ""
+
+    def finds(self, metric: MetricContract) -> bool:
+        """Whether a metric is listed."""
+        texts = (metric.name, metric.description, metric.owner, metric.source)
+        wanted = self.q.strip().casefold()
+        return self.owner in ("", metric.owner) and any(wanted in (text or "").casefold() for text in texts)
+
+
 def period_of(metric: MetricContract, text: str) -> Period:
     """The period with the given name.
 

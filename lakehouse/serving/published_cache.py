@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from zlib import crc32
 from zoneinfo import ZoneInfo
 
 from lakehouse import locations
@@ -32,10 +33,10 @@ from lakehouse.lateness import completeness, measurement
 from lakehouse.lateness.completeness import Unknown
 from lakehouse.ledger import ingestions
 from lakehouse.serving import pending_changes, snapshot, tokens
-from lakehouse.serving.responses import Problem, RefreshedValue
+from lakehouse.serving.responses import ComposedValue, Problem, RefreshedValue, gathered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from lakehouse.calendar.periods import Period
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from lakehouse.lateness.completeness import Arrivals, Estimate
     from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.serving.pending_changes import PendingChanges
+    from lakehouse.serving.responses import Runner
     from lakehouse.serving.snapshot import PeriodVersions, Snapshot
     from lakehouse.serving.tokens import Token
 
@@ -54,7 +56,7 @@ T = TypeVar("T")
 _NUMBERS, _PENDING, _ARRIVALS, _TOKENS = (0.3, 0.7), (1.0, 3.0), (20.0, 60.0), (1.0, 2.0)
 _ESTIMATES = 10_000
 #: How many series are read before a request needs them; how many threads read other values, each with open tables.
-_AT_ONCE, _THREADS = 4, 3
+_AT_ONCE, _THREADS, _THREADS_FOR_LONG = 4, 4, 2
 SERVICE_UNAVAILABLE = 503
 #: The messages of Arrow and delta-rs for a missing or incomplete data file; they have no exception class for that.
 _IS_FILE = re.compile("no such file|not found|parquet|range was invalid", re.IGNORECASE)
@@ -122,8 +124,10 @@ class PublishedCache:
         self.lake, self.catalog = lake, catalog
         #: The lake with tables that each thread keeps open.
         self.reading = lake.cached(TableCache())
-        self._threads = ThreadPoolExecutor(_THREADS, "lakehouse-reads")
+        self._threads = _threads(_THREADS, "lakehouse-reads")
+        self._threads_for_long = _threads(_THREADS_FOR_LONG, "lakehouse-long-reads")
         self._others: dict[str, RefreshedValue[Any]] = {}
+        self._composed: dict[str, ComposedValue[Any]] = {}
         self._snapshots: dict[str, RefreshedValue[Snapshot]] = {}
         self._pending: dict[str, RefreshedValue[PendingChanges]] = {}
         self._failing: dict[str, RefreshedValue[Mapping[date, list[str]]]] = {}
@@ -203,7 +207,7 @@ class PublishedCache:
         Each unreadable metric has the reason and the remedy.
         """
         names = list(metrics)
-        series = await asyncio.gather(*(self.all_published([name], by) for name in names), return_exceptions=True)
+        series = await gathered((self.all_published([name], by) for name in names), failures=True)
         readable: list[PublishedSeries] = []
         unreadable = []
         for name, of_metric in zip(names, series):
@@ -219,14 +223,14 @@ class PublishedCache:
         """The changes of a source that are not yet in silver or in published numbers."""
         if source not in self._pending:
             read = partial(pending_changes.read, self.reading, self.catalog, source)
-            self._pending[source] = RefreshedValue(read, *_PENDING, self._at_one_moment)
+            self._pending[source] = RefreshedValue(read, *_PENDING, self._reads_of(source))
         return await _value_of(self._pending[source], f"silver/{source}")
 
     async def observed(self, source: str) -> ObservedSource:
         """The deliveries of a source, and its known missing data."""
         if source not in self._sources:
             read = partial(read_observed_source, self.reading, self.source(source))
-            self._sources[source] = RefreshedValue(read, *_PENDING, self._at_one_moment)
+            self._sources[source] = RefreshedValue(read, *_PENDING, self._reads_of(source))
         return await _value_of(self._sources[source], f"bronze/{source}")
 
     async def arrivals(self, source: str) -> Arrivals | None:
@@ -365,19 +369,19 @@ class PublishedCache:
         """The reasons for which the newest number of a series cannot be computed, by period."""
         if series.name not in self._uncomputed:
             read = partial(pending_changes.uncomputed, self.reading, series)
-            self._uncomputed[series.name] = RefreshedValue(read, *_PENDING, self._at_one_moment)
+            self._uncomputed[series.name] = RefreshedValue(read, *_PENDING, self._reads_of(series.metric.source))
         return await _value_of(self._uncomputed[series.name], "ops/failed_numbers")
 
     async def _failing_by_period(self, series: Series) -> Mapping[date, list[str]]:
         if series.name not in self._failing:
             read = partial(pending_changes.failing_checks, self.reading, series)
-            self._failing[series.name] = RefreshedValue(read, *_PENDING, self._at_one_moment)
+            self._failing[series.name] = RefreshedValue(read, *_PENDING, self._reads_of(series.metric.source))
         return await _value_of(self._failing[series.name], f"gold/{series.name}_candidates")
 
     async def _snapshot(self, series: Series) -> Snapshot:
         if series.name not in self._snapshots:
-            read = partial(snapshot.read, locations.gold(self.lake, series), series.by)
-            self._snapshots[series.name] = RefreshedValue(read, *_NUMBERS)
+            read = partial(snapshot.read, locations.gold(self.reading, series), series.by)
+            self._snapshots[series.name] = RefreshedValue(read, *_NUMBERS, self._reads_of(series.metric.source))
         return await _value_of(self._snapshots[series.name], f"gold/{series.name}")
 
     async def other(self, name: str, read: Callable[[], T]) -> T:
@@ -387,23 +391,44 @@ class PublishedCache:
         :param read: reads it from :attr:`reading`.
         """
         if name not in self._others:
-            self._others[name] = RefreshedValue(lambda _: read(), *_NUMBERS, self._at_one_moment)
+            self._others[name] = RefreshedValue(lambda _: read(), *_NUMBERS, self._reads_of(name))
         return cast("T", await self._others[name].get())
 
-    async def _at_one_moment(self, read: Callable[[T], T], before: T) -> T:
-        """Read a value in one of a few threads: it sees each table as of one moment, and looks for its new commits once."""
+    async def composed(self, name: str, make: Callable[[], Awaitable[T]]) -> T:
+        """A value that is made of others, such as the overview; one that takes long to make may be some seconds old.
 
-        def reading() -> T:
-            with self.reading.step():
-                return read(before)
+        :param name: tells the value apart from others.
+        """
+        if name not in self._composed:
+            self._composed[name] = ComposedValue(make, is_kept=_NUMBERS[1] > 0)
+        return cast("T", await self._composed[name].get())
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, reading)
+    def _reads_of(self, name: str, threads: Sequence[ThreadPoolExecutor] | None = None) -> Runner:
+        """Runs reads about a source in one of a few threads, always the same, which keeps their tables open.
+
+        A read sees each table as of one moment, and looks for its new commits once.
+        """
+        among = threads or self._threads
+        thread = among[crc32(name.encode()) % len(among)]
+
+        async def run(read: Callable[[T], T], before: T) -> T:
+            def reading() -> T:
+                with self.reading.step():
+                    return read(before)
+
+            return await asyncio.get_running_loop().run_in_executor(thread, reading)
+
+        return run
 
     async def _arrival_history(self, source: str) -> _ArrivalHistory:
         if source not in self._arrivals:
             read = partial(_read_arrivals, self.reading, self.source(source))
-            self._arrivals[source] = RefreshedValue(read, *_ARRIVALS)  # takes long: not in the threads of the others
+            self._arrivals[source] = RefreshedValue(read, *_ARRIVALS, self._reads_of(source, self._threads_for_long))
         return await _value_of(self._arrivals[source], f"ops/{source}_keys")
+
+
+def _threads(number: int, name: str) -> list[ThreadPoolExecutor]:
+    return [ThreadPoolExecutor(1, f"{name}-{of}") for of in range(number)]
 
 
 def _daily(series: Series) -> Series:

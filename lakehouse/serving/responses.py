@@ -13,10 +13,10 @@ import logging
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable
 from datetime import date, datetime, timedelta, timezone
-from itertools import accumulate
+from itertools import accumulate, islice
 from math import isfinite
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 from fastapi.responses import Response
 
@@ -282,6 +282,59 @@ class RefreshedValue(Generic[T]):
             return self._value
         finally:
             self._reading = None
+
+
+@overload
+async def gathered(values: Iterable[Awaitable[T]]) -> list[T]: ...
+
+
+@overload
+async def gathered(values: Iterable[Awaitable[T]], *, failures: Literal[True]) -> list[T | BaseException]: ...
+
+
+async def gathered(values: Iterable[Awaitable[T]], *, failures: bool = False) -> list[Any]:
+    """The results of many awaitables, some at a time, so that other requests get their turn.
+
+    :param failures: whether an error is a result, as with ``return_exceptions`` of ``asyncio.gather``.
+    """
+    waiting, results = iter(values), list[Any]()
+    while some := [*islice(waiting, _SOME)]:
+        results += await asyncio.gather(*some, return_exceptions=failures)
+    return results
+
+
+#: How many reads wait at once for the few threads that run them.
+_SOME = 16
+
+
+class ComposedValue(RefreshedValue[T]):
+    """A value that a coroutine makes of other refreshed values, such as the overview of all metrics.
+
+    What is made at once is made for each request. What takes longer, with hundreds of metrics, is kept: it is made again once it
+    is four times as old as its making took, and requests get it until it is ten times as old, or three seconds.
+
+    :param make: makes the value.
+    :param is_kept: False to make it for each request, however long it takes.
+    """
+
+    def __init__(self, make: Callable[[], Awaitable[T]], *, is_kept: bool = True) -> None:
+        async def run(_: Callable[[Any], Any], _before: Any) -> T:
+            return await make()
+
+        super().__init__(cast("Callable[[T | None], T]", make), -1.0, -1.0, run)
+        self._is_kept = is_kept
+
+    async def _refresh(self) -> T:
+        started = monotonic()
+        value = await super()._refresh()
+        took = monotonic() - started
+        is_kept = self._is_kept and took > _AT_ONCE
+        self._after, self._at_most = (4 * took, max(10 * took, _KEPT)) if is_kept else (-1.0, -1.0)
+        return value
+
+
+#: Seconds within which a value is made at once; how old one may be at least that is kept.
+_AT_ONCE, _KEPT = 0.05, 3.0
 
 
 def _log_failure(reading: asyncio.Task[T]) -> None:

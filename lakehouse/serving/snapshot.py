@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lakehouse.gold.numbers.history import PublishedVersion
     from lakehouse.lake import Table
 
-#: Seconds after which a table is reopened, because it may have been replaced by a table with other commits of the same numbers.
+#: Seconds after which a table in an object store is reopened: it may have been replaced by one with equal version numbers.
 _REOPEN = 30.0
 _SUMMARY = ("revision", "adjustment", "state", "published_at", "due_on", "dataset_version", "is_latest", "reason", "restated_on")
 
@@ -153,17 +153,13 @@ def read(of: Table, by: str, before: Snapshot | None) -> Snapshot:
     :param before: the previous snapshot, whose unchanged periods are reused.
     """
     before = before or Snapshot()
-    if before.table is None or time.monotonic() - before.opened > _REOPEN:
-        table, opened = of.snapshot(), time.monotonic()
-        if table is None:
-            return Snapshot()
-        if before.table is not None and commit_log.identity(table) != commit_log.identity(before.table):
-            before = Snapshot()
-    else:
-        table, opened = before.table, before.opened
-        table.update_incremental()
+    table, opened = _newest(of, before)
+    if table is None:
+        return Snapshot()
+    if table is not before.table and before.table is not None and commit_log.identity(table) != commit_log.identity(before.table):
+        before = Snapshot()
     if table.version() == before.version:
-        return before if table is before.table else replace(before, table=table, opened=opened)
+        return before if (table, opened) == (before.table, before.opened) else replace(before, table=table, opened=opened)
     files_of = table_parts.files(table)
     changed = {start: paths for start, paths in files_of.items() if before.files.get(start) != paths}
     periods = {start: before.periods[start] for start in files_of.keys() - changed.keys()}
@@ -172,3 +168,13 @@ def read(of: Table, by: str, before: Snapshot | None) -> Snapshot:
         rows = table_io.read_files(table, listed.filter(pc.is_in(listed["path"], pa.array({*chain(*changed.values())}))))
         periods |= {start: PeriodVersions(own) for start, own in table_io.split(rows, by).items() if start in changed}
     return Snapshot(table.version(), table.transaction_version(served_version.SERVED) or 1, periods, files_of, table, opened)
+
+
+def _newest(of: Table, before: Snapshot) -> tuple[DeltaTable | None, float]:
+    """The table at its newest version, and when it was opened; on a local disk, a cache notices that a table was replaced."""
+    if "://" not in of.address:
+        return of.open(), 0.0
+    if before.table is None or time.monotonic() - before.opened > _REOPEN:
+        return of.snapshot(), time.monotonic()
+    before.table.update_incremental()
+    return before.table, before.opened

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 #: The number of cached lists, each as of a version of its table.
-_LISTS = 32
+_LISTS = 1000
 _ONE_AT_A_TIME = Lock()
 #: The id of a row: source, ingestion, line.
 ID = r"^[a-z][a-z0-9_]{0,99}:[0-9a-zA-Z_-]{1,64}:[0-9]{1,15}$"

@@ -19,6 +19,7 @@ from lakehouse_tests.support.api_client import (
     api_client,
     at,
     catalog,
+    get_json,
     numbers_with_weeks,
     on,
     publish_two_days,
@@ -31,6 +32,7 @@ from lakehouse_tests.support.page_client import PAGES, ROW, SOURCE, decide, form
 from lakehouse_tests.support.parsed_page import HOSTILE_TEXT, words
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from starlette.testclient import TestClient
@@ -375,3 +377,64 @@ def test_the_share_beyond_each_tier(tmp_path: Path) -> None:
         text = words(page(client.get("/page/lateness?source=events")) and client.get("/page/lateness?source=events").text)
     assert "1 d 75.00 % 25.00 % on time, tier of daily <numbers>" in text
     assert "10 d 100.00 % 0.00 % tier of monthly numbers" in text
+
+
+@pytest.fixture(name="fleet", scope="module")
+def _fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A hundred and twenty metrics of eleven owners and of nobody; one has numbers."""
+    with without_spark():
+        numbers = publish_two_days(numbers_with_weeks(lake_in(tmp_path_factory.mktemp("fleet"))))
+    owners = [f"team {number % 11}" if number % 12 else None for number in range(120)]
+    others = [metric(f"number_{at:03}", owner=owner, description=f"Number {at} <b>.") for at, owner in enumerate(owners)]
+    with api_client(numbers.lake, catalog(numbers.metric, *others)) as client:
+        yield client
+
+
+def test_many_metrics_are_listed_in_pages_by_owner(fleet: TestClient) -> None:
+    shown: list[str] = []
+    for number in (1, 2, 3):
+        found = page(fleet.get("/", params={"page": number}))
+        assert f"121 metrics, page {number} of 3." in found.text
+        of_page = re.findall(r'id="((?:number_\d+)|total)"', fleet.get("/", params={"page": number}).text)
+        assert len(of_page) == (50, 50, 21)[number - 1]
+        shown += of_page
+    assert shown[0] == "total", "the one with a number"
+    assert sorted(shown) == sorted(["total", *(f"number_{at:03}" for at in range(120))]), "each on one page"
+    assert "<b>" not in fleet.get("/").text.replace("<b data-measure", ""), "what a contract says is no markup"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ({"q": "NUMBER_01"}, [f"number_{at:03}" for at in range(10, 20)]),
+        ({"q": "number 7 <b>"}, ["number_007"]),
+        ({"owner": "team 3"}, [f"number_{at:03}" for at in range(120) if at % 11 == 3 and at % 12]),
+        ({"q": "00", "owner": "team 3"}, ["number_003"]),
+        ({"q": "events", "page": 9}, None),
+        ({"q": "no such thing"}, []),
+    ],
+)
+def test_a_search_finds_the_same_metrics_on_the_page_and_in_the_api(
+    fleet: TestClient, wanted: dict[str, Any], found: list[str] | None
+) -> None:
+    of_page = re.findall(r'id="((?:number_\d+)|total)"', fleet.get("/", params=wanted).text)
+    search = {name: value for name, value in wanted.items() if name != "page"}
+    answer = get_json(fleet, "/metrics", **search)
+    if found is None:
+        assert (len(of_page), answer["total"]) == (21, 121), "a page after the last one is the last one"
+        return
+    assert sorted(of_page) == sorted(found) == [one["name"] for one in answer["metrics"]]
+    assert answer["total"] == len(found)
+    if not found:
+        assert "No metric matches" in fleet.get("/", params=wanted).text
+
+
+def test_the_catalogue_comes_in_parts(fleet: TestClient) -> None:
+    whole = get_json(fleet, "/metrics")
+    parts = [get_json(fleet, "/metrics", limit=50, offset=offset) for offset in (0, 50, 100)]
+    assert [one for part in parts for one in part["metrics"]] == whole["metrics"]
+    assert {part["total"] for part in parts} == {121}
+
+
+def test_a_few_metrics_have_no_search(client: TestClient) -> None:
+    assert 'role="search"' not in client.get("/").text

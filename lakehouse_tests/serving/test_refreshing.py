@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lakehouse.serving.responses import RefreshedValue
+from lakehouse.serving.responses import ComposedValue, RefreshedValue, gathered
 
 
 class Clock:
@@ -83,3 +83,49 @@ def test_a_failure_is_reported_to_those_who_wait_and_retried(clock: Clock) -> No
         assert await fresh.get() == 2
 
     asyncio.run(read_repeatedly())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_kept", "seen"),
+    [(0.01, True, [1, 2, 3, 4, 5]), (1.0, True, [1, 1, 1, 2, 3]), (1.0, False, [1, 2, 3, 4, 5])],
+    ids=["made at once", "takes long", "never kept"],
+)
+def test_what_takes_long_to_make_is_kept_for_longer(clock: Clock, seconds: float, is_kept: bool, seen: list[int]) -> None:
+    made = 0
+
+    async def make() -> int:
+        nonlocal made
+        made += 1
+        clock.now += seconds
+        return made
+
+    async def read_repeatedly() -> list[int]:
+        composed, answers = ComposedValue(make, is_kept=is_kept), []
+        for now in (0, 3, 6, 8, 30):
+            clock.now = now
+            answers.append(await composed.get())
+            await asyncio.sleep(0.01)
+        return answers
+
+    assert asyncio.run(read_repeatedly()) == seen, "older than four times its making: made again meanwhile; than ten times: waits"
+
+
+def test_many_reads_are_made_a_few_at_a_time_and_an_error_is_a_result() -> None:
+    under_way, most = set[int](), 0
+
+    async def read(number: int) -> int:
+        nonlocal most
+        under_way.add(number)
+        most = max(most, len(under_way))
+        await asyncio.sleep(0)
+        under_way.remove(number)
+        if number == 70:
+            raise OSError
+        return number
+
+    results = asyncio.run(gathered((read(number) for number in range(100)), failures=True))
+    assert [result for result in results if isinstance(result, int)] == [number for number in range(100) if number != 70]
+    assert isinstance(results[70], OSError)
+    assert most <= 16
+    with pytest.raises(OSError):  # noqa: PT011 (it has no text)
+        asyncio.run(gathered(read(number) for number in (1, 70)))

@@ -109,12 +109,11 @@ def test_a_column_that_came_later_is_empty_in_older_rows(tmp_path) -> None:
     assert rows == [[{"total": 1, "most": None, "row_count": 1}], [{"total": 5, "most": 5, "row_count": 1}]]
 
 
-def test_where_there_is_no_table_there_is_nothing(tmp_path, monkeypatch) -> None:
+def test_where_there_is_no_table_there_is_nothing(tmp_path) -> None:
     numbers = ScriptedNumbers(lake_in(tmp_path), metric())
     numbers.at(1)
     numbers.set(1, 1)
     numbers.publish()
     followed = taken(numbers, None)
-    monkeypatch.setattr(snapshot, "_REOPEN", -1.0)
     shutil.rmtree(locations.gold(numbers.lake, numbers.series).address)
     assert taken(numbers, followed) == Snapshot()

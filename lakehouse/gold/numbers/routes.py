@@ -19,7 +19,7 @@ from lakehouse.live import routes as live_numbers
 from lakehouse.live.routes import LiveNumberModel, LivePointsModel
 from lakehouse.live.table import NumberLayer
 from lakehouse.serving import models, parameters, responses
-from lakehouse.serving.parameters import Day, Flag, Limit, MetricName, NoParameters, Offset, Parameters
+from lakehouse.serving.parameters import Day, Flag, Limit, MetricName, MetricSearch, Offset, Parameters
 from lakehouse.serving.responses import Problem
 from lakehouse.text import json_value
 
@@ -39,6 +39,13 @@ _BOOKS = {"layer": NumberLayer.BOOKS.value}
 _ByLayer = Field(discriminator="layer")
 _NumberOfLayer = Annotated[models.NumberModel | LiveNumberModel, _ByLayer]
 _PointsOfLayer = Annotated[models.PointsModel | LivePointsModel, _ByLayer]
+
+
+class CatalogueParameters(MetricSearch):
+    """The metrics to return."""
+
+    limit: Limit = 1000
+    offset: Offset = 0
 
 
 class NumberParameters(Parameters):
@@ -73,13 +80,9 @@ def routes(cache: PublishedCache) -> APIRouter:
     router = APIRouter(prefix="/metrics", tags=["metrics"])
 
     @router.get("", response_model=models.MetricsModel, summary="Every metric that is published")
-    async def catalogue(request: Request, _: NoParameters) -> Response:
-        listed, unreadable = [], []
-        for name in sorted(cache.catalog.metrics):
-            readable, failed = await cache.readable([name], Kind.DAY)
-            listed += [_described(cache.catalog.metrics[name], published) for published in readable]
-            unreadable += failed
-        return responses.respond(request, {"metrics": listed, "total": len(listed), "unreadable": unreadable})
+    async def catalogue(request: Request, wanted: Annotated[CatalogueParameters, Query()]) -> Response:
+        """`total` counts the metrics that the search finds, on all pages."""
+        return responses.respond(request, await _catalogue(cache, wanted))
 
     @router.get("/{name}", response_model=_NumberOfLayer, summary="A published number, or a live one")
     async def number(request: Request, name: MetricName, wanted: Annotated[NumberParameters, Query()]) -> Response:
@@ -272,6 +275,23 @@ def _points(
 
 
 _OF_POINT = ("version", "state", "label", "is_final", "revision", "event_count", "computed_at", "result", "total_rows")
+
+
+async def _catalogue(cache: PublishedCache, wanted: CatalogueParameters) -> dict[str, Any]:
+    metrics = cache.catalog.metrics
+    described, unreadable = await cache.composed("catalogue", lambda: _all_described(cache))
+    listed = [one for one in described if wanted.finds(metrics[one["name"]])]
+    return {
+        "metrics": listed[wanted.offset : wanted.offset + wanted.limit],
+        "total": len(listed),
+        "unreadable": [one for one in unreadable if wanted.finds(metrics[one["metric"]])],
+    }
+
+
+async def _all_described(cache: PublishedCache) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    metrics = cache.catalog.metrics
+    days, unreadable = await cache.readable(sorted(metrics), Kind.DAY)
+    return [_described(metrics[published.series.metric.name], published) for published in days], unreadable
 
 
 def _described(metric: MetricContract, published: PublishedSeries) -> dict[str, Any]:

@@ -253,7 +253,7 @@ def _failed_inputs(lake: Lake, series: Series) -> dict[date, str]:
     if series.kind is not Kind.DAY:
         return {}
     failing: dict[date, dict[str, None]] = {}
-    for source in {entry.source for entry in series.metric.read}:
+    for source in {*series.metric.sources_read}:
         for day, entries in failures.by_event_day(lake, source).items():
             texts = {f"{entry.table} {entry.check} of {entry.day}: {entry.explanation}": None for entry in entries}
             for reached in days_reached(series.metric, [day]):
