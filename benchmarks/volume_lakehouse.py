@@ -1,6 +1,6 @@
 """The project's side of ``volume.py``: a replay of the two arrival days.
 
-python benchmarks/volume_lakehouse.py LANDING ROOT DAYS
+python benchmarks/volume_lakehouse.py LANDING ROOT DAYS [DAGSTER_YAML]
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ measures:
 """
 
 
-def instance_in(home: Path) -> dg.DagsterInstance:
-    """A Dagster instance with the project's configuration, as ``lakehouse replay`` opens it."""
-    shutil.copy(Path(__file__).parents[1] / "dagster_home" / "dagster.yaml", home)
+def instance_in(home: Path, configuration: Path | None = None) -> dg.DagsterInstance:
+    """A Dagster instance with the project's configuration or another one, as ``lakehouse replay`` opens it."""
+    shutil.copy(configuration or Path(__file__).parents[1] / "dagster_home" / "dagster.yaml", home / "dagster.yaml")
     os.environ["DAGSTER_HOME"] = str(home)
     return local_instance(home)
 
@@ -117,9 +117,9 @@ def new_lake(root: Path, landing: Path, contracts: Mapping[str, str]) -> tuple[L
 
 def main() -> None:
     """Process the days, print the figures."""
-    landing, root = Path(sys.argv[1]), Path(sys.argv[2])
+    landing, root, *configuration = map(Path, (*sys.argv[1:3], *sys.argv[4:]))
     days = [date.fromisoformat(day) for day in sys.argv[3].split(",")]
-    with tempfile.TemporaryDirectory() as home, instance_in(Path(home)) as instance:
+    with tempfile.TemporaryDirectory() as home, instance_in(Path(home), *configuration) as instance:
         replay = replay_of(root, landing, days[0], instance)
         print(timed(lambda day: list(replay.days([day])), days), flush=True)
     os._exit(0)

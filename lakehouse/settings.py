@@ -94,6 +94,10 @@ class Settings(BaseSettings):
         description="Whether sensors request runs that several tables share; without, each table has runs of its own, which any "
         "executor of Dagster can run.",
     )
+    batched_events: bool = Field(
+        True,
+        description="Whether runs store many of Dagster's events together, also with another storage than that of the project.",
+    )
     load_selected: bool = Field(
         True, description="Whether the process of a run constructs only the assets of the run, and those that they are made from."
     )

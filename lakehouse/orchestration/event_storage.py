@@ -1,9 +1,9 @@
-"""Stores many of Dagster's events in one transaction of SQLite.
+"""Stores many of Dagster's events in one transaction of SQLite, or through one connection to another database.
 
 Dagster's storage opens two or three connections for each event and commits each separately, which takes 8 to 19 ms per event:
 minutes for a first load over 700 event days. ``dagster.yaml`` names :class:`SqliteStorage`; files and tables are those of
-Dagster's storage, so either can read the other's data. Commands without DAGSTER_HOME use :class:`MemoryEvents`. The events of a
-run are determined in ``run_events``.
+Dagster's storage, so either can read the other's data. Commands without DAGSTER_HOME use :class:`MemoryEvents`. The storage of
+another instance learns it in the process that logs many events, see :func:`log_all`. ``run_events`` has the events of a run.
 
 A command that runs for two seconds also notices what Dagster does to open its storage: it loads all migrations of each database
 to see whether the database has a version, and compiles each statement again for each connection. Here, a database that has a
@@ -12,6 +12,7 @@ version is opened as it is, and the statements stay compiled.
 
 from __future__ import annotations
 
+import inspect
 import os
 import sqlite3
 import tempfile
@@ -19,11 +20,11 @@ import threading
 import time
 import uuid
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import dagster as dg
 import sqlalchemy
@@ -43,6 +44,7 @@ from lakehouse.orchestration.dagster_internals import (
     runs_directory,
     schedule_directory,
 )
+from lakehouse.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -160,15 +162,26 @@ class SqliteEvents(_NewestOnce, SqliteEventLogStorage):
     """Dagster's SQLite storage of events with :meth:`one_transaction`."""
 
     def __init__(self, base_dir: str) -> None:
-        self._open = threading.local()  # first: Dagster connects while it creates the storage
-        self._tables: set[str] = set()
-        self._empty_file = Path(base_dir).parent / f"empty_run_{dg.__version__}"
-        self._empty: bytes | None = None
-        self._waits: set[tuple[str, str]] = set()
+        self._prepare(base_dir)  # first: Dagster connects while it creates the storage
         super().__init__(base_dir)
         # A transaction holds the lock while further connections are opened.
         self._db_lock = threading.RLock()  # type: ignore[assignment]
         os.environ.setdefault(_BATCH_SIZE_VARIABLE, f"{BATCH_SIZE}")
+
+    def _prepare(self, base_dir: str) -> None:
+        self._open = threading.local()
+        self._tables: set[str] = set()
+        self._empty_file = Path(base_dir).parent / f"empty_run_{dg.__version__}"
+        self._empty: bytes | None = None
+        self._waits: set[tuple[str, str]] = set()
+
+    @classmethod
+    def made_of(cls, storage: SqliteEventLogStorage) -> None:
+        """Make a storage of Dagster's own class one of this class, for the rest of the process."""
+        with storage._db_lock:  # noqa: SLF001
+            storage.__class__ = cls
+            cls._prepare(cast("SqliteEvents", storage), storage._base_dir)  # noqa: SLF001
+            storage._db_lock = threading.RLock()  # type: ignore[assignment]  # noqa: SLF001
 
     @contextmanager
     def one_transaction(self) -> Iterator[None]:
@@ -335,13 +348,77 @@ class SqliteStorage(DagsterSqliteStorage):
         return cls(config_value["base_dir"], inst_data)
 
 
+class _OneConnection(SqlEventLogStorage):
+    """For a storage of events in a database server: one connection for many events.
+
+    Each event is committed on its own, as Dagster does it: readers that follow events by number would miss those of a transaction
+    that ends after one with higher numbers.
+    """
+
+    _open: threading.local
+    _tables: set[str]
+
+    @contextmanager
+    def one_transaction(self) -> Iterator[None]:
+        """Store the events of the context through one connection."""
+        with self._connect() as connection:
+            before, self._open.connection = getattr(self._open, "connection", None), connection
+            try:
+                yield
+            finally:
+                self._open.connection = before
+
+    def has_table(self, table_name: str) -> bool:
+        """Whether a table exists; cached, see :meth:`SqliteEvents.has_table`."""
+        if table_name not in self._tables and super().has_table(table_name):  # type: ignore[safe-super]
+            self._tables.add(table_name)
+        return table_name in self._tables
+
+    @contextmanager
+    def _connect(self) -> Iterator[Any]:
+        connection = getattr(self._open, "connection", None)
+        if connection is not None:
+            yield connection
+            return
+        with super()._connect() as connection:  # type: ignore[misc]
+            yield connection
+
+
+@cache
+def _with_one_connection(storage_class: type) -> type:
+    return type(storage_class.__name__, (_OneConnection, storage_class), {})
+
+
+def _learn(storage: Any) -> None:
+    """Teach a storage of Dagster's to store many events together, if it is of a kind that can."""
+    if type(storage) is SqliteEventLogStorage:
+        SqliteEvents.made_of(storage)
+    elif (
+        isinstance(storage, SqlEventLogStorage)
+        and not isinstance(storage, InMemoryEventLogStorage)
+        and not inspect.signature(getattr(storage, "_connect", print)).parameters
+    ):
+        storage._open, storage._tables = threading.local(), set()  # type: ignore[attr-defined]  # noqa: SLF001
+        storage.__class__ = _with_one_connection(type(storage))
+
+
+_TOGETHER = (SqliteEvents, MemoryEvents, _OneConnection)
+
+
+@cache
+def _may_learn() -> bool:
+    return Settings().batched_events
+
+
 def log_all(instance: dg.DagsterInstance, events: Iterable[_Event], log: Callable[[_Event], object]) -> None:
-    """Log events, up to :data:`BATCH_SIZE` in one transaction if the instance's storage supports it.
+    """Log events, up to :data:`BATCH_SIZE` in one transaction or through one connection, if the instance's storage can do it.
 
     :param log: the method of a run's context that logs one event.
     """
     storage, remaining = instance.event_log_storage, iter(events)
+    if not isinstance(storage, _TOGETHER) and _may_learn():
+        _learn(storage)
     while part := list(islice(remaining, BATCH_SIZE)):
-        with storage.one_transaction() if isinstance(storage, SqliteEvents | MemoryEvents) else nullcontext():
+        with storage.one_transaction() if isinstance(storage, _TOGETHER) else nullcontext():
             for event in part:
                 log(event)

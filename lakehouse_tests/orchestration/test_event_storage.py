@@ -19,6 +19,7 @@ from lakehouse.cli.console import unexpected
 from lakehouse.orchestration import event_storage
 from lakehouse.orchestration.dagster_internals import SqliteEventLogStorage
 from lakehouse.orchestration.event_storage import SqliteEvents, ephemeral_instance, log_all
+from lakehouse_tests.support.postgres_server import needs_postgres, postgres_server
 
 KEY = dg.AssetKey("numbers")
 CHECK = dg.AssetCheckKey(KEY, "is_positive")
@@ -32,7 +33,10 @@ class ChangedMindError(Exception):
 
 
 @contextmanager
-def instance_of(home: Path, monkeypatch: pytest.MonkeyPatch, storage: dict[str, Any] | None) -> Iterator[dg.DagsterInstance]:
+def instance_of(
+    home: Path, monkeypatch: pytest.MonkeyPatch, storage: dict[str, Any] | None, *, learns: bool = False
+) -> Iterator[dg.DagsterInstance]:
+    monkeypatch.setattr(event_storage, "_may_learn", lambda: learns)
     home.mkdir(exist_ok=True)
     home.joinpath("dagster.yaml").write_text(
         yaml.safe_dump({"telemetry": {"enabled": False}} | ({"storage": storage} if storage else {}))
@@ -93,13 +97,14 @@ def recorded(instance: dg.DagsterInstance) -> dict[str, Any]:
 @pytest.mark.merge
 def test_events_stored_together_are_those_of_dagsters_own_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    for name, storage in (("theirs", None), ("ours", OURS)):
-        with instance_of(tmp_path / name, monkeypatch, storage) as instance:
+    for name, storage, learns in (("theirs", None, False), ("ours", OURS, False), ("learned", None, True)):
+        with instance_of(tmp_path / name, monkeypatch, storage, learns=learns) as instance:
             assert isinstance(instance.event_log_storage, SqliteEvents) is (storage is not None)
             assert materialize(instance, DAYS).success
+            assert isinstance(instance.event_log_storage, SqliteEvents) is (storage is not None or learns)
             assert materialize(instance, DAYS[3:5]).success
             seen.append(recorded(instance))
-    assert seen[0] == seen[1]
+    assert seen[0] == seen[1] == seen[2]
     assert seen[1]["newest"][1] == DAYS[3]
     assert len(seen[1]["materializations"]) == 32
 
@@ -213,6 +218,30 @@ def test_the_number_of_connections_does_not_grow_with_the_events(tmp_path: Path,
                 sqlalchemy_event.remove(Engine, "connect", listener)
             opened.append(len(connections))
     assert opened[1] <= opened[0]
+
+
+@needs_postgres
+@pytest.mark.merge
+def test_a_server_gets_the_same_events_through_one_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, opened = [], []
+    for learns in (False, True):
+        connections: list[int] = []
+        listener = lambda *_, counted=connections: counted.append(1)  # noqa: E731
+        with (
+            postgres_server() as address,
+            instance_of(tmp_path / f"{learns}", monkeypatch, {"postgres": {"postgres_url": address}}, learns=learns) as instance,
+        ):
+            sqlalchemy_event.listen(Engine, "connect", listener)
+            try:
+                assert materialize(instance, DAYS).success
+            finally:
+                sqlalchemy_event.remove(Engine, "connect", listener)
+            assert not materialize(instance, DAYS[3:5], fail_at=DAYS[3]).success
+            assert materialize(instance, DAYS[3:5]).success
+            seen.append(recorded(instance))
+        opened.append(len(connections))
+    assert seen[0] == seen[1]
+    assert opened[1] * 3 < opened[0]
 
 
 def test_events_in_memory_are_those_of_dagsters_own_storage_and_open_no_connection_each() -> None:
