@@ -57,6 +57,8 @@ _BATCH_SIZE_VARIABLE = "DAGSTER_EVENT_BATCH_SIZE"
 #: The number of events in a transaction: other writers of the same file wait for it, a few tenths of a second.
 BATCH_SIZE = 500
 _SECONDS_BETWEEN_LOOKS = 1.0
+#: The seconds for which a connection to a database server is used, and how many a process has at once at most.
+_RECYCLE, _CONNECTIONS = 1800, 10
 
 
 @lru_cache(maxsize=16)
@@ -389,8 +391,14 @@ def _with_one_connection(storage_class: type) -> type:
     return type(storage_class.__name__, (_OneConnection, storage_class), {})
 
 
-def _learn(storage: Any) -> None:
-    """Teach a storage of Dagster's to store many events together, if it is of a kind that can."""
+def store_together(instance: dg.DagsterInstance) -> None:
+    """Let the storage of an instance store many events together in this process, if it is of a kind that can.
+
+    A storage in a database server keeps its connections, as Dagster lets its webserver do.
+    """
+    storage: Any = instance.event_log_storage
+    if isinstance(storage, _TOGETHER) or not _may_learn():
+        return
     if type(storage) is SqliteEventLogStorage:
         SqliteEvents.made_of(storage)
     elif (
@@ -400,6 +408,8 @@ def _learn(storage: Any) -> None:
     ):
         storage._open, storage._tables = threading.local(), set()  # type: ignore[attr-defined]  # noqa: SLF001
         storage.__class__ = _with_one_connection(type(storage))
+        for kept in (storage, instance.run_storage):
+            kept.optimize_for_webserver(statement_timeout=0, pool_recycle=_RECYCLE, max_overflow=_CONNECTIONS)
 
 
 _TOGETHER = (SqliteEvents, MemoryEvents, _OneConnection)
@@ -415,9 +425,8 @@ def log_all(instance: dg.DagsterInstance, events: Iterable[_Event], log: Callabl
 
     :param log: the method of a run's context that logs one event.
     """
+    store_together(instance)
     storage, remaining = instance.event_log_storage, iter(events)
-    if not isinstance(storage, _TOGETHER) and _may_learn():
-        _learn(storage)
     while part := list(islice(remaining, BATCH_SIZE)):
         with storage.one_transaction() if isinstance(storage, _TOGETHER) else nullcontext():
             for event in part:

@@ -1,10 +1,11 @@
-"""Ten real arrival days through a deployment that nobody watches, killed in the middle: correct numbers, no superfluous run."""
+"""Real arrival days through a deployment that nobody watches: correct numbers, no superfluous run, also if it is killed."""
 
 from __future__ import annotations
 
 import shutil
 from collections import Counter
 from datetime import date, timedelta
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,22 +41,9 @@ DAILY = Series(load_catalog(None).metrics["earthquakes_daily"])
 
 @pytest.mark.timeout(7200)
 def test_ten_days_end_in_the_truth_with_no_click_and_no_run_too_many(tmp_path: Path) -> None:
-    deployment = Deployment(tmp_path)
-    lake = Lake(Settings(root=str(deployment.root)))
-    landing = deployment.root / "landing" / "earthquakes"
-    landing.mkdir(parents=True)
-    truth, daily = true_digests(), true_daily()
-
-    def drop(day: date) -> None:
-        shutil.copyfile(BATCHES / f"arrival_date={day}.csv.gz", landing / f"arrival_date={day}.csv.gz")
-
-    def arrived(day: date) -> bool:
-        known = {entry.arrival_date for entry in ingestions.all_of(lake, "earthquakes")}
-        return day in known and not _behind(lake) and silver_digest(lake) == truth[day]
-
-    def quiet() -> bool:
-        return all(run["status"] in {"SUCCESS", "FAILURE", "CANCELED"} for run in deployment.runs())
-
+    watched = _Watched(tmp_path)
+    deployment, lake, drop, arrived, quiet = watched.deployment, watched.lake, watched.drop, watched.arrived, watched.quiet
+    truth, daily = watched.truth, watched.daily
     with deployment.running():
         for day in span(FIRST, FIRST + timedelta(days=4)):
             drop(day)
@@ -85,6 +73,47 @@ def test_ten_days_end_in_the_truth_with_no_click_and_no_run_too_many(tmp_path: P
         day: found for day, found in daily[last].items() if day < FIRST
     }
     assert silver_digest(lake) == truth[FIRST + timedelta(days=9)]
+
+
+@pytest.mark.timeout(7200)
+def test_ninety_days_in_groups_end_in_the_truth(tmp_path: Path) -> None:
+    """Files of one to five arrival days at a time; after each group silver and the numbers are those of the publisher."""
+    watched, chance = _Watched(tmp_path), Random(20180101)
+    days = span(FIRST, FIRST + timedelta(days=89))
+    with watched.deployment.running():
+        while days:
+            group, days = days[: (size := chance.randint(1, 5))], days[size:]
+            for day in group:
+                watched.drop(day)
+            watched.deployment.until(lambda group=group: watched.arrived(group[-1]), _PATIENCE, f"the numbers after {group[-1]}")
+            if group[-1] in watched.daily:
+                assert gold_daily(watched.lake) == watched.daily[group[-1]]
+        watched.deployment.until(watched.quiet, 300, "quiet")
+        _check_runs(watched.lake, watched.deployment)
+
+
+class _Watched:
+    """A deployment that takes files of earthquakes, and what is known of its state."""
+
+    def __init__(self, folder: Path) -> None:
+        self.deployment = Deployment(folder)
+        self.lake = Lake(Settings(root=str(self.deployment.root)))
+        self.landing = self.deployment.root / "landing" / "earthquakes"
+        self.landing.mkdir(parents=True)
+        self.truth, self.daily = true_digests(), true_daily()
+
+    def drop(self, day: date) -> None:
+        """Deliver the file of an arrival day."""
+        shutil.copyfile(BATCHES / f"arrival_date={day}.csv.gz", self.landing / f"arrival_date={day}.csv.gz")
+
+    def arrived(self, day: date) -> bool:
+        """Whether everything of an arrival day is published, and silver is the publisher's state of it."""
+        known = {entry.arrival_date for entry in ingestions.all_of(self.lake, "earthquakes")}
+        return day in known and not _behind(self.lake) and silver_digest(self.lake) == self.truth[day]
+
+    def quiet(self) -> bool:
+        """Whether no run is at work."""
+        return all(run["status"] in {"SUCCESS", "FAILURE", "CANCELED"} for run in self.deployment.runs())
 
 
 def _behind(lake: Lake) -> bool:

@@ -20,7 +20,7 @@ from lakehouse.orchestration import launcher
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.build import assets_of
 from lakehouse.orchestration.dagster_internals import InstanceRef, NoOpComputeLogManager
-from lakehouse.orchestration.event_storage import ephemeral_instance
+from lakehouse.orchestration.event_storage import ephemeral_instance, store_together
 from lakehouse.orchestration.run_events import pool_of, table_of, tags_for
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class InProcess:
         self._job = assets_of(lake, catalog).resolve_implicit_global_asset_job_def()
         self._job_of_asset = cache(self._of_asset)
         self._lake, self._catalog, self._instance = lake, catalog, instance
+        store_together(instance)
         self._one_at_a_time = Lock()
         self.failed_checks: dict[tuple[str, str], str] = {}
 
