@@ -79,7 +79,7 @@ def test_ten_days_end_in_the_truth_with_no_click_and_no_run_too_many(tmp_path: P
 def test_ninety_days_in_groups_end_in_the_truth(tmp_path: Path) -> None:
     """Files of one to five arrival days at a time; after each group silver and the numbers are those of the publisher."""
     watched, chance = _Watched(tmp_path), Random(20180101)
-    days = span(FIRST, FIRST + timedelta(days=89))
+    days = [*span(FIRST, FIRST + timedelta(days=89))]
     with watched.deployment.running():
         while days:
             group, days = days[: (size := chance.randint(1, 5))], days[size:]
