@@ -76,7 +76,7 @@ class Settings(BaseSettings):
     now: datetime | None = Field(None, description="A fixed clock for replays and tests, with a zone; default: the real one.")
 
     #: Dagster's daemon looks every five seconds; with five it would skip the looks that come a moment too early.
-    sensor_seconds: int = Field(4, ge=1, description="Least seconds between two ticks of a sensor; Dagster looks every five.")
+    sensor_seconds: int = Field(4, ge=1, description="Least seconds between two ticks of a sensor (15 in an object store).")
     reconcile_seconds: float = Field(
         600,
         ge=0,

@@ -2,7 +2,8 @@
 
 A file counts as stable when two observations at least ``settle_seconds`` apart show the same size and modification time; only the
 observer's clock is used. The modification time alone proves nothing: copying tools set an old one while they write, and clocks
-differ. Observations are stored as tokens of file and state, a few bytes each, and only for pending files.
+differ. In an object store, where a file appears as a whole, it is stable at once. Observations are stored as tokens of file and
+state, a few bytes each, and only for pending files.
 
 A manifest is in the folder of the files that it lists. In JSON it is a list of objects, or an object with such a list under
 ``files``; in CSV it has a header. ``file`` is the name of the file; ``bytes``, ``rows`` and ``sha256`` are optional measures of

@@ -132,7 +132,8 @@ def scan_landing(
     unmatched = listing.unmatched_complaints(lake, contract, sources)
     states = [(name, listing.unmatched[name]) for name in unmatched]
     observations = observations.record([*((file.name, file.state) for file in watched), *states], now)
-    patience = timedelta(seconds=lake.settings.settle_seconds)
+    in_store = "://" in lake.landing_of(contract.dataset)  # where a file appears as a whole
+    patience = timedelta(seconds=0 if in_store else lake.settings.settle_seconds)
     stable = {file for file in watched if observations.is_stable(file.name, file.state, now, patience)}
     unstable = [name for name, state in states if not observations.is_stable(name, state, now, patience)]
     requests: dict[date, IngestRequest] = {}

@@ -38,6 +38,8 @@ Contract = SourceContract | MetricContract | TrainingSetContract | ModelContract
 Model = TypeVar("Model", bound=BaseModel)
 _DATASET = re.compile(r"^dataset: *['\"]?(\w+)", re.MULTILINE)
 _NAMED = re.compile(r"^(?:dataset|metric|training_set|model): *['\"]?(\w+)", re.MULTILINE)
+#: The values of the keys by which a contract names others.
+_REFERENCE = re.compile(r"(?:^|[\s{,\[-])(?:sources?|from|dimension|metric|training_set):(?! *\{)(.*(?:\n *- .*)*)", re.MULTILINE)
 _SHOWN = 20
 #: The kinds of contracts, each by the key that names it; sources also have a key 'model', and models a key 'training_set'.
 _KINDS: dict[str, type[Contract]] = {
@@ -223,18 +225,10 @@ def with_examples(settings: Settings) -> bool:
     """Whether the examples are loaded: as the setting says, or, if it is left out in this release, where they are needed."""
     if "bundled_contracts" in settings.model_fields_set:
         return settings.bundled_contracts
-    deployed, examples = _deployed(settings.contracts), "|".join(path.stem for path in bundled_folder().glob("*.yaml"))
-    if any(re.search(rf"\b({examples})\b", _text_of(path)) for path in deployed):
-        return _mistakes(settings.contracts, bundled=True) < _mistakes(settings.contracts, bundled=False)
-    return not deployed
-
-
-def _mistakes(folder: Path, *, bundled: bool) -> int:
-    try:
-        load_catalog(folder, bundled=bundled)
-    except ContractError as error:
-        return len(error.mistakes)
-    return 0
+    texts = [_text_of(path) for path in _deployed(settings.contracts)]
+    named = {name for text in texts for part in _REFERENCE.findall(text) for name in re.findall(r"\w+", part)}
+    defined = {name for text in texts for name in _NAMED.findall(text)}
+    return not texts or not named.isdisjoint({path.stem for path in bundled_folder().glob("*.yaml")} - defined)
 
 
 def load_catalog(folder: Path | None, *, bundled: bool = True, without: Collection[Path] = ()) -> Catalog:

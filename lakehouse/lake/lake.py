@@ -37,6 +37,9 @@ class SimulatedClock:
         return self._moment
 
 
+_TICK_SECONDS_OF_STORES = 15
+
+
 @dataclass(frozen=True)
 class Lake:
     """A deployment. Copies share its clock, and its open tables unless they are given others.
@@ -85,6 +88,12 @@ class Lake:
     def landing_of(self, dataset: str) -> str:
         """The folder or URI below which the files of ``dataset`` arrive."""
         return self.settings.landing or f"{self.root}/landing/{dataset}"
+
+    @property
+    def tick_seconds(self) -> int:
+        """The least number of seconds between two ticks of a sensor; more of them where looks are requests."""
+        is_set = "sensor_seconds" in self.settings.model_fields_set or "://" not in self.root
+        return self.settings.sensor_seconds if is_set else _TICK_SECONDS_OF_STORES
 
     def at(self, clock: SimulatedClock) -> Lake:
         """The same lake with another clock."""

@@ -44,6 +44,11 @@ def look_again() -> None:
     _newest_moment[0] = next(_MOMENTS)
 
 
+def newest_moment() -> int:
+    """The moment of the last :func:`look_again` of this process."""
+    return _newest_moment[0]
+
+
 def confirmed(look: Callable[[], Found | None]) -> Found | None:
     """What ``look`` finds; before anything counts as found, it looks once more at tables that are as new as each other.
 

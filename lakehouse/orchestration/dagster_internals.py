@@ -7,6 +7,7 @@ records of a check's evaluations, the steps of a run, and the parts of an instan
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 from typing import TYPE_CHECKING
@@ -108,6 +109,8 @@ __all__ = [
     "schedule_directory",
 ]
 
+_LOG = logging.getLogger(__name__)
+
 
 def run_of_process(module: str) -> dg.DagsterRun | None:
     """The run for which Dagster's launcher has started this process, if the run's code location is a module.
@@ -119,14 +122,15 @@ def run_of_process(module: str) -> dg.DagsterRun | None:
     target, arguments = getattr(process, "_target", None), getattr(process, "_args", ())
     if getattr(target, "__name__", None) != _RUN_PROCESS or not arguments:
         return None
-    about = deserialize_value(arguments[0], ExecuteExternalJobArgs)
-    if about.instance_ref is None:
+    try:
+        about = deserialize_value(arguments[0], ExecuteExternalJobArgs)
+        with dg.DagsterInstance.from_ref(about.instance_ref) as instance:  # type: ignore[arg-type]
+            run = instance.get_run_by_id(about.run_id)
+        pointer = run.job_code_origin.repository_origin.code_pointer  # type: ignore[union-attr]
+        return run if isinstance(pointer, ModuleCodePointer) and pointer.module == module else None
+    except Exception as problem:  # noqa: BLE001 (without it, all is loaded)
+        _LOG.warning("All definitions are loaded, because the run of this process is not known: %s", problem)
         return None
-    with dg.DagsterInstance.from_ref(about.instance_ref) as instance:
-        run = instance.get_run_by_id(about.run_id)
-    origin = run.job_code_origin if run else None
-    pointer = origin.repository_origin.code_pointer if origin else None
-    return run if isinstance(pointer, ModuleCodePointer) and pointer.module == module else None
 
 
 #: The function that is the whole work of a run's process.

@@ -1,4 +1,4 @@
-"""Stores many of Dagster's events in one transaction of SQLite, or through one connection to another database.
+"""Stores many of Dagster's events in one transaction of SQLite, or through a connection to Postgres that is kept.
 
 Dagster's storage opens two or three connections for each event and commits each separately, which takes 8 to 19 ms per event:
 minutes for a first load over 700 event days. ``dagster.yaml`` names :class:`SqliteStorage`; files and tables are those of
@@ -12,7 +12,6 @@ version is opened as it is, and the statements stay compiled.
 
 from __future__ import annotations
 
-import inspect
 import os
 import sqlite3
 import tempfile
@@ -57,8 +56,8 @@ _BATCH_SIZE_VARIABLE = "DAGSTER_EVENT_BATCH_SIZE"
 #: The number of events in a transaction: other writers of the same file wait for it, a few tenths of a second.
 BATCH_SIZE = 500
 _SECONDS_BETWEEN_LOOKS = 1.0
-#: The seconds for which a connection to a database server is used, and how many a process has at once at most.
-_RECYCLE, _CONNECTIONS = 1800, 10
+#: How many connections to a database server a process has at once at most, beside the one that it keeps.
+_CONNECTIONS = 10
 
 
 @lru_cache(maxsize=16)
@@ -170,6 +169,9 @@ class SqliteEvents(_NewestOnce, SqliteEventLogStorage):
         self._db_lock = threading.RLock()  # type: ignore[assignment]
         os.environ.setdefault(_BATCH_SIZE_VARIABLE, f"{BATCH_SIZE}")
 
+    #: Whether it was one of Dagster's class: others may use it who know nothing of this project's ways with dead runs.
+    _is_made = False
+
     def _prepare(self, base_dir: str) -> None:
         self._open = threading.local()
         self._tables: set[str] = set()
@@ -181,9 +183,10 @@ class SqliteEvents(_NewestOnce, SqliteEventLogStorage):
     def made_of(cls, storage: SqliteEventLogStorage) -> None:
         """Make a storage of Dagster's own class one of this class, for the rest of the process."""
         with storage._db_lock:  # noqa: SLF001
-            storage.__class__ = cls
             cls._prepare(cast("SqliteEvents", storage), storage._base_dir)  # noqa: SLF001
+            cast("SqliteEvents", storage)._is_made = True  # noqa: SLF001
             storage._db_lock = threading.RLock()  # type: ignore[assignment]  # noqa: SLF001
+            storage.__class__ = cls
 
     @contextmanager
     def one_transaction(self) -> Iterator[None]:
@@ -244,7 +247,7 @@ class SqliteEvents(_NewestOnce, SqliteEventLogStorage):
         Dagster repeats the claim without a pause. Slots of runs whose process is gone are freed first, see ``launcher``.
         """
         status = super().claim_concurrency_slot(concurrency_key, run_id, step_key, priority)
-        if status.is_claimed:
+        if status.is_claimed or self._is_made:
             self._waits.discard((run_id, concurrency_key))
             return status
         alive = launcher.give_up_dead_runs(self._instance, self.get_concurrency_info(concurrency_key), run_id)
@@ -350,69 +353,38 @@ class SqliteStorage(DagsterSqliteStorage):
         return cls(config_value["base_dir"], inst_data)
 
 
-class _OneConnection(SqlEventLogStorage):
-    """For a storage of events in a database server: one connection for many events.
-
-    Each event is committed on its own, as Dagster does it: readers that follow events by number would miss those of a transaction
-    that ends after one with higher numbers.
-    """
-
-    _open: threading.local
-    _tables: set[str]
-
-    @contextmanager
-    def one_transaction(self) -> Iterator[None]:
-        """Store the events of the context through one connection."""
-        with self._connect() as connection:
-            before, self._open.connection = getattr(self._open, "connection", None), connection
-            try:
-                yield
-            finally:
-                self._open.connection = before
-
-    def has_table(self, table_name: str) -> bool:
-        """Whether a table exists; cached, see :meth:`SqliteEvents.has_table`."""
-        if table_name not in self._tables and super().has_table(table_name):  # type: ignore[safe-super]
-            self._tables.add(table_name)
-        return table_name in self._tables
-
-    @contextmanager
-    def _connect(self) -> Iterator[Any]:
-        connection = getattr(self._open, "connection", None)
-        if connection is not None:
-            yield connection
-            return
-        with super()._connect() as connection:  # type: ignore[misc]
-            yield connection
-
-
-@cache
-def _with_one_connection(storage_class: type) -> type:
-    return type(storage_class.__name__, (_OneConnection, storage_class), {})
-
-
 def store_together(instance: dg.DagsterInstance) -> None:
-    """Let the storage of an instance store many events together in this process, if it is of a kind that can.
+    """Let the storage of an instance store many events quickly in this process, if it is of a kind that can.
 
-    A storage in a database server keeps its connections, as Dagster lets its webserver do.
+    Dagster's SQLite storage becomes one of :class:`SqliteEvents`. Dagster connects to a Postgres server for each statement; here
+    the process keeps a connection, which is tested before each use. Each event is committed on its own, as Dagster does it: who
+    follows events by number would miss those of a transaction that ends after one with higher numbers.
     """
     storage: Any = instance.event_log_storage
-    if isinstance(storage, _TOGETHER) or not _may_learn():
+    if isinstance(storage, SqliteEvents | MemoryEvents) or not _may_learn():
         return
-    if type(storage) is SqliteEventLogStorage:
-        SqliteEvents.made_of(storage)
-    elif (
-        isinstance(storage, SqlEventLogStorage)
-        and not isinstance(storage, InMemoryEventLogStorage)
-        and not inspect.signature(getattr(storage, "_connect", print)).parameters
-    ):
-        storage._open, storage._tables = threading.local(), set()  # type: ignore[attr-defined]  # noqa: SLF001
-        storage.__class__ = _with_one_connection(type(storage))
-        for kept in (storage, instance.run_storage):
-            kept.optimize_for_webserver(statement_timeout=0, pool_recycle=_RECYCLE, max_overflow=_CONNECTIONS)
+    with _LEARNING:
+        if type(storage) is SqliteEventLogStorage:
+            SqliteEvents.made_of(storage)
+        for one in (storage, instance.run_storage):
+            engine = getattr(one, "_engine", None)
+            if (
+                isinstance(engine, sqlalchemy.Engine)
+                and engine.dialect.name == "postgresql"
+                and isinstance(engine.pool, NullPool)
+            ):
+                _keep_connections(one, engine)
 
 
-_TOGETHER = (SqliteEvents, MemoryEvents, _OneConnection)
+_LEARNING = threading.Lock()
+
+
+def _keep_connections(storage: Any, engine: sqlalchemy.Engine) -> None:
+    """Let a storage in a Postgres server keep its connections; one whose token is fetched for each of them stays as it is."""
+    if getattr(storage, "_token_provider", None) is None:
+        storage._engine = sqlalchemy.create_engine(  # noqa: SLF001
+            engine.url, isolation_level="AUTOCOMMIT", pool_size=1, max_overflow=_CONNECTIONS, pool_pre_ping=True
+        )
 
 
 @cache
@@ -421,13 +393,13 @@ def _may_learn() -> bool:
 
 
 def log_all(instance: dg.DagsterInstance, events: Iterable[_Event], log: Callable[[_Event], object]) -> None:
-    """Log events, up to :data:`BATCH_SIZE` in one transaction or through one connection, if the instance's storage can do it.
+    """Log events, up to :data:`BATCH_SIZE` in one transaction if the instance's storage can do it.
 
     :param log: the method of a run's context that logs one event.
     """
     store_together(instance)
     storage, remaining = instance.event_log_storage, iter(events)
     while part := list(islice(remaining, BATCH_SIZE)):
-        with storage.one_transaction() if isinstance(storage, _TOGETHER) else nullcontext():
+        with storage.one_transaction() if isinstance(storage, SqliteEvents | MemoryEvents) else nullcontext():
             for event in part:
                 log(event)

@@ -6,6 +6,7 @@ Assets write with Spark through :class:`LakeSpark`. Checks and sensors read with
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +15,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+import pyarrow as pa
 from dagster_deltalake import DeltaTableResource, LocalConfig
 from dagster_pyspark import LazyPySparkResource
 from dagster_pyspark.resources import spark_session_from_config
@@ -21,8 +23,9 @@ from deltalake.exceptions import TableNotFoundError
 from pydantic import Field, PrivateAttr
 from pyspark.sql import SparkSession
 
+from lakehouse import object_store
 from lakehouse.lake import Lake, table_io
-from lakehouse.lake.table_cache import TableCache
+from lakehouse.lake.table_cache import TableCache, newest_moment
 from lakehouse.spark.session import spark_options, without_usual_lines
 
 if TYPE_CHECKING:
@@ -35,6 +38,8 @@ _LARGE = 2**26
 _MANY_TABLES = 200
 #: In an object store nothing tells that a table was restored from a copy: tables are opened again after so many seconds.
 _REOPENED_SECONDS = 1800.0
+#: For so many seconds a table counts as absent that a listing has not shown.
+_LISTED_SECONDS = 14.0
 
 
 class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark has no types
@@ -103,6 +108,31 @@ class LakeTables(dg.ConfigurableResource["LakeTables"]):
         return lake.cached(TableCache(_opens(lake)))
 
 
+class _ListedTables:
+    """Which tables a lake in an object store has, from a listing of each layer, which is looked at again after some seconds.
+
+    Most tables that a sensor looks at do not exist in most deployments, such as those of redactions; to find that out for each
+    would take two requests.
+    """
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._listed: dict[str, tuple[float, int, set[str]]] = {}
+
+    def open(self, address: str) -> DeltaTable | None:
+        """The table at an address, None if there is none."""
+        folder, _, name = address.rpartition("/")
+        now, moment = monotonic(), newest_moment()
+        read_at, of_moment, names = self._listed.get(folder, (-math.inf, -1, set[str]()))
+        if now - read_at > _LISTED_SECONDS or of_moment != moment:
+            try:
+                names = object_store.names_in(self._lake, folder)
+            except (OSError, pa.ArrowException):  # such as a store that lets nobody list
+                return table_io.open_snapshot(address, self._lake.storage_options)
+            self._listed[folder] = (now, moment, names)
+        return table_io.open_snapshot(address, self._lake.storage_options) if name in names else None
+
+
 class KeptTables:
     """Tables that stay open from one tick of a sensor to its next one, in whichever thread that is."""
 
@@ -128,11 +158,11 @@ class KeptTables:
 
 
 def _opens(lake: Lake) -> Callable[[str], DeltaTable | None] | None:
-    """How tables are opened: through dagster-deltalake; in an object store with the deployment's ``storage_options`` instead.
+    """How tables are opened: through dagster-deltalake; in an object store, if they are listed, with ``storage_options`` instead.
 
     dagster-deltalake accepts a fixed set of options, delta-rs accepts more.
     """
-    return None if _is_remote(lake) else _open
+    return _ListedTables(lake).open if _is_remote(lake) else _open
 
 
 def readers(lake: Lake, tables: Iterable[tuple[str, str]]) -> dict[str, DeltaTableResource]:

@@ -76,17 +76,19 @@ def _part(shown: dict[str, Any], wanted: OverviewParameters) -> dict[str, Any]:
     """The metrics that a search finds, in pages, and the sources that go with them."""
     every = shown["cards"]
     is_many, in_cards = len(every) > _ON_A_PAGE, len(every) <= _CARDS
-    cards = [card for card in (sorted(every, key=_order) if is_many else every) if wanted.finds(card["contract"])]
+    in_order = sorted(every, key=_order) if is_many else every
+    cards = [card for card in in_order if wanted.finds(card["metric"])]
     pages = max(-(-len(cards) // _ON_A_PAGE), 1)
     page = min(wanted.page, pages)
     of_page = cards[(page - 1) * _ON_A_PAGE : page * _ON_A_PAGE]
     sources = shown["sources"]
     if len(cards) < len(every):
-        of_cards = {name for card in cards for name in card["contract"].sources_read}
-        sources = [one for one in sources if one["name"] in of_cards]
+        of_cards = {name for card in cards for name in card["metric"].sources_read}
+        of_cards |= {join.dimension for card in cards for join in card["metric"].joins}
+        sources = [one for one in sources if one["name"] in of_cards or (wanted.q and wanted.is_in(one["name"]))]
     if is_many:
         sources = sorted(sources, key=lambda one: not one["missing"])
-    owners = Counter(card["contract"].owner for card in every if card["contract"].owner)
+    owners = Counter(card["metric"].owner for card in every if card["metric"].owner)
     return {
         "cards": of_page,
         "groups": _by_owner(of_page) if is_many else [] if in_cards else _groups(of_page),
@@ -331,7 +333,8 @@ async def _card(cache: PublishedCache, metric: MetricContract, *, with_drawing: 
     if newest is not None:
         numbers |= await page_views.doubts(cache, published, newest.period, newest.version)
         numbers["closing"] = page_views.closing(published.series, newest, cache.lake.now())
-    about = {"name": metric.name, "contract": published.series.metric, "overdue": await _overdue(cache, metric.name)}
+    contract = published.series.metric
+    about = {"name": metric.name, "metric": metric, "contract": contract, "overdue": await _overdue(cache, metric.name)}
     return about | numbers
 
 
@@ -361,7 +364,7 @@ def _due(all_published: list[PublishedSeries], now: datetime) -> list[tuple[Peri
 
 def _order(card: dict[str, Any]) -> tuple[bool, bool, str]:
     """Metrics with overdue numbers come first, those without a number last; within that by owner."""
-    return card["newest"] is None, card["overdue"] is None, card["contract"].owner or ""
+    return card["newest"] is None, card["overdue"] is None, card["metric"].owner or ""
 
 
 def _by_owner(cards: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:

@@ -130,9 +130,13 @@ class MetricSearch(Parameters):
 
     def finds(self, metric: MetricContract) -> bool:
         """Whether a metric is listed."""
-        texts = (metric.name, metric.description, metric.owner, metric.source)
-        wanted = self.q.strip().casefold()
-        return self.owner in ("", metric.owner) and any(wanted in (text or "").casefold() for text in texts)
+        joined = [join.dimension for join in metric.joins]
+        texts = (metric.name, metric.description, metric.owner, metric.source, *metric.sources_read, *joined)
+        return self.owner in ("", metric.owner) and any(self.is_in(text or "") for text in texts)
+
+    def is_in(self, text: str) -> bool:
+        """Whether what is searched is a part of a text."""
+        return self.q.strip().casefold() in text.casefold()
 
 
 def period_of(metric: MetricContract, text: str) -> Period:

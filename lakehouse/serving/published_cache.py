@@ -55,8 +55,8 @@ T = TypeVar("T")
 #: The seconds after which a value is refreshed, and the age beyond which it is no longer returned.
 _NUMBERS, _PENDING, _ARRIVALS, _TOKENS = (0.3, 0.7), (1.0, 3.0), (20.0, 60.0), (1.0, 2.0)
 _ESTIMATES = 10_000
-#: How many series are read before a request needs them; how many threads read other values, each with open tables.
-_AT_ONCE, _THREADS, _THREADS_FOR_LONG = 4, 4, 2
+#: How many series are read before a request needs them; how many threads read values of a kind, each with open tables.
+_AT_ONCE, _THREADS = 4, 4
 SERVICE_UNAVAILABLE = 503
 #: The messages of Arrow and delta-rs for a missing or incomplete data file; they have no exception class for that.
 _IS_FILE = re.compile("no such file|not found|parquet|range was invalid", re.IGNORECASE)
@@ -124,8 +124,8 @@ class PublishedCache:
         self.lake, self.catalog = lake, catalog
         #: The lake with tables that each thread keeps open.
         self.reading = lake.cached(TableCache())
-        self._threads = _threads(_THREADS, "lakehouse-reads")
-        self._threads_for_long = _threads(_THREADS_FOR_LONG, "lakehouse-long-reads")
+        #: For numbers, for what is not yet in them, and for what may take long: none of them waits for the others.
+        self._numbers, self._states, self._long = _threads("numbers"), _threads("states"), _threads("long")
         self._others: dict[str, RefreshedValue[Any]] = {}
         self._composed: dict[str, ComposedValue[Any]] = {}
         self._snapshots: dict[str, RefreshedValue[Snapshot]] = {}
@@ -223,14 +223,14 @@ class PublishedCache:
         """The changes of a source that are not yet in silver or in published numbers."""
         if source not in self._pending:
             read = partial(pending_changes.read, self.reading, self.catalog, source)
-            self._pending[source] = RefreshedValue(read, *_PENDING, self._reads_of(source))
+            self._pending[source] = RefreshedValue(read, *_PENDING, self._reads_of(source, self._states))
         return await _value_of(self._pending[source], f"silver/{source}")
 
     async def observed(self, source: str) -> ObservedSource:
         """The deliveries of a source, and its known missing data."""
         if source not in self._sources:
             read = partial(read_observed_source, self.reading, self.source(source))
-            self._sources[source] = RefreshedValue(read, *_PENDING, self._reads_of(source))
+            self._sources[source] = RefreshedValue(read, *_PENDING, self._reads_of(source, self._states))
         return await _value_of(self._sources[source], f"bronze/{source}")
 
     async def arrivals(self, source: str) -> Arrivals | None:
@@ -369,19 +369,19 @@ class PublishedCache:
         """The reasons for which the newest number of a series cannot be computed, by period."""
         if series.name not in self._uncomputed:
             read = partial(pending_changes.uncomputed, self.reading, series)
-            self._uncomputed[series.name] = RefreshedValue(read, *_PENDING, self._reads_of(series.metric.source))
+            self._uncomputed[series.name] = RefreshedValue(read, *_PENDING, self._reads_of(series.metric.source, self._states))
         return await _value_of(self._uncomputed[series.name], "ops/failed_numbers")
 
     async def _failing_by_period(self, series: Series) -> Mapping[date, list[str]]:
         if series.name not in self._failing:
             read = partial(pending_changes.failing_checks, self.reading, series)
-            self._failing[series.name] = RefreshedValue(read, *_PENDING, self._reads_of(series.metric.source))
+            self._failing[series.name] = RefreshedValue(read, *_PENDING, self._reads_of(series.metric.source, self._states))
         return await _value_of(self._failing[series.name], f"gold/{series.name}_candidates")
 
     async def _snapshot(self, series: Series) -> Snapshot:
         if series.name not in self._snapshots:
             read = partial(snapshot.read, locations.gold(self.reading, series), series.by)
-            self._snapshots[series.name] = RefreshedValue(read, *_NUMBERS, self._reads_of(series.metric.source))
+            self._snapshots[series.name] = RefreshedValue(read, *_NUMBERS, self._reads_of(series.metric.source, self._numbers))
         return await _value_of(self._snapshots[series.name], f"gold/{series.name}")
 
     async def other(self, name: str, read: Callable[[], T]) -> T:
@@ -391,7 +391,7 @@ class PublishedCache:
         :param read: reads it from :attr:`reading`.
         """
         if name not in self._others:
-            self._others[name] = RefreshedValue(lambda _: read(), *_NUMBERS, self._reads_of(name))
+            self._others[name] = RefreshedValue(lambda _: read(), *_NUMBERS, self._reads_of(name, self._long))
         return cast("T", await self._others[name].get())
 
     async def composed(self, name: str, make: Callable[[], Awaitable[T]]) -> T:
@@ -403,13 +403,12 @@ class PublishedCache:
             self._composed[name] = ComposedValue(make, is_kept=_NUMBERS[1] > 0)
         return cast("T", await self._composed[name].get())
 
-    def _reads_of(self, name: str, threads: Sequence[ThreadPoolExecutor] | None = None) -> Runner:
+    def _reads_of(self, name: str, threads: Sequence[ThreadPoolExecutor]) -> Runner:
         """Runs reads about a source in one of a few threads, always the same, which keeps their tables open.
 
         A read sees each table as of one moment, and looks for its new commits once.
         """
-        among = threads or self._threads
-        thread = among[crc32(name.encode()) % len(among)]
+        thread = threads[crc32(name.encode()) % len(threads)]
 
         async def run(read: Callable[[T], T], before: T) -> T:
             def reading() -> T:
@@ -423,12 +422,12 @@ class PublishedCache:
     async def _arrival_history(self, source: str) -> _ArrivalHistory:
         if source not in self._arrivals:
             read = partial(_read_arrivals, self.reading, self.source(source))
-            self._arrivals[source] = RefreshedValue(read, *_ARRIVALS, self._reads_of(source, self._threads_for_long))
+            self._arrivals[source] = RefreshedValue(read, *_ARRIVALS, self._reads_of(source, self._long))
         return await _value_of(self._arrivals[source], f"ops/{source}_keys")
 
 
-def _threads(number: int, name: str) -> list[ThreadPoolExecutor]:
-    return [ThreadPoolExecutor(1, f"{name}-{of}") for of in range(number)]
+def _threads(name: str) -> list[ThreadPoolExecutor]:
+    return [ThreadPoolExecutor(1, f"lakehouse-{name}-{number}") for number in range(_THREADS)]
 
 
 def _daily(series: Series) -> Series:

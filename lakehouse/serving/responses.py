@@ -310,8 +310,9 @@ _SOME = 16
 class ComposedValue(RefreshedValue[T]):
     """A value that a coroutine makes of other refreshed values, such as the overview of all metrics.
 
-    What is made at once is made for each request. What takes longer, with hundreds of metrics, is kept: it is made again once it
-    is four times as old as its making took, and requests get it until it is ten times as old, or three seconds.
+    What is made at once is made for each request. What takes longer, with hundreds of metrics, is kept. It is made again when it
+    is four times as old as its making took, or five seconds; requests get it until it is ten times as old, at least three seconds
+    and at most thirty.
 
     :param make: makes the value.
     :param is_kept: False to make it for each request, however long it takes.
@@ -329,12 +330,13 @@ class ComposedValue(RefreshedValue[T]):
         value = await super()._refresh()
         took = monotonic() - started
         is_kept = self._is_kept and took > _AT_ONCE
-        self._after, self._at_most = (4 * took, max(10 * took, _KEPT)) if is_kept else (-1.0, -1.0)
+        self._after, self._at_most = (min(4 * took, _AFTER), min(max(10 * took, _KEPT), _AT_MOST)) if is_kept else (-1.0, -1.0)
         return value
 
 
-#: Seconds within which a value is made at once; how old one may be at least that is kept.
-_AT_ONCE, _KEPT = 0.05, 3.0
+#: Seconds: within which a value is made at once, how old one that is kept may be at least and at most, and after which it is made
+#: again at the latest.
+_AT_ONCE, _KEPT, _AT_MOST, _AFTER = 0.05, 3.0, 30.0, 5.0
 
 
 def _log_failure(reading: asyncio.Task[T]) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any
+from weakref import WeakKeyDictionary
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 
 _LOG = logging.getLogger(__name__)
-#: The number of cached lists, each as of a version of its table.
-_LISTS = 1000
 _ONE_AT_A_TIME = Lock()
 #: The id of a row: source, ingestion, line.
 ID = r"^[a-z][a-z0-9_]{0,99}:[0-9a-zA-Z_-]{1,64}:[0-9]{1,15}$"
@@ -88,12 +86,18 @@ def listed(cache: PublishedCache, source: str, status: StatusFilter) -> list[dic
     """The rows of a source's quarantine with a given status, for the API and the pages."""
     account_tables.restore(cache.reading, cache.source(source))  # else its version may be one that was listed with other rows
     version = account_tables.quarantine_version(cache.reading, source)
-    return _listed(cache, source, status.status, version)
+    known = _NEWEST_LISTS.setdefault(cache, {})
+    of_version, rows = known.get((source, status.status), (None, []))
+    if of_version != version:
+        rows = quarantine.entries(cache.lake, cache.source(source), QuarantineFilter(status.status), _READ)
+        known[source, status.status] = (version, rows)
+    return rows
 
 
-@lru_cache(_LISTS)
-def _listed(cache: PublishedCache, source: str, status: QuarantineStatus | None, _version: int) -> list[dict[str, Any]]:
-    return quarantine.entries(cache.lake, cache.source(source), QuarantineFilter(status), _READ)
+#: The newest list of each source and status, with the version of its table.
+_NEWEST_LISTS: WeakKeyDictionary[PublishedCache, dict[tuple[str, QuarantineStatus | None], tuple[int, list[dict[str, Any]]]]] = (
+    WeakKeyDictionary()
+)
 
 
 def deciding(cache: PublishedCache, steward: Callable[..., Any]) -> APIRouter:

@@ -79,6 +79,14 @@ def test_the_bundled_contracts_load() -> None:
         (f"description: the sales of a shop\n{SHOP_SOURCE}", None, False),
         (TURNOVER_METRIC.replace("source: shop", "source: sales"), False, False),
         ("metric: turnover\nsource: sales\nmeasures: [{name: rows, sql: count(*), type: long}]\n", None, True),
+        ("metric: turnover\nsource: sales\nmeasures: [{name: rows, sql: sum(amuont), type: long}]\n", None, True),
+        ("metric: share\nfrom: [revenue]\nmeasures: [{name: share, sql: a, type: double}]\n", None, True),
+        ("metric: share\nfrom:\n  - other\n  - revenue\nmeasures: [{name: share, sql: a, type: double}]\n", None, True),
+        ("metric: both\nsources: [{source: sales, columns: {a: b}}]\n", None, True),
+        ("metric: by\nsource: shop\njoins: [{dimension: sales, 'on': [id]}]\n", None, True),
+        (SHOP_SOURCE + "source: {landing: sales/*.csv}\n", None, False),
+        (SHOP_SOURCE.replace("dataset: shop", "dataset: sales"), None, False),
+        (TURNOVER_METRIC.replace("sum(id)", "sum(revenue)"), None, False),
     ],
 )
 def test_examples_are_loaded_only_where_they_are_wanted_or_needed(

@@ -33,3 +33,8 @@ def test_tables_are_kept_open_where_a_caller_wants_it() -> None:
     assert lake.cache is None
     assert kept.cached() is kept, "one that keeps tables open already goes on with these"
     assert dict(kept.storage_options) == dict(lake.storage_options) == {"region": "eu"}
+
+
+def test_ticks_are_further_apart_in_an_object_store_unless_they_are_set() -> None:
+    assert [Lake(Settings(root=root)).tick_seconds for root in ("/data", "s3://bucket/lake")] == [4, 15]
+    assert Lake(Settings(root="s3://bucket/lake", sensor_seconds=4)).tick_seconds == 4

@@ -87,8 +87,8 @@ def test_a_failure_is_reported_to_those_who_wait_and_retried(clock: Clock) -> No
 
 @pytest.mark.parametrize(
     ("seconds", "is_kept", "seen"),
-    [(0.01, True, [1, 2, 3, 4, 5]), (1.0, True, [1, 1, 1, 2, 3]), (1.0, False, [1, 2, 3, 4, 5])],
-    ids=["made at once", "takes long", "never kept"],
+    [(0.01, True, [1, 2, 3, 4, 5]), (1.0, True, [1, 1, 1, 2, 3]), (1.0, False, [1, 2, 3, 4, 5]), (20.0, True, [1, 1, 1, 2, 2])],
+    ids=["made at once", "takes long", "never kept", "takes very long"],
 )
 def test_what_takes_long_to_make_is_kept_for_longer(clock: Clock, seconds: float, is_kept: bool, seen: list[int]) -> None:
     made = 0

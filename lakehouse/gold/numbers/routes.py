@@ -44,7 +44,7 @@ _PointsOfLayer = Annotated[models.PointsModel | LivePointsModel, _ByLayer]
 class CatalogueParameters(MetricSearch):
     """The metrics to return."""
 
-    limit: Limit = 1000
+    limit: Limit | None = None
     offset: Offset = 0
 
 
@@ -282,7 +282,7 @@ async def _catalogue(cache: PublishedCache, wanted: CatalogueParameters) -> dict
     described, unreadable = await cache.composed("catalogue", lambda: _all_described(cache))
     listed = [one for one in described if wanted.finds(metrics[one["name"]])]
     return {
-        "metrics": listed[wanted.offset : wanted.offset + wanted.limit],
+        "metrics": listed[wanted.offset :][: wanted.limit],
         "total": len(listed),
         "unreadable": [one for one in unreadable if wanted.finds(metrics[one["metric"]])],
     }
@@ -291,7 +291,7 @@ async def _catalogue(cache: PublishedCache, wanted: CatalogueParameters) -> dict
 async def _all_described(cache: PublishedCache) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     metrics = cache.catalog.metrics
     days, unreadable = await cache.readable(sorted(metrics), Kind.DAY)
-    return [_described(metrics[published.series.metric.name], published) for published in days], unreadable
+    return [_described(metrics[published.series.name], published) for published in days], unreadable
 
 
 def _described(metric: MetricContract, published: PublishedSeries) -> dict[str, Any]:

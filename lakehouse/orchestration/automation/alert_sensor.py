@@ -359,7 +359,7 @@ def notices_sensor(lake: Lake, catalog: Catalog) -> dg.SensorDefinition:
 
     @dg.sensor(
         name="notices",
-        minimum_interval_seconds=max(60, lake.settings.sensor_seconds),
+        minimum_interval_seconds=max(60, lake.tick_seconds),
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Consumers named in a contract are notified of restatements and rejected rows, and the audit records it. "
         "The side output of late events is sent to its topics.",

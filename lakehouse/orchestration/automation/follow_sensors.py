@@ -85,7 +85,7 @@ def kinds(lake: Lake, catalog: Catalog) -> list[looks.LookKind]:
     stewards = [_of_decisions(catalog, contract) for contract in catalog.sources.values()]
     of_decisions = "Decisions and redactions start silver for the days that they affect."
     of_changes = "Changed days start gold, and published numbers what is computed from them, for exactly these days or periods."
-    seconds = lake.settings.sensor_seconds
+    seconds = lake.tick_seconds
     return [looks.LookKind("stewards", of_decisions, stewards, seconds), looks.LookKind("restate", of_changes, restate, seconds)]
 
 
@@ -170,7 +170,7 @@ def automation(lake: Lake, catalog: Catalog) -> dg.AutomationConditionSensorDefi
         "late_partitions",
         target=dg.AssetSelection.assets(*targets),
         default_status=dg.DefaultSensorStatus.RUNNING,
-        minimum_interval_seconds=lake.settings.sensor_seconds + len(targets) // _CONDITIONS_A_SECOND,
+        minimum_interval_seconds=lake.tick_seconds + len(targets) // _CONDITIONS_A_SECOND,
     )
 
 

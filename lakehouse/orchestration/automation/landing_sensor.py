@@ -57,7 +57,7 @@ RECONCILES_TAG = "lakehouse/reconciles"
 
 def kinds(lake: Lake, catalog: Catalog) -> list[looks.LookKind]:
     """The kinds ``landing`` and ``reconcile``, each with a look for each source."""
-    contracts, seconds = list(catalog.sources.values()), lake.settings.sensor_seconds
+    contracts, seconds = list(catalog.sources.values()), lake.tick_seconds
     landing = [
         _stream(catalog, contract, contract.source.kafka) if contract.source.kafka else _landing(catalog, contract)
         for contract in contracts

@@ -40,7 +40,7 @@ def release_sensor(lake: Lake, catalog: Catalog) -> dg.SensorDefinition:
 
     @dg.sensor(
         name="released_versions",
-        minimum_interval_seconds=lake.settings.sensor_seconds,
+        minimum_interval_seconds=lake.tick_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Versions that were made on the command line become partitions of datasets/* and models/*.",
     )
@@ -97,7 +97,7 @@ def kinds(lake: Lake, catalog: Catalog) -> list[looks.LookKind]:
     models = [model for model in catalog.models.values() if model.retrain_when]
     jobs, of_each = [job(lake, catalog, model) for model in models], [_retraining(catalog, model) for model in models]
     about = "Corrections of what a model has learned from start its retraining, which promotes nothing."
-    return [looks.LookKind("retrain", about, of_each, lake.settings.sensor_seconds, jobs)] if of_each else []
+    return [looks.LookKind("retrain", about, of_each, lake.tick_seconds, jobs)] if of_each else []
 
 
 def _retraining(catalog: Catalog, contract: ModelContract) -> looks.Look:
