@@ -142,6 +142,18 @@ def list_landing(lake: Lake, contract: SourceContract) -> Sequence[fs.FileInfo]:
     return _list(*_file_system(lake, contract))
 
 
+def list_every_landing(lake: Lake, contract: SourceContract) -> Sequence[fs.FileInfo]:
+    """Everything below the folder that has the landing folders of all sources, as it is now, by one listing."""
+    system, root = _file_system(lake, contract)
+    return _list(system, root if lake.settings.landing else root.removesuffix(f"/{contract.dataset}"))
+
+
+def below(lake: Lake, contract: SourceContract, infos: Iterable[fs.FileInfo]) -> list[fs.FileInfo]:
+    """Those that are in a source's landing folder."""
+    _, root = _file_system(lake, contract)
+    return [info for info in infos if info.path.startswith(f"{root}/")]
+
+
 def state_of(infos: Iterable[fs.FileInfo]) -> str:
     """A digest that changes when any file is added, removed or written to."""
     states = sorted(f"{info.path}\0{info.size}\0{info.mtime_ns}" for info in infos)

@@ -138,7 +138,7 @@ class KeptTables:
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        self._cache = TableCache(_opens(lake), is_of_one_thread=False)
+        self._cache = TableCache(_opens_listed(lake), is_of_one_thread=False)
         self._lock = Lock()
         self._opened = monotonic()
 
@@ -150,7 +150,7 @@ class KeptTables:
             return
         try:
             if _is_remote(self._lake) and monotonic() - self._opened > _REOPENED_SECONDS:
-                self._cache, self._opened = TableCache(_opens(self._lake), is_of_one_thread=False), monotonic()
+                self._cache, self._opened = TableCache(_opens_listed(self._lake), is_of_one_thread=False), monotonic()
             yield self._lake.cached(self._cache)
             self._cache.forget_answers()
         finally:
@@ -158,11 +158,20 @@ class KeptTables:
 
 
 def _opens(lake: Lake) -> Callable[[str], DeltaTable | None] | None:
-    """How tables are opened: through dagster-deltalake; in an object store, if they are listed, with ``storage_options`` instead.
+    """How tables are opened: through dagster-deltalake; in an object store with the deployment's ``storage_options`` instead.
 
     dagster-deltalake accepts a fixed set of options, delta-rs accepts more.
     """
-    return _ListedTables(lake).open if _is_remote(lake) else _open
+    return None if _is_remote(lake) else _open
+
+
+def _opens_listed(lake: Lake) -> Callable[[str], DeltaTable | None]:
+    """The same for sensors; in an object store they open only tables that are listed."""
+    return _listed_tables.setdefault(lake.root, _ListedTables(lake)).open if _is_remote(lake) else _open
+
+
+#: By the root of the lake: the sensors of a process share the listings.
+_listed_tables: dict[str, _ListedTables] = {}
 
 
 def readers(lake: Lake, tables: Iterable[tuple[str, str]]) -> dict[str, DeltaTableResource]:

@@ -6,7 +6,9 @@ ingested is determined in ``bronze.pending_files``.
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -32,7 +34,7 @@ from lakehouse.streams.client import StreamProblem
 from lakehouse.text import join_limited
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import date
 
     from pyarrow.fs import FileInfo
@@ -202,19 +204,33 @@ def _reconciling(catalog: Catalog, contract: SourceContract) -> looks.Look:
 _LISTING_SECONDS = 5.0
 #: The lists that were not complete when a look ended, by landing folder, with what they find. A later look takes it.
 _listings: dict[str, tuple[threading.Thread, list[Any]]] = {}
+#: The newest listing of all landing folders in an object store, with its time; it serves the sources of a tick.
+_every_landing: dict[str, tuple[float, list[FileInfo]]] = {}
+_TICK = 3.0
 
 
 def listed(lake: Lake, contract: SourceContract) -> list[FileInfo]:
-    """The files of a landing folder.
+    """The files of a landing folder. In an object store a tick lists the folders of all sources at once.
 
     :raises HangingFolderError: if the list is not complete in time. A later call waits for the same list.
     """
     folder = f"{lake.landing_of(contract.dataset)}/{contract.source.landing}"
+    if "://" not in folder:
+        return _listed(folder, lambda: bronze_landing.list_landing(lake, contract))
+    every = lake.settings.landing or f"{lake.root}/landing"
+    listed_at, infos = _every_landing.get(every, (-math.inf, []))
+    if time.monotonic() - listed_at > _TICK:
+        began, infos = time.monotonic(), _listed(every, lambda: bronze_landing.list_every_landing(lake, contract))
+        _every_landing[every] = (began, infos)
+    return bronze_landing.below(lake, contract, infos)
+
+
+def _listed(folder: str, list_files: Callable[[], Iterable[FileInfo]]) -> list[FileInfo]:
     answer: list[Any] = []
 
     def listing() -> None:
         try:
-            answer.append(bronze_landing.list_landing(lake, contract))
+            answer.append(list(list_files()))
         except Exception as problem:  # noqa: BLE001 - raised again by the thread that waits
             answer.append(problem)
 

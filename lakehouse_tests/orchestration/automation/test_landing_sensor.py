@@ -8,7 +8,7 @@ import json
 import os
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
@@ -16,16 +16,17 @@ import pytest
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts import load_catalog
 from lakehouse.contracts.loader import Catalog
+from lakehouse.lake import Lake
 from lakehouse.lateness import missing_inputs
 from lakehouse.ledger import ingestions
 from lakehouse.orchestration.automation import landing_sensor
 from lakehouse.orchestration.execution.replay import Replay
 from lakehouse.orchestration.plan_runs import AT_ONCE
+from lakehouse.settings import Settings
 from lakehouse_tests.support.sensor_ticks import SensorTicks, days_of
 
 if TYPE_CHECKING:
     from lakehouse.bronze.ingest import DayReport
-    from lakehouse.lake import Lake
 
 BUNDLED = load_catalog(None)
 DAY = date(2024, 11, 5)
@@ -355,3 +356,25 @@ def test_a_file_outside_the_calendar_is_complained_about_at_every_tick(landing: 
     landing.put("arrival_date=2024-02-30.csv")
     said = "arrival_date=2024-02-30.csv: 2024-02-30 is no day of the calendar; rename the file"
     assert [landing.skip_message(), landing.skip_message()] == [said, said]
+
+
+def test_in_a_store_one_listing_serves_the_sources_of_a_tick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = Lake(Settings(root=f"file://{tmp_path}/lake"))
+    sales, earthquakes = (load_catalog(None).sources[name] for name in ("sales", "earthquakes"))
+    for source in ("sales", "earthquakes", "sales_of_others"):
+        (tmp_path / "lake" / "landing" / source).mkdir(parents=True)
+        (tmp_path / "lake" / "landing" / source / f"{source}.csv").write_text("id\n")
+    listings, real = list[str](), landing_sensor.bronze_landing.list_every_landing
+
+    def counted(*about: Any) -> Any:
+        listings.append("all")
+        return real(*about)
+
+    monkeypatch.setattr(landing_sensor.bronze_landing, "list_every_landing", counted)
+    for contract in (sales, earthquakes):
+        assert [info.base_name for info in landing_sensor.listed(lake, contract)] == [f"{contract.dataset}.csv"]
+    assert listings == ["all"]
+    monkeypatch.setattr(landing_sensor, "_TICK", -1.0)
+    (tmp_path / "lake" / "landing" / "sales" / "more.csv").write_text("id\n")
+    assert {info.base_name for info in landing_sensor.listed(lake, sales)} == {"sales.csv", "more.csv"}
+    assert listings == ["all", "all"]
