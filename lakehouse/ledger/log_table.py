@@ -168,9 +168,9 @@ class LogTable(Generic[Row]):
         if not is_of_partitions:
             return self.entries(self.select(None, where))
         table = self.table.open()
-        if table is None:
-            return []
         schema = self.schema
+        if table is None:
+            return self.entries(schema.empty_table())
         return self.table.parsed(table, where, lambda rows: self.entries(table_io.with_columns(rows, schema.names).cast(schema)))
 
     def derived(

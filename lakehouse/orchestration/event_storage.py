@@ -366,25 +366,24 @@ def store_together(instance: dg.DagsterInstance) -> None:
     with _LEARNING:
         if type(storage) is SqliteEventLogStorage:
             SqliteEvents.made_of(storage)
-        for one in (storage, instance.run_storage):
-            engine = getattr(one, "_engine", None)
-            if (
-                isinstance(engine, sqlalchemy.Engine)
-                and engine.dialect.name == "postgresql"
-                and isinstance(engine.pool, NullPool)
-            ):
-                _keep_connections(one, engine)
+        for server in filter(_connects_anew, (storage, instance.run_storage)):
+            server._engine = sqlalchemy.create_engine(  # noqa: SLF001
+                server._engine.url,  # noqa: SLF001
+                isolation_level="AUTOCOMMIT",
+                pool_size=1,
+                max_overflow=_CONNECTIONS,
+                pool_pre_ping=True,
+            )
 
 
 _LEARNING = threading.Lock()
 
 
-def _keep_connections(storage: Any, engine: sqlalchemy.Engine) -> None:
-    """Let a storage in a Postgres server keep its connections; one whose token is fetched for each of them stays as it is."""
-    if getattr(storage, "_token_provider", None) is None:
-        storage._engine = sqlalchemy.create_engine(  # noqa: SLF001
-            engine.url, isolation_level="AUTOCOMMIT", pool_size=1, max_overflow=_CONNECTIONS, pool_pre_ping=True
-        )
+def _connects_anew(storage: Any) -> bool:
+    """Whether a storage is in a Postgres server, with a connection for each statement. If each needs a token, it stays so."""
+    engine = getattr(storage, "_engine", None)
+    is_server = isinstance(engine, sqlalchemy.Engine) and engine.dialect.name == "postgresql"
+    return is_server and isinstance(engine.pool, NullPool) and getattr(storage, "_token_provider", None) is None  # type: ignore[union-attr]
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -27,11 +27,9 @@ from lakehouse.orchestration.run_events import asset_key
 from lakehouse.settings import Settings
 from lakehouse_tests.support.empty_deployment import instance_on_disk  # noqa: F401 (a fixture)
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 CATALOG = load_catalog(None)
 LOCATION = "lakehouse_tests.support.run_location"
+CHECKOUT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(("module", "is_known"), [(LOCATION, True), ("another.module", False)])
@@ -41,7 +39,7 @@ def test_a_process_knows_the_run_that_it_was_started_for(
     """As Dagster's code server starts it. If this fails after an upgrade, a run loads all contracts again, and nothing else."""
     written = tmp_path / "written"
     monkeypatch.setenv("RUN_LOCATION_WRITES", str(written))
-    repository = ReconstructableRepository(ModuleCodePointer(LOCATION, "defs"))
+    repository = ReconstructableRepository(ModuleCodePointer(LOCATION, "defs", str(CHECKOUT)))
     origin = ReconstructableRepository(ModuleCodePointer(module, "defs")).get_reconstructable_job(IMPLICIT_ASSET_JOB_NAME)
     run = dg.DagsterRun(IMPLICIT_ASSET_JOB_NAME, job_code_origin=origin.get_python_origin(), status=dg.DagsterRunStatus.CANCELED)
     instance.add_run(run)

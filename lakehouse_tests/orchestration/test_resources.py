@@ -124,16 +124,16 @@ def test_in_a_store_a_listing_tells_which_tables_there_are(tmp_path: Path, monke
     monkeypatch.setattr(object_store, "names_in", names_in)
     monkeypatch.setattr(resources, "monotonic", lambda: clock[0])
     tables = resources._ListedTables(lake)
-    one, other = f"{lake.root}/ops/one", f"{lake.root}/ops/other"
-    assert [tables.open(address) for address in (one, other, f"{lake.root}/gold/one")] == [None, None, None]
+    first, second = f"{lake.root}/ops/one", f"{lake.root}/ops/other"
+    assert [tables.open(address) for address in (first, second, f"{lake.root}/gold/one")] == [None, None, None]
     assert listed == ["ops", "gold"], "one listing for all tables of a layer, also of a layer without any"
-    write_deltalake(one, pa.table({"number": [1]}))
-    assert tables.open(one) is None, "some seconds later"
+    write_deltalake(first, pa.table({"number": [1]}))
+    assert tables.open(first) is None, "some seconds later"
     clock[0] = 15.0
-    assert tables.open(one) is not None
-    write_deltalake(other, pa.table({"number": [1]}))
+    assert tables.open(first) is not None
+    write_deltalake(second, pa.table({"number": [1]}))
     look_again()
-    assert tables.open(other) is not None, "at once if this process looks again"
+    assert tables.open(second) is not None, "at once if this process looks again"
     assert listed == ["ops", "gold", "ops", "ops"]
 
 

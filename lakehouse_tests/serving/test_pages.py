@@ -393,8 +393,7 @@ def _fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 def test_many_metrics_are_listed_in_pages_by_owner(fleet: TestClient) -> None:
     shown: list[str] = []
     for number in (1, 2, 3):
-        found = page(fleet.get("/", params={"page": number}))
-        assert f"121 metrics, page {number} of 3." in found.text
+        assert f"121 metrics, page {number} of 3." in page(fleet.get("/", params={"page": number})).text
         of_page = re.findall(r'id="((?:number_\d+)|total)"', fleet.get("/", params={"page": number}).text)
         assert len(of_page) == (50, 50, 21)[number - 1]
         shown += of_page
@@ -404,7 +403,7 @@ def test_many_metrics_are_listed_in_pages_by_owner(fleet: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found"),
+    ("wanted", "names"),
     [
         ({"q": "NUMBER_01"}, [f"number_{at:03}" for at in range(10, 20)]),
         ({"q": "number 7 <b>"}, ["number_007"]),
@@ -415,17 +414,17 @@ def test_many_metrics_are_listed_in_pages_by_owner(fleet: TestClient) -> None:
     ],
 )
 def test_a_search_finds_the_same_metrics_on_the_page_and_in_the_api(
-    fleet: TestClient, wanted: dict[str, Any], found: list[str] | None
+    fleet: TestClient, wanted: dict[str, Any], names: list[str] | None
 ) -> None:
     of_page = re.findall(r'id="((?:number_\d+)|total)"', fleet.get("/", params=wanted).text)
     search = {name: value for name, value in wanted.items() if name != "page"}
     answer = get_json(fleet, "/metrics", **search)
-    if found is None:
+    if names is None:
         assert (len(of_page), answer["total"]) == (21, 121), "a page after the last one is the last one"
         return
-    assert sorted(of_page) == sorted(found) == [one["name"] for one in answer["metrics"]]
-    assert answer["total"] == len(found)
-    if not found:
+    assert sorted(of_page) == sorted(names) == [one["name"] for one in answer["metrics"]]
+    assert answer["total"] == len(names)
+    if not names:
         assert "No metric matches" in fleet.get("/", params=wanted).text
 
 
