@@ -247,10 +247,11 @@ class SqliteEvents(_NewestOnce, SqliteEventLogStorage):
         Dagster repeats the claim without a pause. Slots of runs whose process is gone are freed first, see ``launcher``.
         """
         status = super().claim_concurrency_slot(concurrency_key, run_id, step_key, priority)
-        if status.is_claimed or self._is_made:
+        if status.is_claimed:
             self._waits.discard((run_id, concurrency_key))
             return status
-        alive = launcher.give_up_dead_runs(self._instance, self.get_concurrency_info(concurrency_key), run_id)
+        look = launcher.runs_before if self._is_made else launcher.give_up_dead_runs
+        alive = look(self._instance, self.get_concurrency_info(concurrency_key), run_id)
         if alive and (run_id, concurrency_key) not in self._waits:
             self._waits.add((run_id, concurrency_key))
             launcher.say_for_whom(concurrency_key, alive)

@@ -135,8 +135,9 @@ def still_alive(instance: dg.DagsterInstance, runs: Sequence[dg.DagsterRun]) -> 
             alive.append(run)
         else:
             _LOG.warning("Run %s was not finished: %s. It counts as failed; its work is taken up.", run.run_id[:8], reason)
-            instance.report_run_failed(run, reason)
+            # First: if this process is killed in between, the run is found again, which a failed one would not be.
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+            instance.report_run_failed(run, reason)
     return alive
 
 
@@ -149,11 +150,33 @@ def limit_pools(instance: dg.DagsterInstance, pools: Iterable[str]) -> None:
     if instance.is_ephemeral or _has_default_limit(instance) or not storage.supports_global_concurrency_limits:
         return
     still_alive(instance, instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])))
+    pools = [*pools]
+    for pool in pools:
+        _free_finished(instance, storage.get_concurrency_info(pool))
     known = _limited.setdefault(instance, set())
     if missing := {*pools} - known:
         known |= storage.get_concurrency_keys() | missing
         for pool in sorted(missing - {limit.name for limit in storage.get_pool_limits()}):
             storage.set_concurrency_slots(pool, 1)
+
+
+def _free_finished(instance: dg.DagsterInstance, pool: ConcurrencyKeyInfo) -> None:
+    """Free the slots of runs that have ended: their process was killed after that, and before Dagster had freed them."""
+    for run_id in {slot.run_id for slot in pool.claimed_slots}:
+        run = instance.get_run_by_id(run_id)
+        if run is None or run.is_finished:
+            instance.event_log_storage.free_concurrency_slots_for_run(run_id)
+
+
+def runs_before(instance: dg.DagsterInstance, pool: ConcurrencyKeyInfo, waiting: str) -> dict[str, Worker | None]:
+    """The runs that a waiting one waits for on an instance of others, each with its process.
+
+    Dead ones are given up if nobody else does it (:func:`still_alive`), and slots of ended ones are freed.
+    """
+    _free_finished(instance, pool)
+    holders = [instance.get_run_by_id(slot.run_id) for slot in pool.claimed_slots if slot.run_id != waiting]
+    alive = still_alive(instance, [run for run in holders if run is not None and not run.is_finished])
+    return {run.run_id: next(iter(workers(instance, run.run_id)), None) for run in alive}
 
 
 #: The pools that are known to have a limit, by instance.

@@ -45,6 +45,40 @@ def test_a_dead_run_holds_up_nobody(instance: dg.DagsterInstance, caplog: pytest
     assert f"its process ({process.pid}) has ended without reporting" in caplog.text
 
 
+@pytest.mark.parametrize("status", [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE])
+def test_the_slot_of_a_run_that_was_killed_after_its_end_is_freed(
+    status: dg.DagsterRunStatus, instance: dg.DagsterInstance
+) -> None:
+    storage = instance.event_log_storage
+    launcher.limit_pools(instance, [POOL])
+    ended, next_run = (instance.add_run(dg.DagsterRun(job_name="job", status=of)) for of in (status, dg.DagsterRunStatus.STARTED))
+    assert storage.claim_concurrency_slot(POOL, ended.run_id, "step").is_claimed
+    assert not storage.claim_concurrency_slot(POOL, next_run.run_id, "step").is_claimed
+    launcher.limit_pools(instance, [POOL])
+    assert storage.claim_concurrency_slot(POOL, next_run.run_id, "step").is_claimed
+
+
+def test_a_process_that_is_killed_while_it_gives_a_run_up_leaves_it_to_the_next_one(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    dead = instance.add_run(dg.DagsterRun(job_name="job", status=dg.DagsterRunStatus.STARTED))
+    instance.report_engine_event("Started", dead, EngineEventData.in_process(process.pid))
+    instance.event_log_storage.set_concurrency_slots(POOL, 1)
+    assert instance.event_log_storage.claim_concurrency_slot(POOL, dead.run_id, "step").is_claimed
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(instance, "report_run_failed", killed)
+        with pytest.raises(KeyboardInterrupt):
+            launcher.still_alive(instance, [dead])
+    assert instance.event_log_storage.claim_concurrency_slot(POOL, "another", "step").is_claimed
+    assert launcher.still_alive(instance, [dead]) == []
+
+
 def test_what_an_instance_lacks_is_named_with_the_lines_to_add(
     instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
