@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 #: How long a tick takes looks, in seconds: the daemon waits a minute for a tick.
 _TICK_SECONDS = 20.0
 #: Ticks of a sensor with many looks are further apart, a second for so many: an idle daemon then has little to do.
-_LOOKS_A_SECOND = 200
+_LOOKS_A_SECOND = 250
 _SHOWN = 5
 #: The characters of a digest that tell the look, and those that tell its state.
 _OF_LOOK, _OF_STATE = 4, 6
