@@ -121,7 +121,7 @@ def load_contract(path: Path, sources: Mapping[str, SourceContract] | None = Non
     """
     contract = _read(path)
     mistakes = [*_in_expressions(path, contract, sources or {})]
-    if isinstance(contract, MetricContract) and sources and {*_sources_named(contract)} <= sources.keys():
+    if isinstance(contract, MetricContract) and sources and {*contract.sources_named} <= sources.keys():
         unfit = [*_misfits(contract, sources), *effect.of_tiers(contract, sources)]
         mistakes += [_located(path, where, text) for where, text in unfit]
     if mistakes:
@@ -383,7 +383,7 @@ def _elsewhere(contract: Contract, catalog: Catalog, broken: Collection[str]) ->
         return []
     known: list[tuple[Collection[str], Mapping[str, Contract]]]
     if isinstance(contract, MetricContract):
-        known = [(_sources_named(contract), catalog.sources), (contract.derived_from, catalog.metrics)]
+        known = [(contract.sources_named, catalog.sources), (contract.derived_from, catalog.metrics)]
     elif isinstance(contract, TrainingSetContract):
         known = [(contract.sources, catalog.sources), ([entry.metric for entry in contract.features.metrics], catalog.metrics)]
     else:
@@ -425,11 +425,6 @@ def _misfits(metric: MetricContract, sources: Mapping[str, SourceContract]) -> I
         yield from of_windows.misfits(metric, sources)
     yield from late_events.late_events_misfits(metric, sources)
     yield from record_changes.misfits(metric, sources)
-
-
-def _sources_named(metric: MetricContract) -> list[str]:
-    """The sources that a metric reads and joins."""
-    return [*metric.sources_read, *(join.dimension for join in metric.joins)]
 
 
 def _never_append(metric: MetricContract, sources: Mapping[str, SourceContract]) -> bool:

@@ -327,6 +327,11 @@ class MetricContract(Documented):
         return [entry.source for entry in self.sources] or ([] if self.is_derived else [self.source])
 
     @property
+    def sources_named(self) -> list[str]:
+        """The names of the sources that the metric reads and joins."""
+        return [*self.sources_read, *(join.dimension for join in self.joins)]
+
+    @property
     def event_window(self) -> EventWindow | SessionWindow | None:
         """The event-time windows or sessions of a day; None if a number covers whole days."""
         return None if isinstance(self.window, int) else self.window
@@ -480,8 +485,7 @@ class MetricContract(Documented):
 def _times(metric: MetricContract, sources: Mapping[str, SourceContract]) -> frozenset[str]:
     """The columns with times that the expressions of a metric may read."""
     names = {"event_ts", "arrival_ts", "ends_at", WINDOW_START}
-    read = [*metric.sources_read, *(join.dimension for join in metric.joins)]
-    for contract in (sources[name] for name in read if name in sources):
+    for contract in (sources[name] for name in metric.sources_named if name in sources):
         names.update(field.name for field in contract.typed_fields if field.type == "timestamp")
     brought = {name for join in metric.joins for column, name in join.attributes if column in names}
     return frozenset(names | brought)

@@ -83,7 +83,7 @@ def part_of(catalog: Catalog, tables: Collection[str]) -> Catalog | None:
     def add(metric: MetricContract) -> None:
         for name in metric.derived_from:
             add(catalog.metrics[name])
-        sources.update([metric.source, *metric.sources_read, *metric.dimensions])
+        sources.update([metric.source, *metric.sources_named])
         metrics.add(metric.name)
 
     for table in tables:
@@ -94,12 +94,12 @@ def part_of(catalog: Catalog, tables: Collection[str]) -> Catalog | None:
             add(of_series[name])
         else:
             return None
-    of_sources, of_metrics = catalog.sources.items(), catalog.metrics.items()
-    part = Catalog(
-        {name: contract for name, contract in of_sources if name in sources},
-        {name: metric for name, metric in of_metrics if name in metrics},
+    if not tables:
+        return None
+    return Catalog(
+        {name: contract for name, contract in catalog.sources.items() if name in sources},
+        {name: metric for name, metric in catalog.metrics.items() if name in metrics},
     )
-    return part if tables else None
 
 
 def definitions_of(

@@ -162,15 +162,15 @@ def ephemeral_instance() -> dg.DagsterInstance:
 class SqliteEvents(_NewestOnce, SqliteEventLogStorage):
     """Dagster's SQLite storage of events with :meth:`one_transaction`."""
 
+    #: Whether it was one of Dagster's class: others may use it who know nothing of this project's ways with dead runs.
+    _is_made = False
+
     def __init__(self, base_dir: str) -> None:
         self._prepare(base_dir)  # first: Dagster connects while it creates the storage
         super().__init__(base_dir)
         # A transaction holds the lock while further connections are opened.
         self._db_lock = threading.RLock()  # type: ignore[assignment]
         os.environ.setdefault(_BATCH_SIZE_VARIABLE, f"{BATCH_SIZE}")
-
-    #: Whether it was one of Dagster's class: others may use it who know nothing of this project's ways with dead runs.
-    _is_made = False
 
     def _prepare(self, base_dir: str) -> None:
         self._open = threading.local()
@@ -250,8 +250,8 @@ class SqliteEvents(_NewestOnce, SqliteEventLogStorage):
         if status.is_claimed:
             self._waits.discard((run_id, concurrency_key))
             return status
-        look = launcher.runs_before if self._is_made else launcher.give_up_dead_runs
-        alive = look(self._instance, self.get_concurrency_info(concurrency_key), run_id)
+        pool = self.get_concurrency_info(concurrency_key)
+        alive = launcher.give_up_dead_runs(self._instance, pool, run_id, anyhow=not self._is_made)
         if alive and (run_id, concurrency_key) not in self._waits:
             self._waits.add((run_id, concurrency_key))
             launcher.say_for_whom(concurrency_key, alive)

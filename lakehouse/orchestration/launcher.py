@@ -95,11 +95,14 @@ class LocalRunLauncher(dg.DefaultRunLauncher):
 _LOG = logging.getLogger(__name__)
 
 
-def give_up_dead_runs(instance: dg.DagsterInstance, pool: ConcurrencyKeyInfo, waiting: str) -> dict[str, Worker | None]:
+def give_up_dead_runs(
+    instance: dg.DagsterInstance, pool: ConcurrencyKeyInfo, waiting: str = "", *, anyhow: bool = True
+) -> dict[str, Worker | None]:
     """Free the slots of runs that have ended or whose process is gone.
 
     :param pool: the pool, with claimed slots and waiting steps.
     :param waiting: the waiting run, which is not checked.
+    :param anyhow: False to give up dead runs only if nobody else does it, as :func:`still_alive`.
     :returns: the runs before it that continue, each with a process that works on it; None if no process has reported yet.
     """
     places = [slot.run_id for slot in pool.claimed_slots]
@@ -109,14 +112,11 @@ def give_up_dead_runs(instance: dg.DagsterInstance, pool: ConcurrencyKeyInfo, wa
         if run_id == waiting:
             continue
         run = instance.get_run_by_id(run_id)
-        known = workers(instance, run_id) if run is not None and not run.is_finished else []
-        reason = why_given_up(known)
-        if run is not None and reason is not None:
-            _LOG.warning("Run %s was not finished: %s. It counts as failed; its work is taken up.", run_id[:8], reason)
-            instance.report_run_failed(run, reason)
-        if run is None or run.is_finished or reason is not None:
+        if run is None or run.is_finished:
             instance.event_log_storage.free_concurrency_slots_for_run(run_id)
-        else:
+            continue
+        known = workers(instance, run_id)
+        if not ((anyhow or _nobody_else_does(instance)) and _is_given_up(instance, run, known)):
             alive[run_id] = next((worker for worker in reversed(known) if worker.lives), None)
     return alive
 
@@ -126,19 +126,25 @@ def still_alive(instance: dg.DagsterInstance, runs: Sequence[dg.DagsterRun]) -> 
 
     Only for runs that Dagster's own launcher has started on this machine.
     """
-    if instance.run_monitoring_enabled or not isinstance(instance.run_launcher, dg.DefaultRunLauncher):
+    if not _nobody_else_does(instance):
         return list(runs)
-    alive = []
-    for run in runs:
-        reason = why_given_up(workers(instance, run.run_id))
-        if reason is None:
-            alive.append(run)
-        else:
-            _LOG.warning("Run %s was not finished: %s. It counts as failed; its work is taken up.", run.run_id[:8], reason)
-            # First: if this process is killed in between, the run is found again, which a failed one would not be.
-            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
-            instance.report_run_failed(run, reason)
-    return alive
+    return [run for run in runs if not _is_given_up(instance, run, workers(instance, run.run_id))]
+
+
+def _nobody_else_does(instance: dg.DagsterInstance) -> bool:
+    return not instance.run_monitoring_enabled and isinstance(instance.run_launcher, dg.DefaultRunLauncher)
+
+
+def _is_given_up(instance: dg.DagsterInstance, run: dg.DagsterRun, known: list[Worker]) -> bool:
+    """Whether the processes of an active run have ended; it then counts as failed, and its slots are freed."""
+    reason = why_given_up(known)
+    if reason is None:
+        return False
+    _LOG.warning("Run %s was not finished: %s. It counts as failed; its work is taken up.", run.run_id[:8], reason)
+    # First: if this process is killed in between, the run is found again, which a failed one would not be.
+    instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+    instance.report_run_failed(run, reason)
+    return True
 
 
 def limit_pools(instance: dg.DagsterInstance, pools: Iterable[str]) -> None:
@@ -152,31 +158,12 @@ def limit_pools(instance: dg.DagsterInstance, pools: Iterable[str]) -> None:
     still_alive(instance, instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])))
     pools = [*pools]
     for pool in pools:
-        _free_finished(instance, storage.get_concurrency_info(pool))
+        give_up_dead_runs(instance, storage.get_concurrency_info(pool), anyhow=False)
     known = _limited.setdefault(instance, set())
     if missing := {*pools} - known:
         known |= storage.get_concurrency_keys() | missing
         for pool in sorted(missing - {limit.name for limit in storage.get_pool_limits()}):
             storage.set_concurrency_slots(pool, 1)
-
-
-def _free_finished(instance: dg.DagsterInstance, pool: ConcurrencyKeyInfo) -> None:
-    """Free the slots of runs that have ended: their process was killed after that, and before Dagster had freed them."""
-    for run_id in {slot.run_id for slot in pool.claimed_slots}:
-        run = instance.get_run_by_id(run_id)
-        if run is None or run.is_finished:
-            instance.event_log_storage.free_concurrency_slots_for_run(run_id)
-
-
-def runs_before(instance: dg.DagsterInstance, pool: ConcurrencyKeyInfo, waiting: str) -> dict[str, Worker | None]:
-    """The runs that a waiting one waits for on an instance of others, each with its process.
-
-    Dead ones are given up if nobody else does it (:func:`still_alive`), and slots of ended ones are freed.
-    """
-    _free_finished(instance, pool)
-    holders = [instance.get_run_by_id(slot.run_id) for slot in pool.claimed_slots if slot.run_id != waiting]
-    alive = still_alive(instance, [run for run in holders if run is not None and not run.is_finished])
-    return {run.run_id: next(iter(workers(instance, run.run_id)), None) for run in alive}
 
 
 #: The pools that are known to have a limit, by instance.

@@ -75,7 +75,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
 def _part(shown: dict[str, Any], wanted: OverviewParameters) -> dict[str, Any]:
     """The metrics that a search finds, in pages, and the sources that go with them."""
     every = shown["cards"]
-    is_many, in_cards = len(every) > _ON_A_PAGE, len(every) <= _CARDS
+    is_many = len(every) > _ON_A_PAGE
     in_order = sorted(every, key=_order) if is_many else every
     cards = [card for card in in_order if wanted.finds(card["metric"])]
     pages = max(-(-len(cards) // _ON_A_PAGE), 1)
@@ -83,15 +83,14 @@ def _part(shown: dict[str, Any], wanted: OverviewParameters) -> dict[str, Any]:
     of_page = cards[(page - 1) * _ON_A_PAGE : page * _ON_A_PAGE]
     sources = shown["sources"]
     if len(cards) < len(every):
-        of_cards = {name for card in cards for name in card["metric"].sources_read}
-        of_cards |= {join.dimension for card in cards for join in card["metric"].joins}
+        of_cards = {name for card in cards for name in card["metric"].sources_named}
         sources = [one for one in sources if one["name"] in of_cards or (wanted.q and wanted.is_in(one["name"]))]
     if is_many:
         sources = sorted(sources, key=lambda one: not one["missing"])
     owners = Counter(card["metric"].owner for card in every if card["metric"].owner)
     return {
         "cards": of_page,
-        "groups": _by_owner(of_page) if is_many else [] if in_cards else _groups(of_page),
+        "groups": _by_owner(of_page) if is_many else [] if shown["in_cards"] else _groups(of_page),
         "sources": sources[:_ON_A_PAGE] if is_many else sources,
         "all_sources": len(sources),
         "is_many": is_many,
@@ -138,6 +137,7 @@ async def read(cache: PublishedCache) -> dict[str, Any]:
         "sources": sources,
         "overdue": overdue,
         "as_of": now,
+        "in_cards": in_cards,
         "models": models,
         "unreadable": unreadable,
         "restated": len(restated),

@@ -130,8 +130,7 @@ class MetricSearch(Parameters):
 
     def finds(self, metric: MetricContract) -> bool:
         """Whether a metric is listed."""
-        joined = [join.dimension for join in metric.joins]
-        texts = (metric.name, metric.description, metric.owner, metric.source, *metric.sources_read, *joined)
+        texts = (metric.name, metric.description, metric.owner, metric.source, *metric.sources_named)
         return self.owner in ("", metric.owner) and any(self.is_in(text or "") for text in texts)
 
     def is_in(self, text: str) -> bool:

@@ -437,3 +437,17 @@ def test_the_catalogue_comes_in_parts(fleet: TestClient) -> None:
 
 def test_a_few_metrics_have_no_search(client: TestClient) -> None:
     assert 'role="search"' not in client.get("/").text
+
+
+def test_a_metric_that_cannot_be_read_does_not_turn_lines_into_cards(tmp_path: Path) -> None:
+    with without_spark():
+        numbers = publish_two_days(numbers_with_weeks(lake_in(tmp_path)))
+    others = [metric(f"number_{at}") for at in range(8)]
+    log = tmp_path / "lake" / "gold" / "number_0" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("garbage")
+    with api_client(numbers.lake, catalog(numbers.metric, *others)) as client:
+        text = client.get("/").text
+    assert "number_0" in text
+    assert "metrics of" in words(text)
+    assert 'class="card"' not in text
