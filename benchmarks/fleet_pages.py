@@ -38,6 +38,7 @@ def main() -> None:
         "LAKEHOUSE_ROOT": str(arguments.folder / "lake"),
         "LAKEHOUSE_CONTRACTS": str(arguments.folder / "contracts"),
         "LAKEHOUSE_BUNDLED_CONTRACTS": "false",
+        "DAGSTER_HOME": str(arguments.folder / "dagster_home"),
     }
     process = subprocess.Popen([sys.executable, "-m", "lakehouse", "serve", "--port", str(port)], env=environment)
     try:

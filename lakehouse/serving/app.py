@@ -36,7 +36,7 @@ from lakehouse.stewardship import routes as stewardship
 from lakehouse.training_sets import routes as training_sets
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
     from fastapi import FastAPI, Response
 
@@ -73,8 +73,16 @@ def create(settings: Settings, catalog: Catalog, policy: AccessPolicy | None = N
     return application_of(Lake(settings), catalog, policy)
 
 
-def application_of(lake: Lake, catalog: Catalog, policy: AccessPolicy | None = None) -> FastAPI:
-    """The same for a lake, which may have a clock of its own."""
+def application_of(
+    lake: Lake,
+    catalog: Catalog,
+    policy: AccessPolicy | None = None,
+    sensor_ages: Callable[[], Mapping[str, float]] | None = None,
+) -> FastAPI:
+    """The same for a lake, which may have a clock of its own.
+
+    :param sensor_ages: reads the seconds since the last tick of each sensor, for ``/prometheus``.
+    """
     policy = policy or AccessPolicy()
     cache = PublishedCache(lake, catalog)
     authenticator = Authenticator(cache)
@@ -120,7 +128,7 @@ def application_of(lake: Lake, catalog: Catalog, policy: AccessPolicy | None = N
     app.include_router(snapshots.routes(cache, authenticator.steward), responses=problem_responses(ERRORS | STEWARD_ERRORS))
     app.include_router(stewardship.deciding(cache, authenticator.steward), responses=problem_responses(ERRORS | WRITE_ERRORS))
     app.include_router(health_routes(cache, lists_metrics=not policy.reading_needs_token), responses=errors)
-    app.include_router(overview.metrics_routes(cache), dependencies=reading, responses=errors)
+    app.include_router(overview.metrics_routes(cache, sensor_ages), dependencies=reading, responses=errors)
     app.include_router(pages.routes(cache, authenticator, reading_needs_token=policy.reading_needs_token))
     app.add_middleware(RequestGuard, hosts=policy.hosts, rate=policy.rate, respond=_respond)
     if policy.proxies.texts:

@@ -13,7 +13,9 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -23,8 +25,10 @@ from lakehouse.cli.console import catalog_with, deployment, errors, out
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from lakehouse.contracts import Catalog
+    from lakehouse.lake import Lake
     from lakehouse.serving.tokens import Token
 
 #: Seconds after which a thread that refreshes values lets the one of requests go on; a request waits for that several times.
@@ -125,7 +129,7 @@ def serve(
                 errors.print(f"The pages are at http://{shown}:{bound}/", style="dim", soft_wrap=True)
 
     config = uvicorn.Config(
-        application_of(lake, catalog, terms),
+        application_of(lake, catalog, terms, _SensorAges(lake, catalog)),
         host=host,
         port=port,
         log_level="info" if verbose else "warning",
@@ -142,6 +146,28 @@ def serve(
         server.run()
     if not server.started:
         raise typer.Exit(3)  # as uvicorn's own command does; it has printed why
+
+
+class _SensorAges:
+    """Seconds since the last tick of each sensor, from the Dagster instance that commands of this deployment use.
+
+    Dagster loads at the first call, in seconds. Nothing if there is no instance.
+    """
+
+    def __init__(self, lake: Lake, catalog: Catalog) -> None:
+        self._of, self._lock = (lake, catalog), Lock()
+
+    def __call__(self) -> Mapping[str, float]:
+        with self._lock:
+            return self._read()
+
+    @cached_property
+    def _read(self) -> Callable[[], Mapping[str, float]]:
+        from lakehouse.orchestration.build import sensor_ages  # noqa: PLC0415
+        from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415
+
+        instance = local_instance()
+        return dict if instance.is_ephemeral else sensor_ages(*self._of, instance)
 
 
 #: The number of reasons that are printed for which a number waits.

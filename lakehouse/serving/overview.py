@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from bisect import bisect_right
 from collections import Counter
 from contextlib import suppress
@@ -40,7 +41,7 @@ from lakehouse.stewardship.quarantine import StatusFilter
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterator, Mapping
     from datetime import datetime
 
     from lakehouse.calendar.periods import Period
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from lakehouse.operations.alerts.log import AlertRecord
     from lakehouse.serving.published_cache import ObservedSource, PublishedCache, PublishedSeries
 
+_LOG = logging.getLogger(__name__)
 #: The number of periods in the small drawing, the number of days in "this week", and the greatest number of metrics with separate
 #: cards.
 _DRAWN, _WEEK, _CARDS = 14, 7, 8
@@ -197,8 +199,11 @@ _MEASURED_DAYS = 7
 _QUANTILES = {"p50": "0.5", "p90": "0.9", "p95": "0.95", "p99": "0.99", "p99_9": "0.999", "max": "1"}
 
 
-def metrics_routes(cache: PublishedCache) -> APIRouter:
-    """The route for Prometheus."""
+def metrics_routes(cache: PublishedCache, sensor_ages: Callable[[], Mapping[str, float]] | None = None) -> APIRouter:
+    """The route for Prometheus.
+
+    :param sensor_ages: reads the seconds since the last tick of each sensor; None if the server knows of no sensors.
+    """
     router = APIRouter(tags=["health"])
 
     @lru_cache(_SOURCES)
@@ -218,16 +223,25 @@ def metrics_routes(cache: PublishedCache) -> APIRouter:
             return alert_log.all_of(cache.reading)
         return None
 
+    def ticks() -> Mapping[str, float] | None:
+        try:
+            return sensor_ages() if sensor_ages is not None else {}
+        except Exception as problem:  # noqa: BLE001 (whatever is wrong with Dagster's storage, the other figures are shown)
+            _LOG.warning("The last ticks of the sensors cannot be read: %s", problem)
+            return None
+
     @router.get("/prometheus", include_in_schema=False)
     async def metrics(_: NoParameters) -> Response:
-        """Gauges: the figures of the first page, lateness and dispositions of the rows of seven arrival days, and open alerts."""
-        shown, rows, alerts = await asyncio.gather(
+        """The figures of the first page, rows of seven arrival days by lateness and disposition, open alerts, and sensors."""
+        shown, rows, alerts, ages = await asyncio.gather(
             cache.composed("overview", lambda: read(cache)),
             cache.composed("lateness of rows", lambda: cache.other("lateness of rows", about_rows)),
             cache.other("alerts", open_alerts),
+            run_in_threadpool(ticks),
         )
-        now, unread = cache.lake.now(), len(cache.catalog.sources) - len(rows) + (alerts is None)
+        now, unread = cache.lake.now(), len(cache.catalog.sources) - len(rows) + (alerts is None) + (ages is None)
         families = [*_of_metrics(shown, now, unread), *_of_sources(shown, now), *_of_rows(rows), *_of_alerts(alerts)]
+        families.append(_of_sensors(ages or {}))
         registry = CollectorRegistry()
         registry.register(_Collected(families))
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
@@ -308,6 +322,14 @@ def _of_alerts(alerts: list[AlertRecord] | None) -> Iterator[Metric]:
     for labels, count in sorted(open_ones.items()):
         family.add_metric(list(labels), count)
     yield family
+
+
+def _of_sensors(ages: Mapping[str, float]) -> Metric:
+    """A sensor that does not tick, because no daemon runs or because its ticks take long, has a growing age."""
+    family = GaugeMetricFamily("lakehouse_sensor_age_seconds", "Seconds since the last tick of a sensor.", labels=["sensor"])
+    for name, seconds in sorted(ages.items()):
+        family.add_metric([name], seconds)
+    return family
 
 
 class OverdueNumbers(NamedTuple):

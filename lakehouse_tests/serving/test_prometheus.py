@@ -91,3 +91,22 @@ def test_what_cannot_be_read_is_counted_and_hides_no_other_figure(table: str, tm
         shown = gauges(client)
     assert shown[("lakehouse_unreadable",)] >= 1
     assert ("lakehouse_number_age_seconds", "total") in shown
+
+
+def test_the_age_of_sensors_is_shown_and_if_it_cannot_be_read_no_other_figure_is_hidden(tmp_path: Path) -> None:
+    numbers = publish_two_days(numbers_with_weeks(lake_in(tmp_path)))
+    ages: dict[str, float] | None = {"landing": 12.0}
+
+    def read() -> dict[str, float]:
+        if ages is None:
+            msg = "disk I/O error"
+            raise OSError(msg)
+        return ages
+
+    with api_client(numbers.lake, catalog(numbers.metric), sensor_ages=read) as client:
+        shown = gauges(client)
+        ages = None
+        without = gauges(client)
+    assert (shown["lakehouse_sensor_age_seconds", "landing"], shown[("lakehouse_unreadable",)]) == (12, 0)
+    assert without[("lakehouse_unreadable",)] == 1
+    assert without.keys() == shown.keys() - {("lakehouse_sensor_age_seconds", "landing")}

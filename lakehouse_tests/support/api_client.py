@@ -23,7 +23,7 @@ from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, day, metric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from httpx import Response
 
@@ -35,12 +35,17 @@ SourceRow = tuple[str, datetime, datetime, str, str]
 
 
 @contextmanager
-def api_client(lake: Lake, catalog: Catalog, terms: AccessPolicy | None = None) -> Iterator[TestClient]:
+def api_client(
+    lake: Lake,
+    catalog: Catalog,
+    terms: AccessPolicy | None = None,
+    sensor_ages: Callable[[], Mapping[str, float]] | None = None,
+) -> Iterator[TestClient]:
     """A client of the API; nothing is cached between its requests."""
     with pytest.MonkeyPatch.context() as patched:
         for name in ("_NUMBERS", "_PENDING", "_ARRIVALS", "_TOKENS"):
             patched.setattr(published_cache, name, (-1.0, -1.0))
-        made = app.application_of(lake, catalog, terms or AccessPolicy(rate=1e9))
+        made = app.application_of(lake, catalog, terms or AccessPolicy(rate=1e9), sensor_ages)
         with TestClient(made, base_url="http://localhost", raise_server_exceptions=False) as client:
             yield client
 

@@ -307,8 +307,8 @@ def failed_looks(instance: dg.DagsterInstance, kinds: Iterable[looks.LookKind]) 
     """The looks of sensors that fail, and have for some minutes."""
     known = {kind.name: {looks.PAUSES, *(look.name for look in kind.looks)} for kind in kinds if kind.cron is None}
     failed: dict[str, FailedLook] = {}
-    for kind, text in looks.running_sensors(instance, known).items():
-        cursor = looks.LooksCursor.read(text)
+    for kind, data in looks.running_sensors(instance, known).items():
+        cursor = looks.LooksCursor.read(getattr(data, "cursor", None))
         if cursor is not None:
             failed |= {name: one for name, one in cursor.failed.items() if name in known[kind]}
     now = datetime.now(timezone.utc)

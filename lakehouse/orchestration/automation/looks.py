@@ -41,6 +41,8 @@ from lakehouse.text import join_limited
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from dagster._core.scheduler.instigation import InstigatorData
+
     from lakehouse.contracts import MetricContract, SourceContract
     from lakehouse.lake import Lake, Table
 
@@ -451,13 +453,8 @@ def contracts_of(looks: Iterable[Look]) -> dict[str, str]:
 
 def _taken_over(instance: dg.DagsterInstance, looks: Sequence[Look]) -> LooksCursor:
     """The cursors that the sensors of an earlier release have left, one for each look."""
-    cursors = earlier_cursors(instance, [look.name for look in looks])
-    return LooksCursor(kept={name: Cursor.read(text) for name, text in cursors.items()})
-
-
-def earlier_cursors(instance: dg.DagsterInstance, names: Collection[str]) -> dict[str, str | None]:
-    """The cursors of sensors that an earlier release had, by name."""
-    return _instigators(instance, names, InstigatorType.SENSOR)
+    earlier = _instigators(instance, [look.name for look in looks], InstigatorType.SENSOR)
+    return LooksCursor(kept={name: Cursor.read(getattr(data, "cursor", None)) for name, data in earlier.items()})
 
 
 def take_over_pauses(instance: dg.DagsterInstance, lake: Lake, contracts: Mapping[str, str], kind: InstigatorType) -> None:
@@ -473,17 +470,17 @@ def take_over_pauses(instance: dg.DagsterInstance, lake: Lake, contracts: Mappin
             pauses.pause(lake, contract, "Dagster", f"a person had stopped {join_limited(names, _SHOWN)}")
 
 
-def running_sensors(instance: dg.DagsterInstance, names: Collection[str]) -> dict[str, str | None]:
-    """The cursors of sensors that nobody has stopped, by name."""
+def running_sensors(instance: dg.DagsterInstance, names: Collection[str]) -> dict[str, InstigatorData | None]:
+    """What Dagster knows of sensors that nobody has stopped, such as the cursor and the last tick, by name."""
     return _instigators(instance, names, InstigatorType.SENSOR, {InstigatorStatus.RUNNING, InstigatorStatus.DECLARED_IN_CODE})
 
 
 def _instigators(
     instance: dg.DagsterInstance, names: Collection[str], kind: InstigatorType, statuses: set[InstigatorStatus] | None = None
-) -> dict[str, str | None]:
-    """The cursors of sensors or schedules that have ticked, or that a person has started or stopped, by name."""
+) -> dict[str, InstigatorData | None]:
+    """Sensors or schedules that have ticked, or that a person has started or stopped, by name."""
     if instance.schedule_storage is None:
         return {}
     states = instance.all_instigator_state(instigator_type=kind, instigator_statuses=statuses)
-    known = {state.instigator_name: getattr(state.instigator_data, "cursor", None) for state in states}
+    known = {state.instigator_name: state.instigator_data for state in states}
     return {name: known[name] for name in sorted(known) if name in names}

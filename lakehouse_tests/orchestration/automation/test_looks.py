@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ from lakehouse.orchestration.automation.looks import (
     LooksCursor,
     sensor_of,
 )
-from lakehouse.orchestration.build import build_definitions, kinds
+from lakehouse.orchestration.build import build_definitions, kinds, sensor_ages
 from lakehouse.orchestration.dagster_internals import InstigatorType
 from lakehouse.orchestration.resources import LakeTables
 from lakehouse.settings import Settings
@@ -397,6 +398,17 @@ def test_a_failed_look_alerts_its_owner_until_it_is_mended(tmp_path: Path, monke
         assert alerts.skip_message() == "0 opened, 1 resolved, 0 open"
 
 
+def test_the_age_of_a_sensor_is_that_of_its_last_tick_unless_a_person_has_stopped_it(fleet: Lake, tmp_path: Path) -> None:
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        read, hour_ago = sensor_ages(fleet, catalog("a"), instance), time.time() - 3600
+        assert read() == {}
+        instance.add_instigator_state(sensor_state("landing", "", ticked=hour_ago))
+        instance.add_instigator_state(sensor_state("alerts", ""))
+        instance.add_instigator_state(sensor_state("reconcile", "", InstigatorStatus.STOPPED, ticked=hour_ago))
+        instance.add_instigator_state(sensor_state("landing_a", "", ticked=hour_ago))  # of an earlier release
+        assert {name: round(age / 60) for name, age in read().items()} == {"landing": 60}
+
+
 def stored(ticks: SensorTicks) -> InstigatorState:
     """What Dagster keeps after another tick."""
     ticks.tick()
@@ -409,11 +421,13 @@ def sensor_state(
     cursor: str,
     status: InstigatorStatus = InstigatorStatus.DECLARED_IN_CODE,
     kind: InstigatorType = InstigatorType.SENSOR,
+    ticked: float | None = None,
 ) -> InstigatorState:
     """What Dagster keeps of a sensor between its ticks."""
     location = InProcessCodeLocationOrigin(LoadableTargetOrigin(python_file="definitions.py"), location_name="lakehouse")
     origin = RemoteInstigatorOrigin(RemoteRepositoryOrigin(location, "__repository__"), name)
-    data = SensorInstigatorData(cursor=cursor) if kind is InstigatorType.SENSOR else ScheduleInstigatorData("0 0 * * *")
+    of_sensor = SensorInstigatorData(ticked, cursor=cursor)
+    data = of_sensor if kind is InstigatorType.SENSOR else ScheduleInstigatorData("0 0 * * *")
     return InstigatorState(origin, kind, status, data)
 
 
