@@ -7,15 +7,18 @@ lake, which carry the cache. Two callers that share no lake share no cache.
 To look for later commits is a request or two in an object store. In a *step* (see :meth:`TableCache.step`) each table is looked
 at once until this process commits to any table: every writer calls :func:`look_again`. So what the process commits is seen at
 once, and what is read after a commit, or after :meth:`lakehouse.lake.Table.newest_version`, is as new as that. Only the count of
-these moments is shared by all caches of the process.
+these moments is shared by all caches of the process. A sensor in an object store looks at most tables only if somebody may have
+written since its last tick, see :class:`Quiet`.
 
 Reading is in ``table_io``; no other module accesses a cache.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import threading
+import time
 from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -78,6 +81,35 @@ class _OfThread(_Kept, threading.local):
     """What a cache keeps for one thread."""
 
 
+class Quiet:
+    """What tells that nobody writes to some tables, so that a cache need not look at each of them.
+
+    :param covers: whether a table, by its address, is one of them.
+    :param seconds: after so many, a table is looked at in any case.
+    """
+
+    def __init__(self, covers: Callable[[str], bool], seconds: float) -> None:
+        self._covers, self._seconds = covers, seconds
+        self._sign: Hashable = None
+        self._looks: dict[str, tuple[Hashable, float]] = {}
+
+    def is_at(self, sign: Hashable) -> None:
+        """State what changes when somebody may have written; None if somebody may be writing now."""
+        self._sign = None if sign is None else (sign, newest_moment())
+
+    def holds(self, path: str) -> bool:
+        """Whether a table has not changed since the last look."""
+        sign, looked_at = self._looks.get(path, (None, -math.inf))
+        return sign is not None and sign == self._sign and time.monotonic() - looked_at < self._seconds
+
+    def looked(self, path: str, *, is_new: bool) -> None:
+        """Note a look at a table; one that finds a commit ends the quiet for all of them."""
+        if is_new:
+            self._looks.clear()
+        if self._sign is not None and self._covers(path):
+            self._looks[path] = self._sign, time.monotonic()
+
+
 class TableCache:
     """Open tables by address, and results for their newest versions, such as rows, by question.
 
@@ -89,6 +121,7 @@ class TableCache:
         of the read.
     :param is_of_one_step: whether the cache serves a single step, which ends with it.
     :param is_of_one_thread: False for a user that changes its thread, and never reads in two threads at once.
+    :param quiet: tells which open tables need no look now; by default all do.
     """
 
     def __init__(
@@ -97,8 +130,10 @@ class TableCache:
         *,
         is_of_one_step: bool = False,
         is_of_one_thread: bool = True,
+        quiet: Quiet | None = None,
     ) -> None:
         self._open_table = open_table
+        self._quiet = quiet
         self._is_of_one_step = is_of_one_step
         self._kept = _OfThread() if is_of_one_thread else _Kept()
 
@@ -135,18 +170,21 @@ class TableCache:
 
     def _newest(self, path: str, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:
         table = self._kept.tables.get(path)
+        if table is not None and self._quiet is not None and self._quiet.holds(path):
+            return table
         if table is not None and self._is_replaced(path, table.version()):
             self._forget(path)
             table = None
-        if table is not None:
-            if not _is_newest(path, table):
-                table.update_incremental()
-            self._note(path, table.version())
-            return table
-        table = default() if self._open_table is None else self._open_table(path)
+        before = None if table is None else table.version()
+        if table is None:
+            table = default() if self._open_table is None else self._open_table(path)
+        elif not _is_newest(path, table):
+            table.update_incremental()
         if table is not None:
             self._kept.tables[path] = table
             self._note(path, table.version())
+            if self._quiet is not None:
+                self._quiet.looked(path, is_new=before not in (None, table.version()))
         return table
 
     def _note(self, path: str, version: int) -> None:

@@ -173,6 +173,18 @@ def short_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def newest_end(instance: dg.DagsterInstance) -> str:
+    """The newest ended run, as a text that changes when another run ends; one query."""
+    records = instance.get_run_records(dg.RunsFilter(statuses=_ENDED), limit=1, order_by="update_timestamp")
+    return " ".join(f"{record.dagster_run.run_id} {record.update_timestamp}" for record in records)
+
+
+def between_runs(instance: dg.DagsterInstance) -> str | None:
+    """The same while no run is in progress; None if one is."""
+    is_running = instance.get_runs(dg.RunsFilter(statuses=RUNNING), limit=1)  # first: what ends after it is the newest end
+    return None if is_running else newest_end(instance)
+
+
 RUNNING = [
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.QUEUED,
@@ -180,6 +192,7 @@ RUNNING = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
+_ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 #: Runs that wait for a place.
 QUEUED = {dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.QUEUED}
 #: The number of runs for each cause.

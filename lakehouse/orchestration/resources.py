@@ -25,7 +25,8 @@ from pyspark.sql import SparkSession
 
 from lakehouse import object_store
 from lakehouse.lake import Lake, table_io
-from lakehouse.lake.table_cache import TableCache, newest_moment
+from lakehouse.lake.table_cache import Quiet, TableCache, newest_moment
+from lakehouse.orchestration import plan_runs
 from lakehouse.spark.session import spark_options, without_usual_lines
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ _MANY_TABLES = 200
 _REOPENED_SECONDS = 1800.0
 #: For so many seconds a table counts as absent that a listing has not shown.
 _LISTED_SECONDS = 14.0
+#: In an object store, a sensor looks at a table that only runs write to when a run has ended, and after so many seconds: commands
+#: and other deployments write, too.
+_QUIET_SECONDS = 300.0
+_OF_PEOPLE = ("_decisions", "_admissions", "_redactions")
 
 
 class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark has no types
@@ -138,23 +143,35 @@ class KeptTables:
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        self._cache = TableCache(_opens_listed(lake), is_of_one_thread=False)
         self._lock = Lock()
+        self._open()
+
+    def _open(self) -> None:
+        self._quiet = Quiet(_is_of_runs, _QUIET_SECONDS) if _is_remote(self._lake) else None
+        self._cache = TableCache(_opens_listed(self._lake), is_of_one_thread=False, quiet=self._quiet)
         self._opened = monotonic()
 
     @contextmanager
-    def reading(self, tables: LakeTables) -> Iterator[Lake]:
+    def reading(self, tables: LakeTables, instance: dg.DagsterInstance) -> Iterator[Lake]:
         """The lake with these tables; with others if another tick has not ended: it hangs, or a person tries the sensor."""
         if not self._lock.acquire(blocking=False):
             yield tables.reading(self._lake)
             return
         try:
-            if _is_remote(self._lake) and monotonic() - self._opened > _REOPENED_SECONDS:
-                self._cache, self._opened = TableCache(_opens_listed(self._lake), is_of_one_thread=False), monotonic()
+            if self._quiet is not None and monotonic() - self._opened > _REOPENED_SECONDS:
+                self._open()
+            if self._quiet is not None:
+                self._quiet.is_at(plan_runs.between_runs(instance))
             yield self._lake.cached(self._cache)
             self._cache.forget_answers()
         finally:
             self._lock.release()
+
+
+def _is_of_runs(address: str) -> bool:
+    """Whether only runs and commands that publish write to a table; people also write to tables of decisions and in ``ops``."""
+    folder, _, name = address.rpartition("/")
+    return folder.endswith(("/bronze", "/silver", "/gold")) and not name.endswith(_OF_PEOPLE)
 
 
 def _opens(lake: Lake) -> Callable[[str], DeltaTable | None] | None:

@@ -8,18 +8,18 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from deltalake import DeltaTable
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lakehouse.delta import row_writer
-from lakehouse.lake import Lake, Table, table_io
-from lakehouse.lake.table_cache import CachedStorageOptions, TableCache, cache_of, look_again
+from lakehouse.lake import Lake, Table, table_cache, table_io
+from lakehouse.lake.table_cache import CachedStorageOptions, Quiet, TableCache, cache_of, look_again
 from lakehouse.settings import Settings
-
-if TYPE_CHECKING:
-    import pytest
+from lakehouse_tests.support.noted_commits import uncompared
 
 
 def test_options_reach_another_process_with_an_empty_cache(tmp_path: Path) -> None:
@@ -154,3 +154,64 @@ def test_the_cache_of_one_step_is_in_a_step_from_its_beginning(tmp_path: Path, m
     monkeypatch.setattr(TableCache, "_newest", lambda self, at, default: looked.append(at) or look(self, at, default))
     assert [table.version() for _ in range(3)] == [1, 1, 1]
     assert len(looked) <= 1
+
+
+_QUIET_EVENTS = st.one_of(
+    st.tuples(st.sampled_from(["look", "find"]), st.sampled_from(["gold/a", "gold/b", "ops/c"])),
+    st.tuples(st.just("sign"), st.sampled_from(["one", "two", None])),
+    st.tuples(st.just("seconds"), st.integers(1, 400)),
+    st.just(("commit", None)),
+)
+
+
+@given(st.lists(_QUIET_EVENTS, max_size=30))
+def test_a_quiet_holds_for_what_was_looked_at_since_anybody_may_have_written(history: list[tuple[str, object]]) -> None:
+    clock, sign, moment = 0.0, None, 0
+    looks: dict[object, tuple[object, int, float]] = {}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(table_cache.time, "monotonic", lambda: clock)
+        quiet = Quiet(lambda path: path.startswith("gold/"), 300.0)
+        for event, of in history:
+            if event in {"look", "find"}:
+                quiet.looked(str(of), is_new=event == "find")
+                looks = {} if event == "find" else looks
+                if sign is not None and str(of).startswith("gold/"):
+                    looks[of] = (sign, moment, clock)
+            elif event == "sign":
+                sign = of if of is None else (of, moment)
+                quiet.is_at(of)  # type: ignore[arg-type]
+            elif event == "commit":
+                look_again()
+                moment += 1
+            else:
+                clock += int(str(of))
+            for path in ("gold/a", "gold/b", "ops/c"):
+                since = looks.get(path)
+                known = since is not None and since[0] == sign and clock - since[2] < 300
+                assert quiet.holds(path) == known
+
+
+def test_a_cache_with_a_quiet_sees_commits_when_it_ends(tmp_path: Path) -> None:
+    path, other = str(tmp_path / "gold"), str(tmp_path / "ops")
+    quiet = Quiet(lambda address: address == path, 300.0)
+    options = CachedStorageOptions({}, TableCache(quiet=quiet))
+
+    def commit(to: str) -> None:
+        write_deltalake(to, pa.table({"number": [1]}), mode="append")
+
+    with uncompared():
+        commit(path)
+        commit(other)
+        quiet.is_at("run 1")
+        assert [Table(path, options).version(), Table(other, options).version()] == [0, 0]
+        commit(path)
+        assert Table(path, options).version() == 0
+        quiet.is_at("run 2")
+        assert Table(path, options).version() == 1, "a run has ended"
+        commit(path)
+        commit(other)
+        assert [Table(path, options).version(), Table(other, options).version()] == [1, 1], "other tables are looked at"
+        assert Table(path, options).version() == 2, "and what is new there ends the quiet"
+        commit(path)
+        quiet.is_at(None)
+        assert Table(path, options).version() == 3, "a run is in progress"

@@ -17,6 +17,7 @@ from lakehouse.contracts import load_catalog
 from lakehouse.lake.table_cache import look_again
 from lakehouse.orchestration import resources
 from lakehouse.orchestration.build import build_definitions
+from lakehouse.orchestration.plan_runs import between_runs
 from lakehouse.orchestration.resources import LakeSpark, LakeTables, readers
 from lakehouse_tests.support.arrivals import append_to_bronze, at, bronze_row
 from lakehouse_tests.support.empty_lake import lake_in
@@ -147,3 +148,27 @@ def test_where_a_store_lets_nobody_list_tables_are_opened(tmp_path: Path, monkey
     tables = resources._ListedTables(lake)
     assert tables.open(f"{lake.root}/ops/one") is not None
     assert tables.open(f"{lake.root}/ops/other") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "is_of_runs"),
+    [
+        ("gold/revenue", True),
+        ("silver/sales", True),
+        ("bronze/sales", True),
+        ("bronze/sales_decisions", False),
+        ("bronze/sales_redactions", False),
+        ("ops/restatements", False),
+    ],
+)
+def test_people_write_to_tables_of_decisions_and_of_operations(name: str, *, is_of_runs: bool) -> None:
+    assert resources._is_of_runs(f"s3://bucket/lake/{name}") == is_of_runs
+
+
+def test_there_is_quiet_between_runs(instance: dg.DagsterInstance) -> None:
+    before = between_runs(instance)
+    assert before is not None
+    run = instance.create_run_for_job(dg.job(name="empty")(lambda: None))
+    assert between_runs(instance) is None
+    instance.report_run_canceled(run)
+    assert between_runs(instance) not in {before, None}

@@ -71,12 +71,6 @@ _ALERTS_AFTER = timedelta(minutes=2)
 _OVERLAP = timedelta(seconds=10)
 
 
-def newest_end(instance: dg.DagsterInstance) -> str:
-    """The newest ended run, as a text that changes when another run ends; one query."""
-    records = instance.get_run_records(dg.RunsFilter(statuses=_ENDED), limit=1, order_by="update_timestamp")
-    return " ".join(f"{record.dagster_run.run_id} {record.update_timestamp}" for record in records)
-
-
 @dataclass
 class RunLook:
     """One look at the runs that ended since the last look.
@@ -331,10 +325,12 @@ def alerts_sensor(lake: Lake, catalog: Catalog, kinds: Sequence[looks.LookKind] 
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.SkipReason:
         launcher.warn_of_missing_settings(context.instance)
         before, failed = AlertCursor.read(context.cursor), failed_looks(context.instance, kinds)
-        with kept.reading(tables) as reading:
+        with kept.reading(tables, context.instance) as reading:
             with reading.step():
                 state = signals.state_of(
-                    reading, catalog, " ".join([newest_end(context.instance), *(f"{one.look} {one.since}" for one in failed)])
+                    reading,
+                    catalog,
+                    " ".join([plan_runs.newest_end(context.instance), *(f"{one.look} {one.since}" for one in failed)]),
                 )
             if state == before.state and (before.due_at is None or reading.now() < before.due_at):
                 return dg.SkipReason("nothing has changed since the last look")
@@ -365,7 +361,7 @@ def notices_sensor(lake: Lake, catalog: Catalog) -> dg.SensorDefinition:
         "The side output of late events is sent to its topics.",
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.SkipReason:
-        with kept.reading(tables) as reading:
+        with kept.reading(tables, context.instance) as reading:
             result = dispatch_notices(reading, catalog, directory(lake, context.log), _SECONDS)
         for problem in result.problems:
             context.log.error(problem)

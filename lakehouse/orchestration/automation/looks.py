@@ -256,7 +256,7 @@ def sensor_of(lake: Lake, kind: LookKind) -> dg.SensorDefinition:
         **({"jobs": list(kind.jobs)} if kind.jobs else {"job_name": IMPLICIT_ASSET_JOB_NAME}),
     )
     def sense(context: dg.SensorEvaluationContext, tables: LakeTables) -> dg.SensorResult:
-        with kept.reading(tables) as reading:
+        with kept.reading(tables, context.instance) as reading:
             earlier = LooksCursor.read(context.cursor)
             if earlier is None:
                 take_over_pauses(context.instance, reading, contracts_of(looks), InstigatorType.SENSOR)

@@ -11,6 +11,7 @@ import pytest
 from lakehouse.contracts import Catalog, load_catalog
 from lakehouse.gold.publication.checks import deprecated_names
 from lakehouse.operations.alerts import run_rules
+from lakehouse.orchestration import plan_runs
 from lakehouse.orchestration.assets.checks import check_names
 from lakehouse.orchestration.assets.metric_assets import FOLLOWS_TAG
 from lakehouse.orchestration.automation import alert_sensor
@@ -217,13 +218,13 @@ def test_a_look_goes_on_where_the_last_one_ended_and_leaves_the_rest_to_the_next
 
 
 def test_the_newest_end_changes_with_each_run_that_ends(records: Records) -> None:
-    seen = [alert_sensor.newest_end(records.instance)]
+    seen = [plan_runs.newest_end(records.instance)]
     records.run(SILVER, ONE)
-    seen.append(alert_sensor.newest_end(records.instance))
+    seen.append(plan_runs.newest_end(records.instance))
     records.instance.add_run(dg.DagsterRun(job_name="__ASSET_JOB", status=dg.DagsterRunStatus.STARTED))
-    assert alert_sensor.newest_end(records.instance) == seen[-1], "it has not ended"
+    assert plan_runs.newest_end(records.instance) == seen[-1], "it has not ended"
     records.run(SILVER, ONE, failed=False)
-    assert alert_sensor.newest_end(records.instance) not in seen
+    assert plan_runs.newest_end(records.instance) not in seen
 
 
 def test_the_error_of_a_run_is_that_of_its_step(instance: dg.DagsterInstance) -> None:
