@@ -89,12 +89,6 @@ def write_text(lake: Lake, address: str, text: str) -> None:
         stream.write(text.encode())
 
 
-def names_in(lake: Lake, address: str) -> set[str]:
-    """The names of files and folders that are directly in a folder, by one request; empty if it does not exist."""
-    system, path = _located(lake, address)
-    return {info.base_name for info in system.get_file_info(fs.FileSelector(path, allow_not_found=True))}
-
-
 def _located(lake: Lake, address: str) -> tuple[fs.FileSystem, str]:
     """The file system of an address, and the path in it."""
     if is_s3(address):

@@ -15,13 +15,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
 
 from lakehouse.delta import partition_writer, row_writer
-from lakehouse.lake.delta_rs_internals import commits_read, file_system, newest_version, transaction_version
+from lakehouse.lake.delta_rs_internals import commits_read, log_entries, log_entry, newest_version, transaction_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -48,16 +49,30 @@ def history(table: DeltaTable, after: int) -> list[dict[str, Any]]:
     delta-rs begins with the newest commit of the log but counts down from the version at which the table was opened: if
     others have committed since, each commit would get the number of an older one.
     """
-    opened, before = table.version(), -1
-    known = commits_read(table)
-    if all(version in known for version in range(after + 1, opened + 1)):
-        return [dict(known[version]) for version in range(opened, after, -1)]
+    opened, known = table.version(), commits_read(table)
+    missing = [version for version in range(after + 1, opened + 1) if version not in known]
+    if len(missing) <= _FEW_ENTRIES:
+        with suppress(FileNotFoundError):  # the log was shortened
+            entries = zip(missing, log_entries(table, missing))
+            known.update({version: _commit(entry) | {"version": version} for version, entry in entries})
+            return [dict(known[version]) for version in range(opened, after, -1)]
+    before = -1
     while before != (newest := newest_version(table)):
         before = newest
         commits = table.history(newest - after) if newest > after else []
     numbered = [commit | {"version": newest - place} for place, commit in enumerate(commits)]
     known.update({commit["version"]: commit for commit in numbered})
     return [dict(commit) for commit in numbered if after < commit["version"] <= opened]
+
+
+#: Up to so many commits are read from their log entries; of more, delta-rs reads the log.
+_FEW_ENTRIES = 20
+
+
+def _commit(entry: bytes) -> dict[str, Any]:
+    """The metadata of a commit, as its log entry has them."""
+    lines = (json.loads(line) for line in entry.splitlines() if b'"commitInfo"' in line)
+    return next((dict(action["commitInfo"]) for action in lines if "commitInfo" in action), {})
 
 
 def copy_from_log(
@@ -104,7 +119,7 @@ def _state(table: Table) -> str:
         return "none"
 
     def read() -> str:
-        committed = [commit.get("timestamp") for commit in opened.history(1)]  # the newest commit
+        committed = [commit.get("timestamp") for commit in history(opened, opened.version() - 1)]  # the newest commit
         return f"{opened.metadata().id} {opened.version()} {committed}"
 
     return table.answer(opened, (table.address, "state"), read)
@@ -124,10 +139,8 @@ def commit_id(table: DeltaTable | None, version: int | None = None) -> str:
     """
     if table is None:
         return ""
-    name = f"_delta_log/{table.version() if version is None else version:020}.json"
     try:
-        with file_system(table).open_input_stream(name) as entry:
-            return hashlib.sha256(entry.read()).hexdigest()[:16]
+        return hashlib.sha256(log_entry(table, table.version() if version is None else version)).hexdigest()[:16]
     except FileNotFoundError:
         return ""
 

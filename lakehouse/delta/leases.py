@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING
 import psutil
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from lakehouse import object_store
 from lakehouse.delta.partition_writer import commit_without_rows
+from lakehouse.lake.delta_rs_internals import transaction_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +40,8 @@ _LEASE, _PROCESS = "lease", "process"
 #: The start time of a process is known to a hundredth of a second.
 _SAME_START = 0.1
 _SCHEMA = pa.schema([("nothing", pa.bool_())])
+#: To open the table, all entries since the last checkpoint are read.
+_PROPERTIES = {"delta.checkpointInterval": "5"}
 
 
 @dataclass(frozen=True)
@@ -80,12 +83,12 @@ def take(target: Table, work: Work, *, now: datetime | None = None) -> int | Non
     :returns: the number of the lease; None if another process holds it.
     """
     leases = _leases(target, work)
-    last, ended = (leases.transaction_version(name) or 0 for name in (_TAKEN, _ENDED))
+    last, ended = (transaction_version(leases, name) or 0 for name in (_TAKEN, _ENDED))
     milliseconds = _milliseconds(now)
     is_taken = last > ended and milliseconds - last < work.expires / timedelta(milliseconds=1)
     if is_taken and not _holder_has_ended(leases):
         return None
-    return _recorded(leases, _TAKEN, max(milliseconds, last + 1))
+    return _taken(target, work, leases, max(milliseconds, last + 1))
 
 
 def renew(target: Table, work: Work, number: int) -> int | None:
@@ -93,17 +96,30 @@ def renew(target: Table, work: Work, number: int) -> int | None:
 
     :returns: the new number of the lease; None if it had expired and another process has taken one since.
     """
-    leases = _leases(target, work)
-    if leases.transaction_version(_TAKEN) != number:
+    leases = _held_ones.pop((target.address, work.folder, number), None) or _leases(target, work)
+    if transaction_version(leases, _TAKEN) != number:
         return None
-    return _recorded(leases, _TAKEN, max(_milliseconds(None), number + 1))
+    return _taken(target, work, leases, max(_milliseconds(None), number + 1))
 
 
 def end(target: Table, work: Work, number: int) -> None:
     """End the lease with this number; without effect if another process has taken one since."""
-    leases = _leases(target, work)
-    if leases.transaction_version(_TAKEN) == number:
+    leases = _held_ones.pop((target.address, work.folder, number), None) or _leases(target, work)
+    if transaction_version(leases, _TAKEN) == number:
         _recorded(leases, _ENDED, number)
+
+
+#: The leases that this process holds: the table in which each was recorded, open at that version. If another process has taken
+#: the lease since, the next event conflicts.
+_held_ones: dict[tuple[str, str, int], DeltaTable] = {}
+
+
+def _taken(target: Table, work: Work, leases: DeltaTable, number: int) -> int | None:
+    """Record that a lease was taken or renewed."""
+    taken = _recorded(leases, _TAKEN, number)
+    if taken is not None:
+        _held_ones[target.address, work.folder, taken] = leases
+    return taken
 
 
 def _holder_has_ended(leases: DeltaTable) -> bool:
@@ -119,9 +135,10 @@ def _milliseconds(moment: datetime | None) -> int:
 
 def _leases(target: Table, work: Work) -> DeltaTable:
     address, storage_options = f"{target.address}/{work.folder}", dict(target.options)
-    if not DeltaTable.is_deltatable(address, storage_options):
-        with suppress(CommitFailedError):  # another process creates it at this moment
-            DeltaTable.create(address, _SCHEMA, mode="ignore", storage_options=storage_options)
+    with suppress(TableNotFoundError):
+        return DeltaTable(address, storage_options=storage_options)
+    with suppress(CommitFailedError):  # another process creates it at this moment
+        DeltaTable.create(address, _SCHEMA, mode="ignore", storage_options=storage_options, configuration=_PROPERTIES)
     return DeltaTable(address, storage_options=storage_options)
 
 

@@ -23,7 +23,7 @@ from lakehouse.calendar import days
 from lakehouse.delta import columns as wider_types
 from lakehouse.delta import leases, partition_writer
 from lakehouse.delta.data_files import COMPRESSED
-from lakehouse.lake.delta_rs_internals import listed_files
+from lakehouse.lake.delta_rs_internals import listed_files, transaction_version
 from lakehouse.lake.table_cache import look_again
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def append(
     table = open_or_create(target, rows.schema, partition_by, properties)
     why: CommitProperties | None = None
     if once is not None:
-        known = table.transaction_version(once.app_id)
+        known = transaction_version(table, once.app_id)
         if known is not None and (known >= once.version or (once.since is not None and known > once.since)):
             return False
         further = None if also is None else also(table)

@@ -7,6 +7,10 @@ this list.
 
 from __future__ import annotations
 
+import json
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -16,7 +20,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from deltalake import DeltaTable
 
@@ -24,6 +28,10 @@ if TYPE_CHECKING:
 _LISTED, _SYSTEM = "_lakehouse_files", "_lakehouse_file_system"
 #: The attributes for the transactions of a version; for the commits of its log and for its change feed, which never change.
 _TRANSACTIONS, _COMMITS, _FEEDS = "_lakehouse_transactions", "_lakehouse_commits", "_lakehouse_feeds"
+#: The attribute for the entries of its log that were read. The number of entries that are read for all their transactions, at
+#: once, and the size up to which an entry is read by one request and kept.
+_ENTRIES = "_lakehouse_log_entries"
+_FEW_ENTRIES, _AT_ONCE, _ENTRY_BYTES = 20, 8, 2**18
 
 
 def listed_files(table: DeltaTable) -> pa.Table:
@@ -39,18 +47,67 @@ def listed_files(table: DeltaTable) -> pa.Table:
 
 
 def transaction_version(table: DeltaTable, app_id: str) -> int | None:
-    """The version of a Delta transaction that an open table records; looked up once per version.
+    """The version of a Delta transaction that an open table records.
 
-    delta-rs reads the log since the last checkpoint for it.
+    delta-rs reads the log since the last checkpoint for each question. Here a short log is read once, and of any log, once a
+    transaction is known, only the entries since.
     """
-    version, known = vars(table).get(_TRANSACTIONS, (None, {}))
-    if version != table.version():
-        known = {}
-        vars(table)[_TRANSACTIONS] = (table.version(), known)
-    if app_id not in known:
+    of_version, known, is_whole = vars(table).get(_TRANSACTIONS, (-1, {}, True))
+    version = table.version()
+    if of_version != version:
+        entries = range(of_version + 1, version + 1) if of_version < version else ()
+        try:
+            is_known = 0 < len(entries) <= _FEW_ENTRIES
+            newer = _transactions_in(table, entries) if is_known else {}
+        except FileNotFoundError:  # the log was shortened
+            is_known, newer = False, {}
+        before, is_whole = (known, is_whole) if is_known else ({}, False)
+        known = before | {app: number for app, number in newer.items() if is_whole or app in before}
+        vars(table)[_TRANSACTIONS] = (version, known, is_whole)
+    if app_id not in known and not is_whole:
         known[app_id] = table.transaction_version(app_id)
-    found: int | None = known[app_id]
-    return found
+    recorded: int | None = known.get(app_id)
+    return recorded
+
+
+def _transactions_in(table: DeltaTable, versions: Collection[int]) -> dict[str, int]:
+    """The transactions in the entries of some versions, the last ones of each application."""
+    newest = {}
+    for entry in log_entries(table, versions):
+        for line in entry.splitlines():
+            if b'"txn"' in line and "txn" in (action := json.loads(line)):
+                newest[action["txn"]["appId"]] = action["txn"]["version"]
+    return newest
+
+
+def log_entries(table: DeltaTable, versions: Collection[int]) -> list[bytes]:
+    """The entries of some versions in an open table's log; see :func:`log_entry`."""
+    if len(versions) <= 1 or _is_local(table.table_uri):
+        return [log_entry(table, version) for version in versions]
+    with ThreadPoolExecutor(min(len(versions), _AT_ONCE)) as threads:
+        return [*threads.map(partial(log_entry, table), versions)]
+
+
+def log_entry(table: DeltaTable, version: int) -> bytes:
+    """The entry of a version in an open table's log; in an object store it is read once, by one request.
+
+    :raises FileNotFoundError: if the log has none.
+    """
+    name = f"_delta_log/{version:020}.json"
+    uri = table.table_uri
+    if _is_local(uri):
+        return Path(unquote(uri.removeprefix("file://")), name).read_bytes()
+    entries: dict[int, bytes] = vars(table).setdefault(_ENTRIES, {})
+    if version not in entries:
+        # The size is not known. More is asked for, so that nothing has to be looked up before.
+        handler = DeltaStorageHandler.from_table(table._table, known_sizes={name: _ENTRY_BYTES})  # noqa: SLF001
+        with handler.open_input_file(name) as file:
+            entry = file.read(_ENTRY_BYTES)
+        if len(entry) == _ENTRY_BYTES:
+            with DeltaStorageHandler.from_table(table._table).open_input_file(name) as file:  # noqa: SLF001
+                return bytes(file.read())
+        entries[version] = bytes(entry)
+    return entries[version]
 
 
 def commits_read(table: DeltaTable) -> dict[int, dict[str, Any]]:
@@ -78,7 +135,7 @@ def file_system(table: DeltaTable) -> fs.FileSystem:
     small data files are fetched as a whole, by one request instead of several, and kept: they never change.
     """
     uri = table.table_uri
-    if "://" not in uri or uri.startswith("file://"):
+    if _is_local(uri):
         return fs.SubTreeFileSystem(unquote(uri.removeprefix("file://")), fs.LocalFileSystem())
     version, system = vars(table).get(_SYSTEM, (None, None))
     if system is None or version != table.version():
@@ -89,6 +146,10 @@ def file_system(table: DeltaTable) -> fs.FileSystem:
         system = fs.PyFileSystem(handler)
         vars(table)[_SYSTEM] = (table.version(), system)
     return system
+
+
+def _is_local(uri: str) -> bool:
+    return "://" not in uri or uri.startswith("file://")
 
 
 _SMALL_BYTES, _KEPT_BYTES = 2**20, 2**26

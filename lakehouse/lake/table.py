@@ -48,7 +48,10 @@ class Table:
         :raises DamagedLogError: if its log cannot be read.
         """
         cache = cache_of(self.options)
-        return self.snapshot() if cache is None else cache.table(self.address, self.snapshot)
+        if cache is None:
+            return self.snapshot()
+        in_store = partial(table_io.open_listed, self.address, self.options) if "://" in self.address else None
+        return cache.table(self.address, self.snapshot, in_store)
 
     def snapshot(self) -> DeltaTable | None:
         """The table at its newest version, as an object that no cache updates; None if it does not exist.

@@ -154,17 +154,20 @@ class TableCache:
             self._kept.is_in_step = False
             self._kept.looks.clear()
 
-    def table(self, path: str, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:
+    def table(
+        self, path: str, default: Callable[[], DeltaTable | None], in_step: Callable[[], DeltaTable | None] | None = None
+    ) -> DeltaTable | None:
         """The table at its newest version, within a step at the one that the step has seen; None if it does not exist.
 
         :param default: opens the table if the cache was created without ``open_table``.
+        :param in_step: the same within a step, for which a table may have been absent some seconds ago.
         """
         if not (self._kept.is_in_step or self._is_of_one_step):
             return self._newest(path, default)
         moment = _newest_moment[0]  # before looking: a commit meanwhile is looked for once more
         if self._kept.looks.get(path) == moment:
             return self._kept.tables.get(path)
-        table = self._newest(path, default)
+        table = self._newest(path, in_step or default)
         self._kept.looks[path] = moment
         return table
 

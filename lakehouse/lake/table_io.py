@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from bisect import bisect_left
 from collections.abc import Collection, Mapping
 from datetime import date
@@ -18,10 +20,12 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+from pyarrow import fs
 
 from lakehouse.errors import LakehouseError
 from lakehouse.lake.delta_rs_internals import file_system, listed_files
-from lakehouse.lake.table_cache import Entry, cache_of
+from lakehouse.lake.table_cache import Entry, cache_of, newest_moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -72,6 +76,34 @@ def open_snapshot(path: str, options: Mapping[str, str] | None = None) -> DeltaT
             f"newest file of {path}/_delta_log away, and run the same command again, which makes up for what it held"
         )
         raise DamagedLogError(msg) from None
+
+
+#: For so many seconds a table counts as absent that a listing of its layer has not shown.
+_LISTED_SECONDS = 14.0
+#: By the address of a layer: when it was listed, after which commit of this process, and the names in it.
+_listed: dict[str, tuple[float, int, set[str]]] = {}
+
+
+def open_listed(path: str, options: Mapping[str, str] | None = None) -> DeltaTable | None:
+    """The same in an object store, where a listing of the layer tells which tables there are, for some seconds.
+
+    Most tables that a run or a sensor looks at do not exist in most deployments, such as those of redactions. To find that out
+    for each would take two requests. The layer is listed again after each commit of this process.
+    """
+    folder, _, name = path.rpartition("/")
+    now, moment = time.monotonic(), newest_moment()
+    read_at, of_moment, names = _listed.get(folder, (-math.inf, -1, set[str]()))
+    if now - read_at > _LISTED_SECONDS or of_moment != moment:
+        try:
+            infos = DeltaStorageHandler(folder, dict(options or {})).get_file_info_selector(_DIRECTLY)
+        except UNREADABLE:  # such as a store that lets nobody list
+            return open_snapshot(path, options)
+        names = {info.base_name for info in infos}
+        _listed[folder] = (now, moment, names)
+    return open_snapshot(path, options) if name in names else None
+
+
+_DIRECTLY = fs.FileSelector("", recursive=False, allow_not_found=True)
 
 
 def question(path: str, columns: Sequence[str] | None, where: Where | None, *more: Hashable) -> Hashable:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lakehouse import locations
 from lakehouse.delta import commit_log
 from lakehouse.lake import table_io
+from lakehouse.lake.delta_rs_internals import transaction_version
 from lakehouse.lake.table_cache import confirmed
 from lakehouse.ledger import decisions, ingestions, rebuild_requests, redactions
 from lakehouse.ledger.log_table import LogTable
@@ -158,7 +159,7 @@ def lacks_newest(lake: Lake, source: str) -> bool:
     if _has_rows(newest) or not _has_rows(locations.silver(lake, source)):
         return False
     table = newest.open()
-    return table is None or table.transaction_version(BUILT_EMPTY) is None
+    return table is None or transaction_version(table, BUILT_EMPTY) is None
 
 
 def _has_rows(table: Table) -> bool:

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import commit_log
+from lakehouse.lake.delta_rs_internals import transaction_version
 from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def log(lake: Lake) -> LogTable[Publication]:
 def copied_version(lake: Lake, series: str) -> int:
     """The version of a gold table up to which its commits are copied; -1 for none."""
     table = locations.publications(lake).open()
-    version = None if table is None else table.transaction_version(_follower(series))
+    version = None if table is None else transaction_version(table, _follower(series))
     return -1 if version is None else version
 
 

@@ -113,6 +113,7 @@ def replay(
 ) -> None:
     """Ingest every arrival day in order as if it were today. The command can be stopped and repeated."""
     lake, catalog = catalog_with(source, landing)
+    lake = lake.cached()
     if catalog.sources[source].source.kafka:
         errors.print(f"{source} is a source of Kafka; use 'lakehouse source stream ingest {source}'.", style="red")
         raise typer.Exit(2)

@@ -28,7 +28,7 @@ from dagster._core.executor.in_process import InProcessExecutor
 from dagster._core.executor.in_process import inprocess_execution_iterator as in_process_steps
 from dagster._core.instance.ref import InstanceRef
 from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
-from dagster._core.scheduler.instigation import InstigatorStatus
+from dagster._core.scheduler.instigation import InstigatorData, InstigatorStatus
 from dagster._core.storage.asset_check_execution_record import (
     COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES as COMPLETED_CHECKS,
 )
@@ -91,6 +91,7 @@ __all__ = [
     "DagsterSqliteStorage",
     "InMemoryEventLogStorage",
     "InstanceRef",
+    "InstigatorData",
     "InstigatorStatus",
     "InstigatorType",
     "NoOpComputeLogManager",

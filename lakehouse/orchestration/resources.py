@@ -6,16 +6,14 @@ Assets write with Spark through :class:`LakeSpark`. Checks and sensors read with
 
 from __future__ import annotations
 
-import math
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-import pyarrow as pa
 from dagster_deltalake import DeltaTableResource, LocalConfig
 from dagster_pyspark import LazyPySparkResource
 from dagster_pyspark.resources import spark_session_from_config
@@ -23,9 +21,8 @@ from deltalake.exceptions import TableNotFoundError
 from pydantic import Field, PrivateAttr
 from pyspark.sql import SparkSession
 
-from lakehouse import object_store
 from lakehouse.lake import Lake, table_io
-from lakehouse.lake.table_cache import Quiet, TableCache, newest_moment
+from lakehouse.lake.table_cache import Quiet, TableCache
 from lakehouse.orchestration import plan_runs
 from lakehouse.spark.session import spark_options, without_usual_lines
 
@@ -39,8 +36,6 @@ _LARGE = 2**26
 _MANY_TABLES = 200
 #: In an object store nothing tells that a table was restored from a copy: tables are opened again after so many seconds.
 _REOPENED_SECONDS = 1800.0
-#: For so many seconds a table counts as absent that a listing has not shown.
-_LISTED_SECONDS = 14.0
 #: In an object store, a sensor looks at a table that only runs write to when a run has ended, and after so many seconds: commands
 #: and other deployments write, too.
 _QUIET_SECONDS = 300.0
@@ -113,31 +108,6 @@ class LakeTables(dg.ConfigurableResource["LakeTables"]):
         return lake.cached(TableCache(_opens(lake)))
 
 
-class _ListedTables:
-    """Which tables a lake in an object store has, from a listing of each layer, which is looked at again after some seconds.
-
-    Most tables that a sensor looks at do not exist in most deployments, such as those of redactions; to find that out for each
-    would take two requests.
-    """
-
-    def __init__(self, lake: Lake) -> None:
-        self._lake = lake
-        self._listed: dict[str, tuple[float, int, set[str]]] = {}
-
-    def open(self, address: str) -> DeltaTable | None:
-        """The table at an address, None if there is none."""
-        folder, _, name = address.rpartition("/")
-        now, moment = monotonic(), newest_moment()
-        read_at, of_moment, names = self._listed.get(folder, (-math.inf, -1, set[str]()))
-        if now - read_at > _LISTED_SECONDS or of_moment != moment:
-            try:
-                names = object_store.names_in(self._lake, folder)
-            except (OSError, pa.ArrowException):  # such as a store that lets nobody list
-                return table_io.open_snapshot(address, self._lake.storage_options)
-            self._listed[folder] = (now, moment, names)
-        return table_io.open_snapshot(address, self._lake.storage_options) if name in names else None
-
-
 class KeptTables:
     """Tables that stay open from one tick of a sensor to its next one, in whichever thread that is."""
 
@@ -184,11 +154,7 @@ def _opens(lake: Lake) -> Callable[[str], DeltaTable | None] | None:
 
 def _opens_listed(lake: Lake) -> Callable[[str], DeltaTable | None]:
     """The same for sensors; in an object store they open only tables that are listed."""
-    return _listed_tables.setdefault(lake.root, _ListedTables(lake)).open if _is_remote(lake) else _open
-
-
-#: By the root of the lake: the sensors of a process share the listings.
-_listed_tables: dict[str, _ListedTables] = {}
+    return partial(table_io.open_listed, options=lake.storage_options) if _is_remote(lake) else _open
 
 
 def readers(lake: Lake, tables: Iterable[tuple[str, str]]) -> dict[str, DeltaTableResource]:

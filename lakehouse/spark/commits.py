@@ -34,6 +34,7 @@ from lakehouse.delta.leases import alone
 from lakehouse.delta.row_writer import in_one_commit
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_parts
+from lakehouse.lake.delta_rs_internals import transaction_version
 from lakehouse.lake.table_cache import look_again
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ def append_rows_alone(
     """
     with alone(target):
         table = target.snapshot()
-        if table is None or (table.transaction_version(app_id) or -1) > since:
+        if table is None or (transaction_version(table, app_id) or -1) > since:
             msg = f"another writer has appended to {target} since version {since}"
             raise AppendedMeanwhileError(msg)
         why = partition_writer.commit_properties(metadata, (app_id, since + 1), *(also or {}).items())

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import write_deltalake
+from deltalake.fs import DeltaStorageHandler
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from lakehouse.delta import commit_log, row_writer
 from lakehouse.lake import Lake, Table, table_io, table_parts
-from lakehouse.lake.table_cache import TableCache
+from lakehouse.lake.table_cache import TableCache, look_again
 from lakehouse.settings import Settings
 from lakehouse_tests.support.small_pieces import pieces_of
 
@@ -208,3 +209,38 @@ def test_rows_are_counted_by_partition_from_the_log(tmp_path: Path) -> None:
     table = Table(path).open()
     assert table is not None
     assert table_parts.rows(table) == {1: 1, 2: 3, 3: 1}
+
+
+def test_in_a_store_a_listing_tells_which_tables_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed, clock = list[str](), [0.0]
+
+    class Recorded(DeltaStorageHandler):
+        def __init__(self, folder: str, options: dict[str, str]) -> None:
+            super().__init__(folder, options)
+            listed.append(folder.rpartition("/")[2])
+
+    monkeypatch.setattr(table_io, "DeltaStorageHandler", Recorded)
+    monkeypatch.setattr(table_io.time, "monotonic", lambda: clock[0])
+    for layer in ("ops", "gold"):
+        (tmp_path / layer).mkdir()
+    first, second = f"{tmp_path}/ops/one", f"{tmp_path}/ops/other"
+    assert [table_io.open_listed(address) for address in (first, second, f"{tmp_path}/gold/one")] == [None, None, None]
+    assert listed == ["ops", "gold"], "one listing for all tables of a layer"
+    write_deltalake(first, pa.table({"number": [1]}))
+    assert table_io.open_listed(first) is None, "some seconds later"
+    clock[0] = 15.0
+    assert table_io.open_listed(first) is not None
+    write_deltalake(second, pa.table({"number": [1]}))
+    look_again()
+    assert table_io.open_listed(second) is not None, "at once if this process looks again"
+    assert listed == ["ops", "gold", "ops", "ops"]
+
+
+def test_where_a_store_lets_nobody_list_tables_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(table_io, "DeltaStorageHandler", denied)
+    write_deltalake(f"{tmp_path}/one", pa.table({"number": [1]}))
+    assert table_io.open_listed(f"{tmp_path}/one") is not None
+    assert table_io.open_listed(f"{tmp_path}/other") is None

@@ -6,26 +6,20 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-import pyarrow as pa
 import pytest
 from dagster_deltalake import DeltaTableResource
 from dagster_pyspark import LazyPySparkResource
-from deltalake import write_deltalake
 
-from lakehouse import locations, object_store
+from lakehouse import locations
 from lakehouse.contracts import load_catalog
-from lakehouse.lake.table_cache import look_again
 from lakehouse.orchestration import resources
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.plan_runs import between_runs
 from lakehouse.orchestration.resources import LakeSpark, LakeTables, readers
 from lakehouse_tests.support.arrivals import append_to_bronze, at, bronze_row
-from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.sensor_ticks import SensorTicks
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lakehouse.lake import Lake
 
 CATALOG = load_catalog(None)
@@ -112,42 +106,6 @@ def test_a_session_for_large_files_is_compiled_fully() -> None:
     large.expect(1)
     assert "TieredStopAtLevel=1" in small._options()[compiled]
     assert "TieredStopAtLevel" not in large._options()[compiled]
-
-
-def test_in_a_store_a_listing_tells_which_tables_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake, listed, clock = lake_in(tmp_path), list[str](), [0.0]
-    real = object_store.names_in
-
-    def names_in(lake: Lake, address: str) -> set[str]:
-        listed.append(address.rpartition("/")[2])
-        return real(lake, address)
-
-    monkeypatch.setattr(object_store, "names_in", names_in)
-    monkeypatch.setattr(resources, "monotonic", lambda: clock[0])
-    tables = resources._ListedTables(lake)
-    first, second = f"{lake.root}/ops/one", f"{lake.root}/ops/other"
-    assert [tables.open(address) for address in (first, second, f"{lake.root}/gold/one")] == [None, None, None]
-    assert listed == ["ops", "gold"], "one listing for all tables of a layer, also of a layer without any"
-    write_deltalake(first, pa.table({"number": [1]}))
-    assert tables.open(first) is None, "some seconds later"
-    clock[0] = 15.0
-    assert tables.open(first) is not None
-    write_deltalake(second, pa.table({"number": [1]}))
-    look_again()
-    assert tables.open(second) is not None, "at once if this process looks again"
-    assert listed == ["ops", "gold", "ops", "ops"]
-
-
-def test_where_a_store_lets_nobody_list_tables_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def denied(*_: object) -> set[str]:
-        raise PermissionError
-
-    monkeypatch.setattr(object_store, "names_in", denied)
-    lake = lake_in(tmp_path)
-    write_deltalake(f"{lake.root}/ops/one", pa.table({"number": [1]}))
-    tables = resources._ListedTables(lake)
-    assert tables.open(f"{lake.root}/ops/one") is not None
-    assert tables.open(f"{lake.root}/ops/other") is None
 
 
 @pytest.mark.parametrize(

@@ -43,10 +43,15 @@ def _commits_are_noted() -> Iterator[None]:
     """Compare each answer of a step with the log of its table, unless it is in an object store."""
     kept = TableCache.table
 
-    def compared(cache: TableCache, path: str, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:
+    def compared(
+        cache: TableCache,
+        path: str,
+        default: Callable[[], DeltaTable | None],
+        in_step: Callable[[], DeltaTable | None] | None = None,
+    ) -> DeltaTable | None:
         looks: list[Any] = []
         moment = table_cache._newest_moment[0]
-        table = kept(cache, path, lambda: looks.append(path) or default())  # type: ignore[func-returns-value]
+        table = kept(cache, path, lambda: looks.append(path) or default(), in_step)  # type: ignore[func-returns-value]
         if "://" not in path and not looks and not _uncompared:
             log = Path(path, "_delta_log")
             is_newest = not any(log.glob("*.json")) if table is None else not (log / f"{table.version() + 1:020}.json").exists()

@@ -41,10 +41,9 @@ from lakehouse.text import join_limited
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from dagster._core.scheduler.instigation import InstigatorData
-
     from lakehouse.contracts import MetricContract, SourceContract
     from lakehouse.lake import Lake, Table
+    from lakehouse.orchestration.dagster_internals import InstigatorData
 
 #: How long a tick takes looks, in seconds: the daemon waits a minute for a tick.
 _TICK_SECONDS = 20.0
