@@ -41,7 +41,7 @@ _LEASE, _PROCESS = "lease", "process"
 _SAME_START = 0.1
 _SCHEMA = pa.schema([("nothing", pa.bool_())])
 #: To open the table, all entries since the last checkpoint are read.
-_PROPERTIES = {"delta.checkpointInterval": "5"}
+_PROPERTIES = {"delta.checkpointInterval": "20"}
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,6 @@ PROPERTIES = {
     "delta.enableDeletionVectors": "false",
     "delta.enableExpiredLogCleanup": "false",  # maintenance cleans logs, after all readers of the change feed
 }
-#: In an object store delta-rs opens a table with two requests for each of these commits, and some eleven for a checkpoint.
-_IN_STORES = {"delta.checkpointInterval": "5"}
 #: Further properties. Statistics of all columns instead of the first 32; a change data feed.
 ALL_STATISTICS = {"delta.dataSkippingNumIndexedCols": "-1"}
 CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
@@ -56,7 +54,7 @@ def create(
         pa.schema([pa.field(item.name, item.type) for item in schema]),
         mode="ignore",
         partition_by=partition_by if isinstance(partition_by, str) else list(partition_by or []),
-        configuration={**PROPERTIES, **(_IN_STORES if "://" in target.address else {}), **(properties or {})},
+        configuration={**PROPERTIES, **(properties or {})},
         raise_if_key_not_exists=False,  # some properties are this project's
         storage_options=dict(target.options),
     )
