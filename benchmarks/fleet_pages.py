@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="the folder that fleet_files.py has kept")
     parser.add_argument("--requests", type=int, default=200, help="for each address")
     parser.add_argument("--pause", type=float, default=0.1, help="seconds between two requests")
+    parser.add_argument("--wait", type=float, default=0, help="seconds before the first request: the server reads meanwhile")
     arguments = parser.parse_args()
     port = free_port()
     environment = os.environ | {
@@ -43,6 +44,7 @@ def main() -> None:
     process = subprocess.Popen([sys.executable, "-m", "lakehouse", "serve", "--port", str(port)], env=environment)
     try:
         wait(port)
+        time.sleep(arguments.wait)
         first = {address: seconds(port, address) for address in _ADDRESSES}
         later: dict[str, list[float]] = {address: [] for address in _ADDRESSES}
         for _ in range(arguments.requests):

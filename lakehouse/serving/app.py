@@ -87,9 +87,14 @@ def application_of(
     cache = PublishedCache(lake, catalog)
     authenticator = Authenticator(cache)
 
+    async def fill() -> None:
+        await cache.fill()
+        with suppress(Exception):  # the page reports it
+            await overview.kept(cache)
+
     @asynccontextmanager
     async def fill_cache(_: FastAPI) -> AsyncIterator[None]:
-        filling = asyncio.create_task(cache.fill())  # the server listens meanwhile; a request reads what it needs itself
+        filling = asyncio.create_task(fill())  # the server listens meanwhile; a request reads what it needs itself
         yield
         filling.cancel()
         with suppress(asyncio.CancelledError):

@@ -70,7 +70,7 @@ def add(router: APIRouter, cache: PublishedCache) -> None:
 
     @router.get("/")
     async def overview(request: Request, wanted: Annotated[OverviewParameters, Query()]) -> Response:
-        shown = await cache.composed("overview", lambda: read(cache))
+        shown = await kept(cache)
         return respond(request, "overview", "overview", shown | _part(shown, wanted))
 
 
@@ -103,6 +103,11 @@ def _part(shown: dict[str, Any], wanted: OverviewParameters) -> dict[str, Any]:
         "all_metrics": len(every),
         "owners": sorted(owners.items()),
     }
+
+
+async def kept(cache: PublishedCache) -> dict[str, Any]:
+    """The result of :func:`read`, which may be some seconds old if it takes long to make."""
+    return await cache.composed("overview", lambda: read(cache))
 
 
 async def read(cache: PublishedCache) -> dict[str, Any]:
@@ -234,7 +239,7 @@ def metrics_routes(cache: PublishedCache, sensor_ages: Callable[[], Mapping[str,
     async def metrics(_: NoParameters) -> Response:
         """The figures of the first page, rows of seven arrival days by lateness and disposition, open alerts, and sensors."""
         shown, rows, alerts, ages = await asyncio.gather(
-            cache.composed("overview", lambda: read(cache)),
+            kept(cache),
             cache.composed("lateness of rows", lambda: cache.other("lateness of rows", about_rows)),
             cache.other("alerts", open_alerts),
             run_in_threadpool(ticks),
