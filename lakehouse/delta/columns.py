@@ -29,7 +29,7 @@ from lakehouse.contracts.base import is_only_wider
 from lakehouse.contracts.inputs import OF_A_MESSAGE
 from lakehouse.contracts.record_changes import OF_A_CHANGE
 from lakehouse.lake import table_parts
-from lakehouse.lake.table_cache import look_again
+from lakehouse.lake.table_cache import note_commit
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def widen(table: DeltaTable, schema: pa.Schema) -> bool:
         partition_filters=[(by, "=", no_partition)],  # no file is removed, whether or not the days share files
         commit_properties=CommitProperties(custom_metadata={"userMetadata": json.dumps(why)}),
     )
-    look_again()
+    note_commit()
     table.update_incremental()
     return True
 

@@ -34,7 +34,7 @@ from lakehouse.delta.data_files import conformed
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io, table_parts
 from lakehouse.lake.delta_rs_internals import file_system, listed_files
-from lakehouse.lake.table_cache import look_again
+from lakehouse.lake.table_cache import note_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -308,7 +308,7 @@ def _commit(table: DeltaTable, removed: Sequence[DayFile], added: Sequence[AddAc
         # Without retries, any other commit is a conflict: delta-rs would not find that it has removed one of the files.
         commit_properties=CommitProperties(custom_metadata={"userMetadata": json.dumps(why, default=str)}, max_commit_retries=0),
     )
-    look_again()
+    note_commit()
     table.update_incremental()
 
 

@@ -24,7 +24,7 @@ from lakehouse.delta import columns as wider_types
 from lakehouse.delta import leases, partition_writer
 from lakehouse.delta.data_files import COMPRESSED
 from lakehouse.lake.delta_rs_internals import listed_files, transaction_version
-from lakehouse.lake.table_cache import look_again
+from lakehouse.lake.table_cache import look_again, note_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -171,7 +171,7 @@ def replace(
 
     if not in_one_commit(rows, write):
         table.delete(predicate, commit_properties=why)
-    look_again()
+    note_commit()
 
 
 def in_one_commit(rows: Iterable[pa.Table], write: Callable[[Any, pa.Schema], None]) -> int:
@@ -290,7 +290,7 @@ def merge(
         commit_properties=properties,
     )
     metrics = merging.when_matched_update_all(differs).when_not_matched_insert_all().execute()
-    look_again()
+    note_commit()
     return bool(metrics["num_target_rows_inserted"] + metrics["num_target_rows_updated"])
 
 

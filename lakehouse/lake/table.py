@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakehouse.lake import table_io
-from lakehouse.lake.table_cache import cache_of, look_again
+from lakehouse.lake.table_cache import cache_of, look_again, note_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -76,8 +76,9 @@ class Table:
         return self.version()
 
     def committed(self) -> None:
-        """Note a commit of this process, so that running steps see it."""
-        look_again()
+        """Note a commit of this process, so that running steps see it, and the table if it is new."""
+        table_io.note_table(self.address)
+        note_commit()
 
     def read(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table | None:
         """The rows that meet ``where``: each named column holds one of the values given for it. None without a table."""

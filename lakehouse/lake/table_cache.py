@@ -5,7 +5,7 @@ the lake that :meth:`lakehouse.lake.Lake.cached` returns. A read uses a cache if
 lake, which carry the cache. Two callers that share no lake share no cache.
 
 To look for later commits is a request or two in an object store. In a *step* (see :meth:`TableCache.step`) each table is looked
-at once until this process commits to any table: every writer calls :func:`look_again`. So what the process commits is seen at
+at once until this process commits to any table: every writer calls :func:`note_commit`. So what the process commits is seen at
 once, and what is read after a commit, or after :meth:`lakehouse.lake.Table.newest_version`, is as new as that. Only the count of
 these moments is shared by all caches of the process. A sensor in an object store looks at most tables only if somebody may have
 written since its last tick, see :class:`Quiet`.
@@ -39,17 +39,28 @@ Entry = TypeVar("Entry")
 Found = TypeVar("Found")
 
 _MOMENTS = count(1)
-_newest_moment = [0]
+_newest_moment, _newest_surprise = [0], [0]
 
 
-def look_again() -> None:
-    """Let the running steps look at each table again: this process has committed to one, or has found that another one has."""
+def note_commit() -> None:
+    """Let the running steps look at each table again: this process has committed to one."""
     _newest_moment[0] = next(_MOMENTS)
 
 
+def look_again() -> None:
+    """The same because another process may have committed, as a conflict shows."""
+    note_commit()
+    _newest_surprise[0] = _newest_moment[0]
+
+
 def newest_moment() -> int:
-    """The moment of the last :func:`look_again` of this process."""
+    """The moment of the last :func:`note_commit` or :func:`look_again` of this process."""
     return _newest_moment[0]
+
+
+def newest_surprise() -> int:
+    """The moment of the last :func:`look_again` of this process."""
+    return _newest_surprise[0]
 
 
 def confirmed(look: Callable[[], Found | None]) -> Found | None:

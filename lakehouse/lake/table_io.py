@@ -25,7 +25,7 @@ from pyarrow import fs
 
 from lakehouse.errors import LakehouseError
 from lakehouse.lake.delta_rs_internals import file_system, listed_files
-from lakehouse.lake.table_cache import Entry, cache_of, newest_moment
+from lakehouse.lake.table_cache import Entry, cache_of, newest_surprise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -80,7 +80,7 @@ def open_snapshot(path: str, options: Mapping[str, str] | None = None) -> DeltaT
 
 #: For so many seconds a table counts as absent that a listing of its layer has not shown.
 _LISTED_SECONDS = 14.0
-#: By the address of a layer: when it was listed, after which commit of this process, and the names in it.
+#: By the address of a layer: when it was listed, after which surprise, and the names in it.
 _listed: dict[str, tuple[float, int, set[str]]] = {}
 
 
@@ -88,19 +88,27 @@ def open_listed(path: str, options: Mapping[str, str] | None = None) -> DeltaTab
     """The same in an object store, where a listing of the layer tells which tables there are, for some seconds.
 
     Most tables that a run or a sensor looks at do not exist in most deployments, such as those of redactions. To find that out
-    for each would take two requests. The layer is listed again after each commit of this process.
+    for each would take two requests. Tables that this process creates are noted, and if it meets commits of another one, as in a
+    conflict, the layer is listed again.
     """
     folder, _, name = path.rpartition("/")
-    now, moment = time.monotonic(), newest_moment()
-    read_at, of_moment, names = _listed.get(folder, (-math.inf, -1, set[str]()))
-    if now - read_at > _LISTED_SECONDS or of_moment != moment:
+    now, surprise = time.monotonic(), newest_surprise()
+    read_at, of_surprise, names = _listed.get(folder, (-math.inf, -1, set[str]()))
+    if now - read_at > _LISTED_SECONDS or of_surprise != surprise:
         try:
             infos = DeltaStorageHandler(folder, dict(options or {})).get_file_info_selector(_DIRECTLY)
         except UNREADABLE:  # such as a store that lets nobody list
             return open_snapshot(path, options)
         names = {info.base_name for info in infos}
-        _listed[folder] = (now, moment, names)
+        _listed[folder] = (now, surprise, names)
     return open_snapshot(path, options) if name in names else None
+
+
+def note_table(path: str) -> None:
+    """Note that there is a table, which this process may have created."""
+    folder, _, name = path.rpartition("/")
+    if folder in _listed:
+        _listed[folder][2].add(name)
 
 
 _DIRECTLY = fs.FileSelector("", recursive=False, allow_not_found=True)

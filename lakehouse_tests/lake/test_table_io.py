@@ -234,6 +234,11 @@ def test_in_a_store_a_listing_tells_which_tables_there_are(tmp_path: Path, monke
     look_again()
     assert table_io.open_listed(second) is not None, "at once if this process looks again"
     assert listed == ["ops", "gold", "ops", "ops"]
+    created = f"{tmp_path}/ops/created"
+    assert table_io.open_listed(created) is None
+    row_writer.append(Table(created), rows(1))
+    assert table_io.open_listed(created) is not None, "at once if this process has created it"
+    assert listed == ["ops", "gold", "ops", "ops"]
 
 
 def test_where_a_store_lets_nobody_list_tables_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

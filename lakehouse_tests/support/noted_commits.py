@@ -1,6 +1,6 @@
 """A pytest plugin: whatever a step takes from its cache must be the newest that this process has committed.
 
-A writer that does not call :func:`lakehouse.lake.table_cache.look_again` would hide its rows from the rest of its step.
+A writer that does not call :func:`lakehouse.lake.table_cache.note_commit` would hide its rows from the rest of its step.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _commits_are_noted() -> Iterator[None]:
             log = Path(path, "_delta_log")
             is_newest = not any(log.glob("*.json")) if table is None else not (log / f"{table.version() + 1:020}.json").exists()
             is_noted = is_newest or _is_noted_after(moment)
-            assert is_noted, f"{path} has a commit that its writer did not note, see {table_cache.__name__}.look_again"
+            assert is_noted, f"{path} has a commit that its writer did not note, see {table_cache.__name__}.note_commit"
         return table
 
     with pytest.MonkeyPatch.context() as patch:
