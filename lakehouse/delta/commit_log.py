@@ -22,7 +22,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from lakehouse.delta import partition_writer, row_writer
-from lakehouse.lake.delta_rs_internals import commits_read, log_entries, log_entry, newest_version, transaction_version
+from lakehouse.lake.delta_rs_internals import commits_read, log_entries, log_entry, newest_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -92,8 +92,7 @@ def copy_from_log(
         return 0
     (partition, *_) = schema.names
     while True:
-        log = target.open()
-        done = (transaction_version(log, app_id) if log is not None else None) or 0
+        done = target.transaction(app_id) or 0
         candidates = [row_of(commit, commit_metadata(commit)) for commit in history(table, done)]
         rows = sorted((row for row in candidates if row is not None), key=lambda row: row["gold_version"])
         if not rows:

@@ -20,7 +20,6 @@ from lakehouse.delta.data_files import COMPRESSED
 from lakehouse.delta.row_writer import in_one_commit
 from lakehouse.dimensions import tables
 from lakehouse.lake import table_io, table_parts
-from lakehouse.lake.delta_rs_internals import transaction_version
 from lakehouse.spark import commits
 from lakehouse.spark.commits import MergeClauses
 
@@ -92,7 +91,7 @@ class BucketTable(NamedTuple):
             metadata = why if completes else {name: value for name, value in why.items() if name != _FOLLOWED}
             recorded = (mark, version) if completes else None
             commits.merge_rows(table, self.table, part, clauses, metadata, recorded)
-        if transaction_version(self._snapshot(), mark) != version:  # a merge without effect makes no commit
+        if self._snapshot().transaction_version(mark) != version:  # a merge without effect makes no commit
             partition_writer.commit_without_rows(self._snapshot(), why=why, transaction=(mark, version))
 
     def replace(self, table: DeltaTable, pieces: Iterable[pa.Table], contract: SourceContract, mark: str, version: int) -> None:
@@ -147,7 +146,7 @@ def follow(lake: Lake, contract: SourceContract, silver: DeltaTable) -> None:
     """
     of_changes = _table(lake, contract)
     table, mark, version = of_changes.opened(), tables.mark(contract, silver), silver.version()
-    followed = transaction_version(table, mark)
+    followed = table.transaction_version(mark)
     if followed is not None and followed >= version:
         return
     names = [name for name, _ in tables.changes_of_silver(contract)]
@@ -163,7 +162,7 @@ def follow(lake: Lake, contract: SourceContract, silver: DeltaTable) -> None:
 def followed(lake: Lake, contract: SourceContract, silver: DeltaTable) -> tuple[DeltaTable, int] | None:
     """The table and the version of silver that it follows; None if there is none yet."""
     table = locations.changes_by_key(lake, contract.dataset).snapshot()
-    version = None if table is None else transaction_version(table, tables.mark(contract, silver))
+    version = None if table is None else table.transaction_version(tables.mark(contract, silver))
     return None if table is None or version is None else (table, version)
 
 

@@ -18,7 +18,6 @@ from lakehouse.delta import change_feed, commit_log, data_files, partition_write
 from lakehouse.delta import columns as delta_columns
 from lakehouse.dimensions import changed_intervals, tables
 from lakehouse.lake import table_io
-from lakehouse.lake.delta_rs_internals import transaction_version
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -99,7 +98,7 @@ def _mark(facts: DeltaTable) -> str:
 
 
 def _followed(table: DeltaTable, facts: DeltaTable) -> int:
-    version = transaction_version(table, _mark(facts))
+    version = table.transaction_version(_mark(facts))
     return -1 if version is None else version
 
 

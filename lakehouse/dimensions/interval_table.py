@@ -22,7 +22,6 @@ from lakehouse.dimensions import tables
 from lakehouse.dimensions.buckets import LIVES, BucketTable
 from lakehouse.dispositions.winners import groups, numpy_of
 from lakehouse.lake import table_io, table_parts
-from lakehouse.lake.delta_rs_internals import transaction_version
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -54,7 +53,7 @@ def _follow_changes(lake: Lake, contract: SourceContract, silver: DeltaTable, by
     """Update the intervals from the copy of changes, to the version of silver that the copy follows."""
     of_intervals, mark = _table(lake, contract), tables.mark(contract, silver)
     table = of_intervals.opened()
-    followed = transaction_version(table, mark)
+    followed = table.transaction_version(mark)
     if followed is not None and followed >= version:
         return
     changed = None if followed is None else _changed_keys(lake, silver, followed + 1, version)
@@ -72,8 +71,7 @@ def _follow_changes(lake: Lake, contract: SourceContract, silver: DeltaTable, by
 def followed_version(lake: Lake, contract: SourceContract) -> int | None:
     """The version of silver that the intervals are computed from; None if there are none yet."""
     silver = locations.silver(lake, contract.dataset).open()
-    table = locations.intervals(lake, contract.dataset).open()
-    return None if silver is None or table is None else transaction_version(table, tables.mark(contract, silver))
+    return None if silver is None else locations.intervals(lake, contract.dataset).transaction(tables.mark(contract, silver))
 
 
 def read(

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakehouse.lake import table_io
+from lakehouse.lake.delta_rs_internals import transaction_version
 from lakehouse.lake.table_cache import cache_of, look_again, note_commit
 
 if TYPE_CHECKING:
@@ -74,6 +75,11 @@ class Table:
         """
         look_again()
         return self.version()
+
+    def transaction(self, app_id: str) -> int | None:
+        """The version of a Delta transaction that the table records; None if it records none, or does not exist."""
+        table = self.open()
+        return None if table is None else transaction_version(table, app_id)
 
     def committed(self) -> None:
         """Note a commit of this process, so that running steps see it, and the table if it is new."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lakehouse import locations
 from lakehouse.delta import commit_log
 from lakehouse.lake import table_io
-from lakehouse.lake.delta_rs_internals import transaction_version
 from lakehouse.lake.table_cache import confirmed
 from lakehouse.ledger import decisions, ingestions, rebuild_requests, redactions
 from lakehouse.ledger.log_table import LogTable
@@ -158,8 +157,7 @@ def lacks_newest(lake: Lake, source: str) -> bool:
     newest = locations.silver_newest(lake, source)
     if _has_rows(newest) or not _has_rows(locations.silver(lake, source)):
         return False
-    table = newest.open()
-    return table is None or transaction_version(table, BUILT_EMPTY) is None
+    return newest.transaction(BUILT_EMPTY) is None
 
 
 def _has_rows(table: Table) -> bool:

@@ -23,7 +23,6 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import commit_log
-from lakehouse.lake.delta_rs_internals import transaction_version
 from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
@@ -81,8 +80,7 @@ def log(lake: Lake) -> LogTable[Publication]:
 
 def copied_version(lake: Lake, series: str) -> int:
     """The version of a gold table up to which its commits are copied; -1 for none."""
-    table = locations.publications(lake).open()
-    version = None if table is None else transaction_version(table, _follower(series))
+    version = locations.publications(lake).transaction(_follower(series))
     return -1 if version is None else version
 
 

@@ -18,7 +18,6 @@ from lakehouse.delta import partition_writer, row_writer
 from lakehouse.dispositions.winners import first_rows, groups
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.lake import table_io, table_parts
-from lakehouse.lake.delta_rs_internals import transaction_version
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -76,7 +75,7 @@ def write(lake: Lake, metric: MetricContract, query: str, batch: int, numbers: p
 
 def written_up_to(table: DeltaTable | None, query: str) -> int:
     """The newest batch of a query whose numbers are in an open table; -1 if there are none, or no table."""
-    return ((transaction_version(table, _app_id(query)) if table is not None else None) or 0) - 1
+    return ((table.transaction_version(_app_id(query)) if table is not None else None) or 0) - 1
 
 
 @row_writer.retried_on_conflict

@@ -19,7 +19,6 @@ from lakehouse.dispositions import account_tables, judgement_history, readings
 from lakehouse.dispositions.readings import NUMBER, READING_ID, ROW_ID
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io
-from lakehouse.lake.delta_rs_internals import transaction_version
 from lakehouse.ledger import applied_inputs, contract_archive, ingestions, key_log, rebuild_requests
 from lakehouse.ledger.ingestions import UnreadRows
 from lakehouse.ledger.rebuild_requests import RebuildRequest
@@ -195,7 +194,7 @@ def _finished(lake: Lake, contract: SourceContract) -> PlannedRebuild:
     for number, entry in enumerate(entries, 1):
         account = locations.dispositions(lake, source).snapshot()
         mark = f"reading:{entry.operation_id}"
-        if account is None or transaction_version(account, mark) is None:
+        if account is None or account.transaction_version(mark) is None:
             columns, where = [*ROW_ID, "arrival_date"], {READING_ID: [entry.operation_id]}
             rows = locations.readings(lake, source).read(columns, where)
             account_tables.after_rebuild(lake, contract, set(entry.touched_days), rows)

@@ -20,7 +20,7 @@ from lakehouse.gold.numbers import history as numbers_history
 from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
 from lakehouse.lake import table_io, table_parts
-from lakehouse.lake.delta_rs_internals import listed_files, transaction_version
+from lakehouse.lake.delta_rs_internals import listed_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -167,7 +167,7 @@ def read(of: Table, by: str, before: Snapshot | None) -> Snapshot:
         listed = listed_files(table)
         rows = table_io.read_files(table, listed.filter(pc.is_in(listed["path"], pa.array({*chain(*changed.values())}))))
         periods |= {start: PeriodVersions(own) for start, own in table_io.split(rows, by).items() if start in changed}
-    return Snapshot(table.version(), transaction_version(table, served_version.SERVED) or 1, periods, files_of, table, opened)
+    return Snapshot(table.version(), served_version.number_in(table), periods, files_of, table, opened)
 
 
 def _newest(of: Table, before: Snapshot) -> tuple[DeltaTable | None, float]:

@@ -20,7 +20,6 @@ import pyarrow as pa
 from lakehouse import locations, pieces
 from lakehouse.delta import change_feed, commit_log, partition_writer, row_writer
 from lakehouse.lake import table_io
-from lakehouse.lake.delta_rs_internals import transaction_version
 from lakehouse.lateness import historical_rows as lateness_history
 from lakehouse.ledger import ingestions, redactions
 from lakehouse.silver import audit_log
@@ -120,7 +119,7 @@ def erase(lake: Lake, source: str) -> int:
     stored = locations.audit_log(lake)
     known = stored.open()
     entries = [] if known is None else redactions.all_of(lake, source)
-    if known is None or (transaction_version(known, audit_log.masked_id(source)) or 0) >= len(entries):
+    if known is None or (known.transaction_version(audit_log.masked_id(source)) or 0) >= len(entries):
         return 0
     table = stored.snapshot()
     assert table is not None  # noqa: S101 (it was just open)
@@ -158,7 +157,7 @@ def hours_since(table: DeltaTable) -> int | None:
 
     It includes a margin of one hour, because the commit of an erasure is a little later than the time that it records.
     """
-    erased = transaction_version(table, _ERASED)
+    erased = table.transaction_version(_ERASED)
     return None if erased is None else max(0, int(time.time() - erased) // _HOUR - 1)
 
 

@@ -26,7 +26,6 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.delta import partition_writer, row_writer
 from lakehouse.lake import table_io
-from lakehouse.lake.delta_rs_internals import transaction_version
 from lakehouse.ledger import decisions, rebuild_requests, redactions
 from lakehouse.ledger.ids import InputKind, is_manual_input, is_redelivery, row_id_of
 from lakehouse.ledger.ingestions import all_of, inputs
@@ -136,8 +135,7 @@ def followed(lake: Lake, source: str, silver_id: str) -> int:
 
     :param silver_id: distinguishes tables that existed at silver's address one after another, each with versions from 0.
     """
-    table = locations.audit_log(lake).open()
-    reached = None if table is None else transaction_version(table, _app_id(source, silver_id))
+    reached = locations.audit_log(lake).transaction(_app_id(source, silver_id))
     return -1 if reached is None else reached
 
 
@@ -173,7 +171,7 @@ def append(lake: Lake, source: str, silver_id: str, version: int, rows: pa.Table
     """
 
     def still_masked(table: DeltaTable) -> tuple[str, int]:
-        before = transaction_version(table, masked_id(source)) or 0
+        before = table.transaction_version(masked_id(source)) or 0
         return masked_id(source), min(masked_for, before) if len(rows) else before
 
     written = row_writer.append(

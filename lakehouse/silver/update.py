@@ -27,7 +27,6 @@ from lakehouse.dispositions.readings import READING_ID
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io
-from lakehouse.lake.delta_rs_internals import transaction_version
 from lakehouse.lake.table_cache import look_again
 from lakehouse.late_events import follow as late_events
 from lakehouse.ledger import applied_inputs, decisions, ingestions, key_log, rebuild_requests, redactions
@@ -193,7 +192,7 @@ def _update_newest(
         _rebuild(lake, newest, session, rebuilt, set().union(*(waiting.get(day, ()) for day in rebuilt)), run)
     table = locations.silver_of(lake, newest).open()
     is_empty = table is not None and not table_io.rows_at_most(table, {})
-    if table is not None and is_empty and transaction_version(table, applied_inputs.BUILT_EMPTY) is None:
+    if table is not None and is_empty and table.transaction_version(applied_inputs.BUILT_EMPTY) is None:
         partition_writer.commit_without_rows(table, why=run, transaction=(applied_inputs.BUILT_EMPTY, 1))
 
 

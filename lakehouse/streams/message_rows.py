@@ -34,7 +34,6 @@ from lakehouse.bronze.reader import can_read_by_columns
 from lakehouse.bronze.row_parser import RowParser
 from lakehouse.delta import partition_writer
 from lakehouse.delta.columns import MOMENT, arrow_schema, bronze_columns, business_days
-from lakehouse.lake.delta_rs_internals import transaction_version
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.spark import commits as spark_commits
@@ -309,7 +308,7 @@ def _append(
     table = spark_commits.table_of(stored, columns, "arrival_date", partition_writer.APPEND_ONLY)
     batches = (batch for each in again for batch in rows_of_messages(contract, each, messages))
     rows = pa.Table.from_batches(batches, arrow_schema(columns))
-    ends = {log.app_id: max(end, transaction_version(table, log.app_id) or 0)}
+    ends = {log.app_id: max(end, table.transaction_version(log.app_id) or 0)}
     why = {"run_id": run_id, "deliveries": [f"{each.range}" for each in again], "again": True}
     spark_commits.append_rows_alone([rows], stored, f"bronze:{contract.dataset}", table.version(), why, ends)
 

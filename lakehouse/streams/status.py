@@ -23,7 +23,6 @@ import pyarrow.compute as pc
 from lakehouse import locations
 from lakehouse.calendar.days import business_day_of
 from lakehouse.lake import table_io
-from lakehouse.lake.delta_rs_internals import transaction_version
 from lakehouse.lateness import missing_inputs
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.log_table import LogTable
@@ -195,7 +194,7 @@ def positions_of_bronze(
     :param remarks: a sentence is appended where Bronze's log lacks an offset.
     """
     logs = {*recorded, *(PartitionLog(state.topic, state.topic_id, partition) for partition in state.offsets)}
-    committed = {log: version for log in logs if (version := transaction_version(table, log.app_id)) is not None}
+    committed = {log: version for log in logs if (version := table.transaction_version(log.app_id)) is not None}
     lacking = logs - committed.keys()
     if not lacking or not table_io.rows_at_most(table, {}):
         return committed

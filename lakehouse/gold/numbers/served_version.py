@@ -47,7 +47,7 @@ class MovedError(LakehouseError):
 
 def number(lake: Lake, series: Series) -> int:
     """The number of the dataset version that readers of the table see."""
-    return _number_in(locations.gold(lake, series).open())
+    return number_in(locations.gold(lake, series).open())
 
 
 def daily(lake: Lake, catalog: Catalog, metric: MetricContract) -> Series:
@@ -208,7 +208,7 @@ def transaction(series: Series, table: DeltaTable | None) -> tuple[str, int] | N
     """
     if series.kind is not Kind.DAY or series.name != series.metric.metric:
         return None
-    seen = _number_in(table)
+    seen = number_in(table)
     if seen != series.metric.dataset_version:
         msg = (
             f"gold/{series.name} shows v{seen} now, but these numbers were computed with v{series.metric.dataset_version}; "
@@ -218,5 +218,6 @@ def transaction(series: Series, table: DeltaTable | None) -> tuple[str, int] | N
     return SERVED, seen
 
 
-def _number_in(table: DeltaTable | None) -> int:
+def number_in(table: DeltaTable | None) -> int:
+    """The number of the version that readers see, as an open table of daily numbers records it."""
     return (None if table is None else transaction_version(table, SERVED)) or 1

@@ -29,7 +29,6 @@ from lakehouse.gold.numbers import history, window_history
 from lakehouse.gold.numbers.comparison import Sides, added
 from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, RevisionReason, parse_version_name
 from lakehouse.lake import table_io
-from lakehouse.lake.delta_rs_internals import transaction_version
 from lakehouse.ledger import publications, redactions
 from lakehouse.ledger.log_table import LogTable
 from lakehouse.text import format_moment
@@ -106,8 +105,7 @@ def follow(lake: Lake, series: Series) -> None:
     """
     publications.follow(lake, series.name, locations.gold(lake, series))
     reports, app_id = log(lake), f"restatement_reports:{series.name}"
-    table = reports.table.open()
-    done = (None if table is None else transaction_version(table, app_id)) or 0
+    done = reports.table.transaction(app_id) or 0
     unmarked = done
     for publication in publications.after(lake, series.name, done):
         if not _may_restate(publication):

@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.delta import row_writer
-from lakehouse.lake.delta_rs_internals import transaction_version
 from lakehouse.ledger.log_table import LogTable
 
 if TYPE_CHECKING:
@@ -92,9 +91,7 @@ def has_begun(lake: Lake) -> bool:
 
 def scanned_version(lake: Lake, series: str) -> int | None:
     """The version of a series' table up to which publications were scanned for notices; None if none were."""
-    table = locations.notices(lake).open()
-    version: int | None = None if table is None else transaction_version(table, _app_id(series))
-    return version
+    return locations.notices(lake).transaction(_app_id(series))
 
 
 def add(lake: Lake, series: str, entries: Iterable[NoticeEntry], gold_version: int, since: int | None) -> bool:
