@@ -109,8 +109,7 @@ def end(target: Table, work: Work, number: int) -> None:
         _recorded(leases, _ENDED, number)
 
 
-#: The leases that this process holds: the table in which each was recorded, open at that version. If another process has taken
-#: the lease since, the next event conflicts.
+#: The leases of this process, each with its table as of then: if another process has taken it since, the next event conflicts.
 _held_ones: dict[tuple[str, str, int], DeltaTable] = {}
 
 

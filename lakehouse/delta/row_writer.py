@@ -171,7 +171,7 @@ def replace(
 
     if not in_one_commit(rows, write):
         table.delete(predicate, commit_properties=why)
-    note_commit()
+    note_commit(table.table_uri)
 
 
 def in_one_commit(rows: Iterable[pa.Table], write: Callable[[Any, pa.Schema], None]) -> int:
@@ -290,7 +290,7 @@ def merge(
         commit_properties=properties,
     )
     metrics = merging.when_matched_update_all(differs).when_not_matched_insert_all().execute()
-    note_commit()
+    note_commit(table.table_uri)
     return bool(metrics["num_target_rows_inserted"] + metrics["num_target_rows_updated"])
 
 

@@ -1,5 +1,5 @@
-"""Everything that the project uses of delta-rs beyond its public interface: private parts of its package, the files of an open
-table.
+"""Everything that the project uses of delta-rs beyond its public interface: private parts of its package, the files and the log
+of an open table. Here is also the count of what is done in object stores.
 
 No other module uses the internals of ``DeltaTable``. delta-rs is pinned to a minor version, and an upgrade is checked against
 this list.
@@ -8,7 +8,9 @@ this list.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -20,7 +22,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from deltalake import DeltaTable
 
@@ -55,14 +57,12 @@ def transaction_version(table: DeltaTable, app_id: str) -> int | None:
     of_version, known, is_whole = vars(table).get(_TRANSACTIONS, (-1, {}, True))
     version = table.version()
     if of_version != version:
-        entries = range(of_version + 1, version + 1) if of_version < version else ()
-        try:
-            is_known = 0 < len(entries) <= _FEW_ENTRIES
-            newer = _transactions_in(table, entries) if is_known else {}
-        except FileNotFoundError:  # the log was shortened
-            is_known, newer = False, {}
-        before, is_whole = (known, is_whole) if is_known else ({}, False)
-        known = before | {app: number for app, number in newer.items() if is_whole or app in before}
+        entries, newer = range(of_version + 1, version + 1), None
+        if 0 < len(entries) <= _FEW_ENTRIES:
+            with suppress(FileNotFoundError):  # the log was shortened
+                newer = _transactions_in(table, entries)
+        before, is_whole = ({}, False) if newer is None else (known, is_whole)
+        known = before | {app: number for app, number in (newer or {}).items() if is_whole or app in before}
         vars(table)[_TRANSACTIONS] = (version, known, is_whole)
     if app_id not in known and not is_whole:
         known[app_id] = table.transaction_version(app_id)
@@ -107,6 +107,7 @@ def log_entry(table: DeltaTable, version: int) -> bytes:
             with DeltaStorageHandler.from_table(table._table).open_input_file(name) as file:  # noqa: SLF001
                 return bytes(file.read())
         entries[version] = bytes(entry)
+        count_request(uri, "log entries")
     return entries[version]
 
 
@@ -124,6 +125,7 @@ def feeds_read(table: DeltaTable) -> dict[tuple[int, int], pa.Table | None]:
 
 def newest_version(table: DeltaTable) -> int:
     """The newest version in the log; ``table`` stays at its own. The public way opens the table a second time."""
+    count_request(table.table_uri, "looks")
     version: int = table._table.get_latest_version()  # noqa: SLF001
     return version
 
@@ -152,6 +154,25 @@ def _is_local(uri: str) -> bool:
     return "://" not in uri or uri.startswith("file://")
 
 
+#: What this process has done in object stores, by table and kind.
+_requests: Counter[tuple[str, str]] = Counter()
+
+
+def count_request(path: str, kind: str, amount: int = 1) -> None:
+    """Count what is done with a table, if it is in an object store: a request or some, or bytes."""
+    if "://" in path:
+        _requests["/".join(path.rstrip("/").split("/")[-2:]), kind] += amount
+
+
+@contextmanager
+def counted_requests() -> Iterator[dict[str, dict[str, int]]]:
+    """What is done in object stores within the context, by table and kind; known at its end."""
+    before, during = _requests.copy(), dict[str, dict[str, int]]()
+    yield during
+    for (table, kind), amount in sorted((_requests - before).items()):
+        during.setdefault(table, {})[kind] = amount
+
+
 _SMALL_BYTES, _KEPT_BYTES = 2**20, 2**26
 _KEPT: dict[tuple[str, str], pa.Buffer] = {}
 _held_bytes = [0]
@@ -171,10 +192,13 @@ class _SmallFilesWhole(DeltaStorageHandler):  # type: ignore[misc] # a class wit
         """A data file for random access."""
         size = self.sizes.get(path, _SMALL_BYTES)
         if size >= _SMALL_BYTES:
+            count_request(self.uri, "files")
             return super().open_input_file(path)
         with _KEPT_LOCK:
             kept = _KEPT.pop((self.uri, path), None)
         if kept is None:
+            count_request(self.uri, "files")
+            count_request(self.uri, "bytes", size)
             with super().open_input_file(path) as file:
                 kept = pa.py_buffer(file.read(size))
             with _KEPT_LOCK:

@@ -84,7 +84,7 @@ class Table:
     def committed(self) -> None:
         """Note a commit of this process, so that running steps see it, and the table if it is new."""
         table_io.note_table(self.address)
-        note_commit()
+        note_commit(self.address)
 
     def read(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table | None:
         """The rows that meet ``where``: each named column holds one of the values given for it. None without a table."""

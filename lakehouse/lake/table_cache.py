@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from lakehouse.lake.delta_rs_internals import newest_version
+from lakehouse.lake.delta_rs_internals import count_request, newest_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sized
@@ -42,8 +42,9 @@ _MOMENTS = count(1)
 _newest_moment, _newest_surprise = [0], [0]
 
 
-def note_commit() -> None:
-    """Let the running steps look at each table again: this process has committed to one."""
+def note_commit(path: str = "") -> None:
+    """Let the running steps look at each table again: this process has committed to one, at ``path``."""
+    count_request(path, "commits")
     _newest_moment[0] = next(_MOMENTS)
 
 

@@ -24,7 +24,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 from lakehouse.errors import LakehouseError
-from lakehouse.lake.delta_rs_internals import file_system, listed_files
+from lakehouse.lake.delta_rs_internals import count_request, file_system, listed_files
 from lakehouse.lake.table_cache import Entry, cache_of, newest_surprise
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def open_snapshot(path: str, options: Mapping[str, str] | None = None) -> DeltaT
     """
     if not may_exist(path):
         return None
+    count_request(path, "opens")
     try:
         return DeltaTable(path, storage_options=dict(options or {}))
     except TableNotFoundError:
@@ -95,6 +96,7 @@ def open_listed(path: str, options: Mapping[str, str] | None = None) -> DeltaTab
     now, surprise = time.monotonic(), newest_surprise()
     read_at, of_surprise, names = _listed.get(folder, (-math.inf, -1, set[str]()))
     if now - read_at > _LISTED_SECONDS or of_surprise != surprise:
+        count_request(f"{folder}/*", "listings")
         try:
             infos = DeltaStorageHandler(folder, dict(options or {})).get_file_info_selector(_DIRECTLY)
         except UNREADABLE:  # such as a store that lets nobody list

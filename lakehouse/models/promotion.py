@@ -23,14 +23,7 @@ from lakehouse.training_sets import releases
 if TYPE_CHECKING:
     from lakehouse.contracts import Catalog, ModelContract
     from lakehouse.lake import Lake
-    from lakehouse.models.backtest_log import Backtest
     from lakehouse.training_sets.releases import Release
-
-
-def accepted_by_backtest(lake: Lake, contract: ModelContract, version: str, against: str) -> Backtest | None:
-    """The newest backtest of ``version`` against ``against`` if it met every acceptance rule of the contract; else None."""
-    newest = backtest_log.newest_backtest(lake, contract.name, version, against)
-    return newest if newest is not None and newest.passed and newest.rules == contract.rules else None
 
 
 def objections(lake: Lake, contract: ModelContract, version: str, against: str | None) -> list[str]:

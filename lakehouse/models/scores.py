@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from lakehouse.contracts import Catalog, ModelContract, TrainingSetContract
+    from lakehouse.contracts import Catalog, ModelContract
     from lakehouse.lake import Lake
     from lakehouse.models.canary_log import Arm
     from lakehouse.training_sets.releases import Release
@@ -314,14 +314,6 @@ def load_model(lake: Lake, contract: ModelContract, version: str) -> Any:
     """
     make_importable(lake)
     return tracking.load(lake, releases.find(lake, ReleaseKind.MODEL, contract.name, version))
-
-
-def features_frame(set_contract: TrainingSetContract, rows: pa.Table) -> pd.DataFrame:
-    """The input of a model: the features of a set in the order of its contract; see :func:`frame_of`.
-
-    :param rows: rows with at least these columns.
-    """
-    return frame_of(rows, set_contract.features.names)
 
 
 def frame_of(rows: pa.Table, columns: Sequence[str]) -> pd.DataFrame:

@@ -36,8 +36,7 @@ _LARGE = 2**26
 _MANY_TABLES = 200
 #: In an object store nothing tells that a table was restored from a copy: tables are opened again after so many seconds.
 _REOPENED_SECONDS = 1800.0
-#: In an object store, a sensor looks at a table that only runs write to when a run has ended, and after so many seconds: commands
-#: and other deployments write, too.
+#: In an object store, sensors look at tables that only runs write to when a run has ended, and after so many seconds.
 _QUIET_SECONDS = 300.0
 _OF_PEOPLE = ("_decisions", "_admissions", "_redactions")
 

@@ -27,6 +27,7 @@ from pydantic import Field
 from lakehouse import pieces
 from lakehouse.calendar.days import from_json, to_json
 from lakehouse.gold.publication.checks import with_deprecated_names
+from lakehouse.lake.delta_rs_internals import counted_requests
 from lakehouse.orchestration.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
@@ -167,14 +168,17 @@ def tags_for(days: Collection[date]) -> dict[str, str]:
 
 
 @contextmanager
-def progress(context: dg.AssetExecutionContext) -> Iterator[None]:
-    """Within the context, write the progress of long work to the run's log every few seconds."""
+def progress(context: dg.AssetExecutionContext) -> Iterator[dict[str, dict[str, int]]]:
+    """Within the context, write the progress of long work to the run's log every few seconds.
+
+    :returns: what the work does in object stores, by table; known at the end.
+    """
 
     def write(work: str, done: int, total: int | None) -> None:
         context.log.info(pieces.sentence(work, done, total))
 
-    with pieces.listened_to_by(write):
-        yield
+    with pieces.listened_to_by(write), counted_requests() as requests:
+        yield requests
 
 
 def report(
@@ -182,8 +186,14 @@ def report(
     key: dg.AssetKey,
     days: Mapping[date, Mapping[str, Any]],
     outcomes: Iterable[CheckResult],
+    requests: Mapping[str, Mapping[str, int]],
 ) -> Iterator[dg.MaterializeResult[None]]:
-    """Report the materialization of ``days``, with metadata, and the check outcomes if no check step follows."""
+    """Report the materialization of ``days``, with metadata, and the check outcomes if no check step follows.
+
+    :param requests: what the run has done in object stores; it is reported with the newest day.
+    """
+    if requests and days:
+        days = {**days, max(days): {**days[max(days)], "object_store": dg.MetadataValue.json(requests)}}
     scattered = _logs_each_day(context.run)
     if scattered:
         materialized(context, key, days)

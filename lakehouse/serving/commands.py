@@ -15,9 +15,8 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from functools import cached_property
+from functools import cache
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -131,7 +130,7 @@ def serve(
                 errors.print(f"The pages are at http://{shown}:{bound}/", style="dim", soft_wrap=True)
 
     config = uvicorn.Config(
-        application_of(lake, catalog, terms, _SensorAges(lake, catalog)),
+        application_of(lake, catalog, terms, _sensor_ages(lake, catalog)),
         host=host,
         port=port,
         log_level="info" if verbose else "warning",
@@ -174,26 +173,18 @@ class _ShortPauses:
 _OLDEST = 2
 
 
-class _SensorAges:
-    """Seconds since the last tick of each sensor, from the Dagster instance that commands of this deployment use.
+def _sensor_ages(lake: Lake, catalog: Catalog) -> Callable[[], Mapping[str, float]]:
+    """Reads the seconds since the last tick of each sensor; nothing if commands of this deployment have no Dagster instance."""
 
-    Dagster loads at the first call, in seconds. Nothing if there is no instance.
-    """
-
-    def __init__(self, lake: Lake, catalog: Catalog) -> None:
-        self._of, self._lock = (lake, catalog), Lock()
-
-    def __call__(self) -> Mapping[str, float]:
-        with self._lock:
-            return self._read()
-
-    @cached_property
-    def _read(self) -> Callable[[], Mapping[str, float]]:
+    @cache  # Dagster loads at the first call, in seconds
+    def reader() -> Callable[[], Mapping[str, float]]:
         from lakehouse.orchestration.build import sensor_ages  # noqa: PLC0415
         from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415
 
         instance = local_instance()
-        return dict if instance.is_ephemeral else sensor_ages(*self._of, instance)
+        return dict if instance.is_ephemeral else sensor_ages(lake, catalog, instance)
+
+    return lambda: reader()()  # noqa: PLW0108 (it is not to load now)
 
 
 #: The number of reasons that are printed for which a number waits.

@@ -39,7 +39,7 @@ def everything(lake: Lake) -> dict[str, Any]:
     runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
     versions = {entry.tags["lakehouse.version"]: entry for entry in client.search_model_versions("name = 'fraud'")}
     rows = releases.read_set(lake, releases.find(lake, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
-    frame = scores.features_frame(SET, rows)
+    frame = scores.frame_of(rows, SET.features.names)
     own_tags = ("lakehouse.", "mlflow.note", "mlflow.user", "mlflow.source")
     return {
         "runs": {

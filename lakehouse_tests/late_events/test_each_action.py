@@ -68,7 +68,7 @@ def test_the_hour_of_orders(sample: LateLake, action: str) -> None:
     assert published is not None
     outcome = Outcome(
         sample.windows(series)[BEGINS],
-        late_at_close.updates_of(sample.lake, series, published, FIRST)[BEGINS],
+        late_at_close._counted(sample.lake, series, FIRST, late_at_close._revisions(published, series, FIRST))[BEGINS],
         (counts.on_time, counts.late_accepted, counts.late_dropped),
         {row["record_key"]: (row["action"], row["reason"]) for row in rows},
     )

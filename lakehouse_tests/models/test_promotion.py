@@ -60,14 +60,14 @@ def test_the_first_version_needs_no_backtest_and_the_next_one_does(trained_lake:
         "    or sign it off with a reason: --sign-off 'REASON'"
     )
     record_backtest(lake, "roc_auc is worse by 0.02")
-    assert promotion.accepted_by_backtest(lake, MODEL, "v2.4", "v2.3") is None
+    assert promotion.objections(lake, MODEL, "v2.4", "v2.3")
     with pytest.raises(
         ModelPromotionError, match=r"v2.4 against v2.3 on 2024-10 to 2024-11 did not meet: roc_auc is worse by 0.02"
     ):
         promote(lake, "v2.4")
     assert in_use(lake) == ("v2.3", "v2.3")
     record_backtest(lake, month=11)
-    assert promotion.accepted_by_backtest(lake, MODEL, "v2.4", "v2.3") is not None
+    assert not promotion.objections(lake, MODEL, "v2.4", "v2.3")
     done = promote(lake, "v2.4", sign_off="not needed")
     assert (done.accepted, done.sign_off, done.backtest) == ([], None, "v2.4 against v2.3 on 2024-10 to 2024-11")
     assert in_use(lake) == ("v2.4", "v2.4")
@@ -81,7 +81,7 @@ def test_a_backtest_counts_only_by_the_rules_that_the_contract_has_now(trained_l
     lake = trained_lake
     promote(lake, "v2.3")
     record_backtest(lake, rules=["log_loss better by 0.1"])
-    assert promotion.accepted_by_backtest(lake, MODEL, "v2.4", "v2.3") is None
+    assert promotion.objections(lake, MODEL, "v2.4", "v2.3")
     with pytest.raises(ModelPromotionError) as refused:
         promote(lake, "v2.4")
     assert (

@@ -46,7 +46,7 @@ def test_a_model_loads_as_the_object_that_it_was_and_one_version_is_the_champion
         ),
     }
     rows = releases.read_set(filled, releases.find(filled, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
-    frame = scores.features_frame(SET, rows)
+    frame = scores.frame_of(rows, SET.features.names)
     pipeline, rule = (scores.load_model(filled, MODEL, version) for version in by_version)
     assert type(pipeline).__name__ == "Pipeline"
     assert type(rule) is sys.modules["threshold"].Threshold

@@ -71,7 +71,7 @@ def test_a_version_is_recorded_with_all_that_it_was_made_from(filled: Lake) -> N
     assert run.data.tags["lakehouse.training_code"] == about["code"]["training"]
 
     rows = releases.read_set(filled, releases.find(filled, ReleaseKind.TRAINING_SET, "training_data", "v5.0"))
-    frame = function.features_frame(SET, rows)
+    frame = function.frame_of(rows, SET.features.names)
     assert len(function.load_model(filled, MODEL, "v2.4").predict_proba(frame)) == trained_lake.ROWS
 
 

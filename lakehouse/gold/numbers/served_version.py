@@ -47,7 +47,7 @@ class MovedError(LakehouseError):
 
 def number(lake: Lake, series: Series) -> int:
     """The number of the dataset version that readers of the table see."""
-    return number_in(locations.gold(lake, series).open())
+    return locations.gold(lake, series).transaction(SERVED) or 1
 
 
 def daily(lake: Lake, catalog: Catalog, metric: MetricContract) -> Series:

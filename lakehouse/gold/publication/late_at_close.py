@@ -197,14 +197,6 @@ def waits_for_close(lake: Lake, series: Series, day: date) -> bool:
     return is_exhausted(lake, series, locations.gold(lake, series).read(None, {series.by: [day]}), day)
 
 
-def updates_of(lake: Lake, series: Series, existing: pa.Table, day: date) -> Counter[datetime | None]:
-    """The number of revisions of a day that changed each of its windows because of late rows.
-
-    :param existing: every published row of the day, possibly with those of others.
-    """
-    return _counted(lake, series, day, _revisions(existing, series, day))
-
-
 def _counted(lake: Lake, series: Series, day: date, revisions: Sequence[list[dict[str, Any]]]) -> Counter[datetime | None]:
     """A revision updates a window with late rows if the watermark had passed the window when the previous revision was
     computed.

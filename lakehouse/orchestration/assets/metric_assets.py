@@ -78,7 +78,7 @@ def gold_asset(deployment: Lake, catalog: Catalog, metric: MetricContract) -> dg
             return
         _remember(context, lake, daily.metric, contract)
         tables = openlineage.tables_below(lake, daily), [locations.gold(lake, daily)]
-        with run_events.progress(context), openlineage.reported(context, *tables, daily.metric) as step:
+        with run_events.progress(context) as requests, openlineage.reported(context, *tables, daily.metric) as step:
             if metric.is_derived:
                 done = derived.restate(lake, daily, engine.session, days, _run(context), follows)
             else:
@@ -91,7 +91,7 @@ def gold_asset(deployment: Lake, catalog: Catalog, metric: MetricContract) -> dg
             late = late_metadata(lake, daily, days)
             of_windows = window_metadata(lake, contract, daily, done.days & {*days})
         about = {day: _metadata(done, day, waits_for, engine) | late.get(day, {}) | of_windows.get(day, {}) for day in days}
-        yield from run_events.report(context, key, about, outcomes)
+        yield from run_events.report(context, key, about, outcomes, requests)
 
     return gold_of_metric
 
@@ -131,7 +131,7 @@ def rollup_asset(deployment: Lake, catalog: Catalog, metric: MetricContract, rol
             return
         _remember(context, lake, series.metric, contract)
         tables = openlineage.tables_below(lake, series), [locations.gold(lake, series)]
-        with run_events.progress(context), openlineage.reported(context, *tables) as step:
+        with run_events.progress(context) as requests, openlineage.reported(context, *tables) as step:
             if metric.is_derived:
                 done = derived.restate(lake, series, engine.session, wanted, _run(context), follows)
             else:
@@ -140,7 +140,7 @@ def rollup_asset(deployment: Lake, catalog: Catalog, metric: MetricContract, rol
             _log_finality(context, lake, series, done)
             waits_for = _waits_for(lake, contract, series, done)
         about = {start: _metadata(done, start, waits_for, engine) for start in wanted}
-        yield from run_events.report(context, key, about, done.outcomes)
+        yield from run_events.report(context, key, about, done.outcomes, requests)
 
     return rollup_of_metric
 

@@ -157,7 +157,7 @@ def scores_asset(lake: Lake, catalog: Catalog, contract: ModelContract) -> dg.As
         from lakehouse.models import score  # noqa: PLC0415 (scikit-learn loads in seconds)
 
         days = days_of_run(context)
-        with run_events.progress(context):
+        with run_events.progress(context) as requests:
             scored = score.score(*(spark.session(), lake, catalog, contract, days), run_id=context.run.run_id, by=person(context))
             judged = days if run_events.reports_checks(context) else []  # a check step that follows computes the rows itself
             outcomes = checks.judge_scores(lake, catalog, contract, spark.session, judged)
@@ -169,7 +169,7 @@ def scores_asset(lake: Lake, catalog: Catalog, contract: ModelContract) -> dg.As
             }
             for entry in scored
         }
-        yield from run_events.report(context, key, about, outcomes)
+        yield from run_events.report(context, key, about, outcomes, requests)
 
     return scores_of_model
 

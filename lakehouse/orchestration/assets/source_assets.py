@@ -100,7 +100,8 @@ def bronze_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         days = days_of_run(context, config)
         kafka = contract.source.kafka
         below = lake.landing_of(source) if kafka is None else f"kafka://{kafka.servers.split(',')[0]}/{kafka.topic}"
-        with run_events.progress(context), openlineage.reported(context, [below], [locations.bronze(lake, source)]):
+        reported = openlineage.reported(context, [below], [locations.bronze(lake, source)])
+        with run_events.progress(context) as requests, reported:
             if kafka and config.files is None:
                 reports = taken(context, lake, contract, kafka, engine.session)
             else:
@@ -127,7 +128,7 @@ def bronze_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         others |= failures.days_of(lake, source, "bronze") - {*days}
         run_events.checked(context, key, _bronze_outcomes(lake, contract, others) if others else [])
         metadata = {day: metadata.get(day, _bronze_metadata(DayReport(), engine)) for day in days}
-        yield from run_events.report(context, key, metadata, _bronze_outcomes(lake, contract, days))
+        yield from run_events.report(context, key, metadata, _bronze_outcomes(lake, contract, days), requests)
 
     return bronze_of_source
 
@@ -163,7 +164,7 @@ def silver_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         if not spark.long_lived:  # a long-lived session is prepared for any size
             spark.expect(_waiting_bytes(lake, source, days))
         tables = [locations.bronze(lake, source)], [locations.silver(lake, source)]
-        with run_events.progress(context), openlineage.reported(context, *tables):
+        with run_events.progress(context) as requests, openlineage.reported(context, *tables):
             tags, metrics = context.run.tags, catalog.metrics_of(source)
             plan = UpdatePlan(plan_runs.commit_metadata(tags), plan_runs.is_of_stage(tags))
             result = update(lake, contract, engine.session, days, context.run.run_id, metrics, plan)
@@ -173,9 +174,8 @@ def silver_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
             failures.record_checks(lake, source, "silver", [*outcomes, *of_others])
         run_events.checked(context, key, of_others)
         rows = {outcome.day: outcome.numbers["rows"] for outcome in outcomes if outcome.check == "unique_key"}
-        yield from run_events.report(
-            context, key, {day: _silver_metadata(result, engine, day, rows[day]) for day in days}, outcomes
-        )
+        about = {day: _silver_metadata(result, engine, day, rows[day]) for day in days}
+        yield from run_events.report(context, key, about, outcomes, requests)
 
     return silver_of_source
 

@@ -16,6 +16,7 @@ from lakehouse.bronze import pending_files
 from lakehouse.bronze.pending_files import UnfinishedFiles
 from lakehouse.calendar.days import replay_clock, span
 from lakehouse.lake import SimulatedClock
+from lakehouse.lake.delta_rs_internals import counted_requests
 from lakehouse.lake.table_cache import TableCache
 from lakehouse.ledger import ingestions
 from lakehouse.orchestration.execution.catch_up import catch_up, close_due
@@ -38,6 +39,7 @@ class DayResult:
     """The result of one arrival day. ``restated`` are the days written per metric, ``causes`` the keys changed in silver;
     ``unread_reason`` is why its first malformed row is malformed. ``absent`` are the event days that a re-sent range lacks.
     ``held`` and ``left`` name the files that were not ingested, with the reasons (see ``pending_files.UnfinishedFiles``).
+    ``object_store`` is what was done there, by table, see ``lake.delta_rs_internals.counted_requests``.
     """
 
     arrival_date: date
@@ -52,6 +54,7 @@ class DayResult:
     unread_reason: str | None = None
     absent: list[date] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
+    object_store: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """The result in JSON types."""
@@ -70,7 +73,7 @@ class Replay:
 
     def __init__(self, lake: Lake, catalog: Catalog, source: str, instance: dg.DagsterInstance) -> None:
         self._clock = SimulatedClock(lake.now())
-        self._tables = TableCache()
+        self._tables = lake.cache or TableCache()
         long_lived = lake.with_settings(spark_long_lived=True)
         self._lake = long_lived.at(self._clock).cached(self._tables)
         self._source = source
@@ -114,8 +117,9 @@ class Replay:
 
     def _take(self, day: date) -> DayResult:
         """Process one arrival day through the layers."""
-        with self._lake.step():
-            return self._layer_by_layer(day)
+        with counted_requests() as requests, self._lake.step():
+            done = self._layer_by_layer(day)
+        return replace(done, object_store=requests)
 
     def _layer_by_layer(self, day: date) -> DayResult:
         start = perf_counter()

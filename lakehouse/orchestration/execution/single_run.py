@@ -78,9 +78,9 @@ def run_files(lake: Lake, catalog: Catalog, source: str, files: Sequence[Path]) 
 
     :raises UndeliveredFileError: if a file cannot be copied there.
     """
+    lake = lake.with_settings(spark_long_lived=True).cached()
     today = lake.now().date()
     delivered = delivery.deliver(lake, catalog.sources[source], files, today)
-    lake = lake.with_settings(spark_long_lived=True).cached()
     with local_instance() as instance:
         return ingest(lake, catalog, source, today, delivered, InProcess(lake, catalog, instance))
 
