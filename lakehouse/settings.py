@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from datetime import datetime  # noqa: TC003 (pydantic reads annotations)
 from pathlib import Path
@@ -296,6 +297,14 @@ def _target(address: str, place: str) -> str:
     if address == "log" or _is_web_address(address, parts) or (not is_chat and _is_apprise_url(address, parts)):
         return address
     raise ValueError(f"{place} is unknown; {_HOW_TARGETS}")
+
+
+def dagster_home() -> Path | None:
+    """The folder of the Dagster instance that commands use: ``DAGSTER_HOME``, else ``dagster_home`` here; None without any."""
+    if "DAGSTER_HOME" in os.environ:
+        return Path(os.environ["DAGSTER_HOME"])
+    here = Path("dagster_home").absolute()
+    return here if (here / "dagster.yaml").is_file() else None
 
 
 def _is_web_address(address: str, parts: SplitResult) -> bool:

@@ -15,14 +15,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from contextlib import suppress
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
 
 from lakehouse.delta import partition_writer, row_writer
-from lakehouse.lake.delta_rs_internals import commits_read, log_entries, log_entry, newest_version
+from lakehouse.lake.delta_rs_internals import commits_read, log_entries, log_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -44,29 +44,20 @@ def commit_metadata(commit: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def history(table: DeltaTable, after: int) -> list[dict[str, Any]]:
-    """The commits after version ``after`` up to the table's version, newest first, as far as the log still has them.
-
-    delta-rs begins with the newest commit of the log but counts down from the version at which the table was opened: if
-    others have committed since, each commit would get the number of an older one.
-    """
-    opened, known = table.version(), commits_read(table)
-    missing = [version for version in range(after + 1, opened + 1) if version not in known]
-    if len(missing) <= _FEW_ENTRIES:
-        with suppress(FileNotFoundError):  # the log was shortened
-            entries = zip(missing, log_entries(table, missing))
-            known.update({version: _commit(entry) | {"version": version} for version, entry in entries})
-            return [dict(known[version]) for version in range(opened, after, -1)]
-    before = -1
-    while before != (newest := newest_version(table)):
-        before = newest
-        commits = table.history(newest - after) if newest > after else []
-    numbered = [commit | {"version": newest - place} for place, commit in enumerate(commits)]
-    known.update({commit["version"]: commit for commit in numbered})
-    return [dict(commit) for commit in numbered if after < commit["version"] <= opened]
+    """The commits after version ``after`` up to the table's version, newest first, as far as the log still has them."""
+    known, versions = commits_read(table), range(table.version(), after, -1)
+    missing = [version for version in versions if version not in known]
+    for begin in range(0, len(missing), _COMMITS):
+        some = missing[begin : begin + _COMMITS]
+        entries = {version: entry for version, entry in zip(some, log_entries(table, some)) if entry is not None}
+        known.update({version: _commit(entry) | {"version": version} for version, entry in entries.items()})
+        if len(entries) < len(some):
+            break
+    return [dict(known[version]) for version in takewhile(known.__contains__, versions)]
 
 
-#: Up to so many commits are read from their log entries; of more, delta-rs reads the log.
-_FEW_ENTRIES = 20
+#: The number of commits that are read at once.
+_COMMITS = 100
 
 
 def _commit(entry: bytes) -> dict[str, Any]:
@@ -136,12 +127,8 @@ def commit_id(table: DeltaTable | None, version: int | None = None) -> str:
 
     :param version: by default the version at which the table was opened.
     """
-    if table is None:
-        return ""
-    try:
-        return hashlib.sha256(log_entry(table, table.version() if version is None else version)).hexdigest()[:16]
-    except FileNotFoundError:
-        return ""
+    entry = None if table is None else log_entry(table, table.version() if version is None else version)
+    return "" if entry is None else hashlib.sha256(entry).hexdigest()[:16]
 
 
 def are_lost(table: DeltaTable | None, version: int, commit: str | None) -> bool:

@@ -96,21 +96,31 @@ def renew(target: Table, work: Work, number: int) -> int | None:
 
     :returns: the new number of the lease; None if it had expired and another process has taken one since.
     """
-    leases = _held_ones.pop((target.address, work.folder, number), None) or _leases(target, work)
-    if transaction_version(leases, _TAKEN) != number:
-        return None
-    return _taken(target, work, leases, max(_milliseconds(None), number + 1))
+    for leases in _opened(target, work, number):
+        if transaction_version(leases, _TAKEN) != number:
+            return None
+        renewed = _taken(target, work, leases, max(_milliseconds(None), number + 1))
+        if renewed is not None:
+            return renewed
+    return None
 
 
 def end(target: Table, work: Work, number: int) -> None:
     """End the lease with this number; without effect if another process has taken one since."""
-    leases = _held_ones.pop((target.address, work.folder, number), None) or _leases(target, work)
-    if transaction_version(leases, _TAKEN) == number:
-        _recorded(leases, _ENDED, number)
+    for leases in _opened(target, work, number):
+        if transaction_version(leases, _TAKEN) != number or _recorded(leases, _ENDED, number) is not None:
+            return
 
 
-#: The leases of this process, each with its table as of then: if another process has taken it since, the next event conflicts.
+#: The leases of this process, each with its table as of then.
 _held_ones: dict[tuple[str, str, int], DeltaTable] = {}
+
+
+def _opened(target: Table, work: Work, number: int) -> Iterator[DeltaTable]:
+    """The table of a lease as this process left it, and after a conflict as it is now."""
+    kept = _held_ones.pop((target.address, work.folder, number), None)
+    yield kept or _leases(target, work)
+    yield _leases(target, work)
 
 
 def _taken(target: Table, work: Work, leases: DeltaTable, number: int) -> int | None:
@@ -142,10 +152,10 @@ def _leases(target: Table, work: Work) -> DeltaTable:
 
 
 def _recorded(leases: DeltaTable, event: str, number: int) -> int | None:
-    """Record an event; None if the same event has been recorded since ``leases`` was opened."""
+    """Record an event; None if any event has been recorded since ``leases`` was opened."""
     try:
         why = {_LEASE: event, _PROCESS: this_process()}
-        commit_without_rows(leases, why=why, transaction=(event, number))
+        commit_without_rows(leases, why=why, transaction=(event, number), retries=0)
     except CommitFailedError:
         return None
     return number

@@ -100,10 +100,17 @@ def replace(
     return True
 
 
-def commit_without_rows(table: DeltaTable, *, why: Mapping[str, Any], transaction: tuple[str, int] | None = None) -> None:
-    """Commit metadata and the version of a transaction without changing any row; see :func:`replace`."""
+def commit_without_rows(
+    table: DeltaTable, *, why: Mapping[str, Any], transaction: tuple[str, int] | None = None, retries: int | None = None
+) -> None:
+    """Commit metadata and the version of a transaction without changing any row; see :func:`replace`.
+
+    :param retries: how often delta-rs tries again after commits of others; with 0 each of them is a conflict.
+    """
     nothing = pa.schema(table.schema().to_arrow()).empty_table()
-    write_deltalake(table, nothing, mode="append", commit_properties=commit_properties(why, transaction))
+    properties = commit_properties(why, transaction)
+    properties.max_commit_retries = retries
+    write_deltalake(table, nothing, mode="append", commit_properties=properties)
     note_commit(table.table_uri)
 
 

@@ -59,8 +59,7 @@ def transaction_version(table: DeltaTable, app_id: str) -> int | None:
     if of_version != version:
         entries, newer = range(of_version + 1, version + 1), None
         if 0 < len(entries) <= _FEW_ENTRIES:
-            with suppress(FileNotFoundError):  # the log was shortened
-                newer = _transactions_in(table, entries)
+            newer = _transactions_in(table, entries)
         before, is_whole = ({}, False) if newer is None else (known, is_whole)
         known = before | {app: number for app, number in (newer or {}).items() if is_whole or app in before}
         vars(table)[_TRANSACTIONS] = (version, known, is_whole)
@@ -70,17 +69,19 @@ def transaction_version(table: DeltaTable, app_id: str) -> int | None:
     return recorded
 
 
-def _transactions_in(table: DeltaTable, versions: Collection[int]) -> dict[str, int]:
-    """The transactions in the entries of some versions, the last ones of each application."""
+def _transactions_in(table: DeltaTable, versions: Collection[int]) -> dict[str, int] | None:
+    """The transactions in the entries of some versions, the last ones of each application; None if the log was shortened."""
     newest = {}
     for entry in log_entries(table, versions):
+        if entry is None:
+            return None
         for line in entry.splitlines():
             if b'"txn"' in line and "txn" in (action := json.loads(line)):
                 newest[action["txn"]["appId"]] = action["txn"]["version"]
     return newest
 
 
-def log_entries(table: DeltaTable, versions: Collection[int]) -> list[bytes]:
+def log_entries(table: DeltaTable, versions: Collection[int]) -> list[bytes | None]:
     """The entries of some versions in an open table's log; see :func:`log_entry`."""
     if len(versions) <= 1 or _is_local(table.table_uri):
         return [log_entry(table, version) for version in versions]
@@ -88,27 +89,31 @@ def log_entries(table: DeltaTable, versions: Collection[int]) -> list[bytes]:
         return [*threads.map(partial(log_entry, table), versions)]
 
 
-def log_entry(table: DeltaTable, version: int) -> bytes:
-    """The entry of a version in an open table's log; in an object store it is read once, by one request.
+def log_entry(table: DeltaTable, version: int) -> bytes | None:
+    """The entry of a version in an open table's log, None if it has none; in an object store it is read once, by one request."""
+    with suppress(FileNotFoundError):
+        return _log_entry(table, version)
+    return None
 
-    :raises FileNotFoundError: if the log has none.
-    """
-    name = f"_delta_log/{version:020}.json"
-    uri = table.table_uri
+
+def _log_entry(table: DeltaTable, version: int) -> bytes:
+    name, uri = f"_delta_log/{version:020}.json", table.table_uri
     if _is_local(uri):
         return Path(unquote(uri.removeprefix("file://")), name).read_bytes()
     entries: dict[int, bytes] = vars(table).setdefault(_ENTRIES, {})
-    if version not in entries:
-        # The size is not known. More is asked for, so that nothing has to be looked up before.
-        handler = DeltaStorageHandler.from_table(table._table, known_sizes={name: _ENTRY_BYTES})  # noqa: SLF001
-        with handler.open_input_file(name) as file:
-            entry = file.read(_ENTRY_BYTES)
-        if len(entry) == _ENTRY_BYTES:
-            with DeltaStorageHandler.from_table(table._table).open_input_file(name) as file:  # noqa: SLF001
-                return bytes(file.read())
-        entries[version] = bytes(entry)
-        count_request(uri, "log entries")
-    return entries[version]
+    if version in entries:
+        return entries[version]
+    count_request(uri, "log entries")
+    # The size is not known. More is asked for, so that nothing has to be looked up before.
+    for sizes in ({name: _ENTRY_BYTES}, None):
+        with DeltaStorageHandler.from_table(table._table, known_sizes=sizes).open_input_file(name) as file:  # noqa: SLF001
+            entry = bytes(file.read())
+        if len(entry) < _ENTRY_BYTES:
+            with _KEPT_LOCK:
+                newest = sorted(vars(table)[_ENTRIES].items())[1 - _FEW_ENTRIES :]
+                vars(table)[_ENTRIES] = {**dict(newest), version: entry}
+            break
+    return entry
 
 
 def commits_read(table: DeltaTable) -> dict[int, dict[str, Any]]:
@@ -160,7 +165,7 @@ _requests: Counter[tuple[str, str]] = Counter()
 
 def count_request(path: str, kind: str, amount: int = 1) -> None:
     """Count what is done with a table, if it is in an object store: a request or some, or bytes."""
-    if "://" in path:
+    if path and not _is_local(path):
         _requests["/".join(path.rstrip("/").split("/")[-2:]), kind] += amount
 
 

@@ -7,8 +7,9 @@ lake, which carry the cache. Two callers that share no lake share no cache.
 To look for later commits is a request or two in an object store. In a *step* (see :meth:`TableCache.step`) each table is looked
 at once until this process commits to any table: every writer calls :func:`note_commit`. So what the process commits is seen at
 once, and what is read after a commit, or after :meth:`lakehouse.lake.Table.newest_version`, is as new as that. Only the count of
-these moments is shared by all caches of the process. A sensor in an object store looks at most tables only if somebody may have
-written since its last tick, see :class:`Quiet`.
+these moments is shared by all caches of the process. In an object store, a table that another process creates is seen some seconds
+later, see :func:`lakehouse.lake.table_io.open_listed`, and a sensor looks at most tables only if somebody may have written since
+its last tick, see :class:`Quiet`.
 
 Reading is in ``table_io``; no other module accesses a cache.
 """
@@ -103,23 +104,29 @@ class Quiet:
     def __init__(self, covers: Callable[[str], bool], seconds: float) -> None:
         self._covers, self._seconds = covers, seconds
         self._sign: Hashable = None
-        self._looks: dict[str, tuple[Hashable, float]] = {}
+        self._looks: dict[str, tuple[Hashable, int, float]] = {}
 
     def is_at(self, sign: Hashable) -> None:
         """State what changes when somebody may have written; None if somebody may be writing now."""
-        self._sign = None if sign is None else (sign, newest_moment())
+        self._sign = sign
+        if sign is None:
+            self._looks.clear()
 
     def holds(self, path: str) -> bool:
-        """Whether a table has not changed since the last look."""
-        sign, looked_at = self._looks.get(path, (None, -math.inf))
-        return sign is not None and sign == self._sign and time.monotonic() - looked_at < self._seconds
+        """Whether a table has not changed since the last look; False after :func:`look_again`."""
+        sign, moment, looked_at = self._looks.get(path, (None, 0, -math.inf))
+        is_same = sign is not None and (sign, moment) == (self._sign, newest_moment())
+        return is_same and time.monotonic() - looked_at < self._seconds
 
-    def looked(self, path: str, *, is_new: bool) -> None:
-        """Note a look at a table; one that finds a commit ends the quiet for all of them."""
+    def looked(self, path: str, moment: int, *, is_new: bool) -> None:
+        """Note a look at a table; one that finds a commit ends the quiet for all of them.
+
+        :param moment: that before the look.
+        """
         if is_new:
             self._looks.clear()
         if self._sign is not None and self._covers(path):
-            self._looks[path] = self._sign, time.monotonic()
+            self._looks[path] = self._sign, moment, time.monotonic()
 
 
 class TableCache:
@@ -190,7 +197,7 @@ class TableCache:
         if table is not None and self._is_replaced(path, table.version()):
             self._forget(path)
             table = None
-        before = None if table is None else table.version()
+        before, moment = None if table is None else table.version(), newest_moment()
         if table is None:
             table = default() if self._open_table is None else self._open_table(path)
         elif not _is_newest(path, table):
@@ -199,7 +206,7 @@ class TableCache:
             self._kept.tables[path] = table
             self._note(path, table.version())
             if self._quiet is not None:
-                self._quiet.looked(path, is_new=before not in (None, table.version()))
+                self._quiet.looked(path, moment, is_new=table.version() != before)
         return table
 
     def _note(self, path: str, version: int) -> None:

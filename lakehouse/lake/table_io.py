@@ -83,6 +83,8 @@ def open_snapshot(path: str, options: Mapping[str, str] | None = None) -> DeltaT
 _LISTED_SECONDS = 14.0
 #: By the address of a layer: when it was listed, after which surprise, and the names in it.
 _listed: dict[str, tuple[float, int, set[str]]] = {}
+#: The tables to which this process has committed: it may have created them since.
+_written: set[str] = set()
 
 
 def open_listed(path: str, options: Mapping[str, str] | None = None) -> DeltaTable | None:
@@ -103,14 +105,12 @@ def open_listed(path: str, options: Mapping[str, str] | None = None) -> DeltaTab
             return open_snapshot(path, options)
         names = {info.base_name for info in infos}
         _listed[folder] = (now, surprise, names)
-    return open_snapshot(path, options) if name in names else None
+    return open_snapshot(path, options) if name in names or path in _written else None
 
 
 def note_table(path: str) -> None:
     """Note that there is a table, which this process may have created."""
-    folder, _, name = path.rpartition("/")
-    if folder in _listed:
-        _listed[folder][2].add(name)
+    _written.add(path)
 
 
 _DIRECTLY = fs.FileSelector("", recursive=False, allow_not_found=True)

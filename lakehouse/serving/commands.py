@@ -23,6 +23,7 @@ import typer
 
 from lakehouse.cli import arguments
 from lakehouse.cli.console import catalog_with, deployment, errors, out
+from lakehouse.settings import dagster_home
 
 if TYPE_CHECKING:
     import socket
@@ -173,18 +174,17 @@ class _ShortPauses:
 _OLDEST = 2
 
 
-def _sensor_ages(lake: Lake, catalog: Catalog) -> Callable[[], Mapping[str, float]]:
-    """Reads the seconds since the last tick of each sensor; nothing if commands of this deployment have no Dagster instance."""
+def _sensor_ages(lake: Lake, catalog: Catalog) -> Callable[[], Mapping[str, float]] | None:
+    """Reads the seconds since the last tick of each sensor; None if commands of this deployment have no Dagster instance."""
 
     @cache  # Dagster loads at the first call, in seconds
     def reader() -> Callable[[], Mapping[str, float]]:
         from lakehouse.orchestration.build import sensor_ages  # noqa: PLC0415
         from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415
 
-        instance = local_instance()
-        return dict if instance.is_ephemeral else sensor_ages(lake, catalog, instance)
+        return sensor_ages(lake, catalog, local_instance())
 
-    return lambda: reader()()  # noqa: PLW0108 (it is not to load now)
+    return None if dagster_home() is None else lambda: reader()()  # noqa: PLW0108 (it is not to load now)
 
 
 #: The number of reasons that are printed for which a number waits.

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from bisect import bisect_right
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import date, timedelta
 from functools import lru_cache
@@ -198,6 +199,8 @@ def _card_as_json(card: dict[str, Any]) -> dict[str, Any]:
     return about | {"overdue": shown}
 
 
+#: For so many seconds ``/prometheus`` waits for Dagster's storage.
+_TICKS_SECONDS = 5.0
 #: The lateness and the dispositions in ``/prometheus`` are of rows that arrived on so many days, today included.
 _MEASURED_DAYS = 7
 #: The Prometheus label of a percentile, by its name in the other surfaces.
@@ -228,12 +231,15 @@ def metrics_routes(cache: PublishedCache, sensor_ages: Callable[[], Mapping[str,
             return alert_log.all_of(cache.reading)
         return None
 
-    def ticks() -> Mapping[str, float] | None:
+    thread = ThreadPoolExecutor(1)
+
+    async def ticks() -> Mapping[str, float]:
         try:
-            return sensor_ages() if sensor_ages is not None else {}
+            reading = asyncio.get_running_loop().run_in_executor(thread, sensor_ages or dict)
+            return await asyncio.wait_for(reading, _TICKS_SECONDS)
         except Exception as problem:  # noqa: BLE001 (whatever is wrong with Dagster's storage, the other figures are shown)
-            _LOG.warning("The last ticks of the sensors cannot be read: %s", problem)
-            return None
+            _LOG.warning("The last ticks of the sensors cannot be read: %s", problem or "Dagster's storage does not answer")
+            return {}
 
     @router.get("/prometheus", include_in_schema=False)
     async def metrics(_: NoParameters) -> Response:
@@ -242,11 +248,11 @@ def metrics_routes(cache: PublishedCache, sensor_ages: Callable[[], Mapping[str,
             kept(cache),
             cache.composed("lateness of rows", lambda: cache.other("lateness of rows", about_rows)),
             cache.other("alerts", open_alerts),
-            run_in_threadpool(ticks),
+            ticks(),
         )
-        now, unread = cache.lake.now(), len(cache.catalog.sources) - len(rows) + (alerts is None) + (ages is None)
+        now, unread = cache.lake.now(), len(cache.catalog.sources) - len(rows) + (alerts is None)
         families = [*_of_metrics(shown, now, unread), *_of_sources(shown, now), *_of_rows(rows), *_of_alerts(alerts)]
-        families.append(_of_sensors(ages or {}))
+        families.append(_of_sensors(ages))
         registry = CollectorRegistry()
         registry.register(_Collected(families))
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)

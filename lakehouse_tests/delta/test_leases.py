@@ -108,10 +108,10 @@ def test_neither_an_append_nor_a_compaction_fails_if_the_end_of_the_lease_cannot
     path, commit = filled(tmp_path), leases.commit_without_rows
     monkeypatch.setattr(row_writer, "_COMPACT_ABOVE_FILES", 3)
 
-    def conflict_at_the_end(table: DeltaTable, *, why: dict[str, str], transaction: tuple[str, int]) -> None:
+    def conflict_at_the_end(table: DeltaTable, *, why: dict[str, str], transaction: tuple[str, int], retries: int) -> None:
         if transaction[0] == leases._ENDED:
             raise CommitFailedError("another process ended its lease at this moment")
-        commit(table, why=why, transaction=transaction)
+        commit(table, why=why, transaction=transaction, retries=retries)
 
     monkeypatch.setattr(leases, "commit_without_rows", conflict_at_the_end)
     row_writer.append(Table(path), pa.table({"number": pa.array([4], pa.int64())}))
@@ -140,6 +140,18 @@ def test_who_has_lost_an_expired_lease_does_not_end_the_one_of_another(tmp_path:
     assert leases.take(Table(path), leases.Work("_work", timedelta(hours=1))) is None
     leases.end(Table(path), work, now)
     assert leases.take(Table(path), leases.Work("_work", timedelta(hours=1))) is not None
+
+
+def test_the_late_end_of_a_lost_lease_does_not_disturb_the_one_that_followed(tmp_path: Path) -> None:
+    path, work = str(tmp_path / "table"), leases.Work("_work", timedelta(hours=1))
+    lost = leases.take(Table(path), work, now=datetime(2024, 1, 1, tzinfo=timezone.utc))
+    now = leases.take(Table(path), work)
+    assert lost is not None
+    assert now is not None
+    leases.end(Table(path), work, lost)
+    assert leases.take(Table(path), work) is None
+    leases.end(Table(path), work, now)
+    assert leases.take(Table(path), work) is not None, "its end is recorded"
 
 
 def lease_of(path: str, process: str, monkeypatch: pytest.MonkeyPatch) -> int | None:

@@ -48,7 +48,7 @@ _LOG_EVENTS = st.one_of(
 def test_transactions_and_commits_are_those_that_delta_rs_reads(history: list[tuple[str, set[str]]], few: int) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         patched.setattr(delta_rs_internals, "_FEW_ENTRIES", few)
-        patched.setattr(commit_log, "_FEW_ENTRIES", few)
+        patched.setattr(commit_log, "_COMMITS", few)
         write_deltalake(folder, ROWS)
         kept, numbers = DeltaTable(folder), itertools.count(1)
         for event, apps in [*history, ("ask", set[str]())]:

@@ -481,5 +481,6 @@ def _instigators(
     if instance.schedule_storage is None:
         return {}
     states = instance.all_instigator_state(instigator_type=kind, instigator_statuses=statuses)
-    known = {state.instigator_name: state.instigator_data for state in states}
+    states = sorted(states, key=lambda state: getattr(state.instigator_data, "last_tick_timestamp", None) or 0)
+    known = {state.instigator_name: state.instigator_data for state in states}  # of several code locations the one that ticks
     return {name: known[name] for name in sorted(known) if name in names}

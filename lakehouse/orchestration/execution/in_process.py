@@ -22,6 +22,7 @@ from lakehouse.orchestration.build import assets_of
 from lakehouse.orchestration.dagster_internals import InstanceRef, NoOpComputeLogManager
 from lakehouse.orchestration.event_storage import ephemeral_instance, store_together
 from lakehouse.orchestration.run_events import pool_of, table_of, tags_for
+from lakehouse.settings import dagster_home
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -154,7 +155,7 @@ class InProcess:
 def local_instance(home: Path | None = None) -> dg.DagsterInstance:
     """The instance of DAGSTER_HOME, else of ``dagster_home`` in the current folder, else one that ends with the process."""
     logging.getLogger("dagster").setLevel(logging.ERROR)
-    home = home or (Path("dagster_home").absolute() if Path("dagster_home", "dagster.yaml").is_file() else None)
+    home = home or dagster_home()
     if "DAGSTER_HOME" not in os.environ and home is not None:
         os.environ["DAGSTER_HOME"] = str(home)
     if "DAGSTER_HOME" not in os.environ:
