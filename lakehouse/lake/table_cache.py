@@ -8,8 +8,8 @@ To look for later commits is a request or two in an object store. In a *step* (s
 at once until this process commits to any table: every writer calls :func:`note_commit`. So what the process commits is seen at
 once, and what is read after a commit, or after :meth:`lakehouse.lake.Table.newest_version`, is as new as that. Only the count of
 these moments is shared by all caches of the process. In an object store, a table that another process creates is seen some
-seconds later, see :func:`lakehouse.lake.table_io.open_listed`, and a sensor looks at most tables only if somebody may have written
-since its last tick, see :class:`Quiet`.
+seconds later, see :func:`lakehouse.lake.table_io.open_listed`, and a sensor looks at most tables only if somebody may have
+written since its last tick, see :class:`Quiet`.
 
 Reading is in ``table_io``; no other module accesses a cache.
 """
