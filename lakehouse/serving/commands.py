@@ -23,7 +23,6 @@ import typer
 
 from lakehouse.cli import arguments
 from lakehouse.cli.console import catalog_with, deployment, errors, out
-from lakehouse.settings import dagster_home
 
 if TYPE_CHECKING:
     import socket
@@ -176,6 +175,7 @@ _OLDEST = 2
 
 def _sensor_ages(lake: Lake, catalog: Catalog) -> Callable[[], Mapping[str, float]] | None:
     """Reads the seconds since the last tick of each sensor; None if commands of this deployment have no Dagster instance."""
+    from lakehouse.settings import dagster_home  # noqa: PLC0415 (`--help` need not wait for it)
 
     @cache  # Dagster loads at the first call, in seconds
     def reader() -> Callable[[], Mapping[str, float]]:
