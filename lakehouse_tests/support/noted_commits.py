@@ -30,7 +30,7 @@ _SECONDS = 60
 
 @contextmanager
 def uncompared() -> Iterator[None]:
-    """In the context, another process is played by this one: its commits need not be seen."""
+    """In the context, other processes commit, or are played by this one: their commits need not be seen."""
     _uncompared.append(True)
     try:
         yield
