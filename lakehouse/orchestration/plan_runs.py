@@ -181,9 +181,9 @@ def newest_end(instance: dg.DagsterInstance) -> str:
 
 def between_runs(instance: dg.DagsterInstance) -> str | None:
     """A text that changes with each run, while none is in progress; None if one is."""
-    is_running = instance.get_runs(dg.RunsFilter(statuses=RUNNING), limit=1)  # first: what ends after it is the newest end
-    newest = [run.run_id for run in instance.get_runs(limit=1)]
-    return None if is_running else " ".join([*newest, newest_end(instance)])
+    if instance.get_runs(dg.RunsFilter(statuses=RUNNING), limit=1):  # first: what ends after it is the newest end
+        return None
+    return " ".join([*(run.run_id for run in instance.get_runs(limit=1)), newest_end(instance)])
 
 
 RUNNING = [

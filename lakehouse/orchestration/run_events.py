@@ -169,7 +169,7 @@ def tags_for(days: Collection[date]) -> dict[str, str]:
 
 @contextmanager
 def progress(context: dg.AssetExecutionContext) -> Iterator[dict[str, dict[str, int]]]:
-    """Within the context, write the progress of long work to the run's log every few seconds.
+    """Within the context, write the progress of long work to the run's log every few seconds, and count its requests.
 
     :returns: what the work does in object stores, by table; known at the end.
     """

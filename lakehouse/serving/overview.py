@@ -238,7 +238,7 @@ def metrics_routes(cache: PublishedCache, sensor_ages: Callable[[], Mapping[str,
             reading = asyncio.get_running_loop().run_in_executor(thread, sensor_ages or dict)
             return await asyncio.wait_for(reading, _TICKS_SECONDS)
         except Exception as problem:  # noqa: BLE001 (whatever is wrong with Dagster's storage, the other figures are shown)
-            _LOG.warning("The last ticks of the sensors cannot be read: %s", problem or "Dagster's storage does not answer")
+            _LOG.warning("The last ticks of the sensors cannot be read: %s", f"{problem}" or "Dagster's storage does not answer")
             return {}
 
     @router.get("/prometheus", include_in_schema=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lakehouse.operations.alerts import log as alert_log
 from lakehouse.operations.alerts.alert import Alert, AlertKind
+from lakehouse.serving import overview
 from lakehouse_tests.support.api_client import (
     api_client,
     at,
@@ -110,3 +112,20 @@ def test_the_age_of_sensors_is_shown_and_if_it_cannot_be_read_no_other_figure_is
     assert (shown["lakehouse_sensor_age_seconds", "landing"], shown[("lakehouse_unreadable",)]) == (12, 0)
     assert without[("lakehouse_unreadable",)] == 0, "it is no table"
     assert without.keys() == shown.keys() - {("lakehouse_sensor_age_seconds", "landing")}
+
+
+def test_a_storage_of_dagster_that_does_not_answer_holds_up_no_other_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    numbers, answers = publish_two_days(numbers_with_weeks(lake_in(tmp_path))), threading.Event()
+    monkeypatch.setattr(overview, "_TICKS_SECONDS", 0.01)
+
+    def hang() -> dict[str, float]:
+        answers.wait(60)
+        return {}
+
+    with api_client(numbers.lake, catalog(numbers.metric), sensor_ages=hang) as client:
+        shown = gauges(client)
+        answers.set()
+    assert ("lakehouse_number_age_seconds", "total") in shown
+    assert "The last ticks of the sensors cannot be read: Dagster's storage does not answer" in caplog.text

@@ -327,11 +327,8 @@ def alerts_sensor(lake: Lake, catalog: Catalog, kinds: Sequence[looks.LookKind] 
         before, failed = AlertCursor.read(context.cursor), failed_looks(context.instance, kinds)
         with kept.reading(tables, context.instance) as reading:
             with reading.step():
-                state = signals.state_of(
-                    reading,
-                    catalog,
-                    " ".join([plan_runs.newest_end(context.instance), *(f"{one.look} {one.since}" for one in failed)]),
-                )
+                outcomes = [plan_runs.newest_end(context.instance), *(f"{one.look} {one.since}" for one in failed)]
+                state = signals.state_of(reading, catalog, " ".join(outcomes))
             if state == before.state and (before.due_at is None or reading.now() < before.due_at):
                 return dg.SkipReason("nothing has changed since the last look")
             look = RunLook(context.instance, catalog, before.runs_through, failed)
