@@ -387,6 +387,7 @@ class LakeTable:
     :param account_of: the source, for a table of the account of its rows only.
     :param series: the series, for a table of published numbers only.
     :param sorted_by: the column by which maintenance sorts the rows, so that a look-up reads only a part of each file.
+    :param days: the column of its days, for a table whose days share files unless it is of an earlier release.
     """
 
     layer: str
@@ -396,6 +397,7 @@ class LakeTable:
     account_of: str | None = None
     series: Series | None = None
     sorted_by: str | None = None
+    days: str | None = None
 
     def __str__(self) -> str:
         return f"{self.layer}/{self.name}"
@@ -408,7 +410,7 @@ class LakeTable:
 def every_table(catalog: Catalog) -> list[LakeTable]:
     """Every table that the contracts of a catalog describe, by layer and name; other tables in the folders are not listed."""
     silver = [contract for source in catalog.sources.values() for contract in source.silver_tables]
-    listed = [LakeTable("silver", contract.silver_table, silver_of=contract) for contract in silver]
+    listed = [LakeTable("silver", contract.silver_table, silver_of=contract, days="event_date") for contract in silver]
     listed += [
         LakeTable(
             layer,
@@ -431,7 +433,8 @@ def every_table(catalog: Catalog) -> list[LakeTable]:
     listed += [LakeTable("ops", name, sorted_by="join_key") for name in indexed]
     for daily in map(Series, catalog.metrics.values()):
         for series in (daily, *daily.rollups):
-            listed += [LakeTable("gold", series.name, series=series), LakeTable("gold", f"{series.name}_candidates")]
+            listed += [LakeTable("gold", series.name, series=series, days=series.by)]
+            listed += [LakeTable("gold", f"{series.name}_candidates", days=series.by)]
     listed += [LakeTable("live", metric.name) for metric in catalog.metrics.values() if metric.live]
     listed += [LakeTable("scores", model) for model in catalog.models]
     listed += [LakeTable("ops", name) for name in _SHARED_TABLES]

@@ -9,11 +9,18 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+import obstore
+from obstore.exceptions import AlreadyExistsError
+from obstore.store import LocalStore, S3Store
 from pyarrow import fs
 
+from lakehouse.errors import LakehouseError
+
 if TYPE_CHECKING:
+    from obstore.store import ObjectStore, S3Config
+
     from lakehouse.lake import Lake
 
 _S3A = "spark.hadoop.fs.s3a"
@@ -72,6 +79,21 @@ class S3:
         }
         return fs.S3FileSystem(**{name: value for name, value in options.items() if value is not None})
 
+    def conditional(self, folder: str) -> S3Store:
+        """A folder of the store as obstore writes it, which can make a condition; Arrow cannot."""
+        bucket, _, prefix = folder.partition("://")[2].partition("/")
+        config = {
+            "endpoint": self.endpoint,
+            "region": self.region,
+            "access_key_id": self.access_key,
+            "secret_access_key": self.secret_key,
+            "session_token": self.token,
+        }
+        given = cast("S3Config", {name: value for name, value in config.items() if value is not None})
+        return S3Store(
+            bucket, prefix=prefix, config=given, client_options={"allow_http": f"{self.endpoint}".startswith("http://")}
+        )
+
 
 def remove_folder(lake: Lake, address: str) -> None:
     """Remove a folder with its content, on a local disk or in a store; without effect if it does not exist."""
@@ -87,6 +109,28 @@ def write_text(lake: Lake, address: str, text: str) -> None:
         system.create_dir(path.rpartition("/")[0], recursive=True)
     with system.open_output_stream(path) as stream:
         stream.write(text.encode())
+
+
+def write_new(lake: Lake, address: str, content: bytes) -> bool:
+    """Write a file as a whole unless there is one of this name, as delta-rs writes the entries of a log: of two that do so at
+    once, one succeeds.
+
+    :returns: whether the file was written.
+    :raises LakehouseError: for a store of another kind.
+    """
+    folder, _, name = address.rpartition("/")
+    if is_s3(address):
+        store: ObjectStore = S3.of(lake).conditional(folder)
+    elif "://" not in address:
+        store = LocalStore(folder)
+    else:
+        msg = f"{address}: in such a store no file can be written on the condition that there is none"
+        raise LakehouseError(msg)
+    try:
+        obstore.put(store, name, content, mode="create")
+    except AlreadyExistsError:
+        return False
+    return True
 
 
 def _located(lake: Lake, address: str) -> tuple[fs.FileSystem, str]:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake.exceptions import DeltaError
 
 from lakehouse.calendar import days as day_conditions
 from lakehouse.delta import commit_log
 from lakehouse.delta.columns import PROVENANCE, WIDENED
-from lakehouse.lake.delta_rs_internals import feeds_read
+from lakehouse.lake import table_parts
+from lakehouse.lake.delta_rs_internals import at_version, feeds_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -168,6 +170,28 @@ def _few_rows(table: DeltaTable, first: int, last: int) -> pa.Table | None:
 
 
 def _loaded(
+    table: DeltaTable, first: int, last: int, predicate: str | None, columns: Sequence[str] | None, at_most: int | None
+) -> pa.Table | None:
+    since = table_parts.shared_since(table)
+    if not first < since <= table.version():
+        return _loaded_of_form(table, first, last, predicate, columns, at_most)
+    # delta-rs reads all files with the partition columns of the open version: those of the earlier form would lose their day.
+    try:
+        before = at_version(table, since - 1)
+    except DeltaError as error:
+        msg = f"the log of {table.table_uri} no longer contains version {since - 1}: {error}"
+        raise ForgottenFeedError(msg) from None
+    of_before = _loaded_of_form(before, first, min(last, since - 1), predicate, columns, at_most)
+    if of_before is None or last < since:
+        return of_before
+    left = None if at_most is None else at_most - len(of_before)
+    of_now = _loaded_of_form(table, since, last, predicate, columns, left)
+    if of_now is None:
+        return None
+    return pa.concat_tables([of_now, of_before.select(of_now.column_names)], promote_options="permissive")
+
+
+def _loaded_of_form(
     table: DeltaTable, first: int, last: int, predicate: str | None, columns: Sequence[str] | None, at_most: int | None
 ) -> pa.Table | None:
     # delta-rs makes SQL of the names: "limit" would be a keyword.

@@ -9,10 +9,13 @@ it is missing or has another length, because of a faulty copy or disk. Restoring
 
 from __future__ import annotations
 
+import json
 import re
+import time
+import uuid
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from functools import cached_property
 from itertools import chain
 from pathlib import PurePosixPath
@@ -24,6 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import ColumnProperties, WriterProperties
 from deltalake.fs import DeltaStorageHandler
+from deltalake.transaction import AddAction
 from pyarrow import dataset as ds
 from pyarrow import fs
 
@@ -313,3 +317,50 @@ def set_aside(table: DeltaTable, files: Iterable[DamagedFile]) -> None:
     for file in files:
         if not file.is_missing:
             system.move(file.path, f"{file.path}{_SUFFIX}")
+
+
+#: Longer texts are no bounds in the log.
+_TEXT_IN_STATISTICS = 64
+
+
+def write_file(table: DeltaTable, rows: pa.Table, *, changes_rows: bool) -> AddAction:
+    """Write the rows to a new data file in the folder of an open table, in no partition.
+
+    :returns: the action with which a commit adds it, with the statistics that the table asks for.
+    """
+    path = f"part-{uuid.uuid4()}.zstd.parquet"
+    with file_system(table).open_output_stream(path) as stream:
+        pq.write_table(rows, stream, compression="zstd", compression_level=1, coerce_timestamps="us")
+        size = stream.tell()
+    with_bounds = int(table.metadata().configuration.get("delta.dataSkippingNumIndexedCols", 32))
+    names = rows.column_names if with_bounds < 0 else rows.column_names[:with_bounds]
+    return AddAction(path, size, {}, int(time.time() * 1000), changes_rows, json.dumps(statistics(rows.select(names))))
+
+
+def statistics(rows: pa.Table) -> dict[str, Any]:
+    """The statistics of a file as Delta's log has them: the number of rows; the bounds and the number of NULLs of each column."""
+    bounds: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}}
+    for name in rows.column_names:
+        if not _has_bounds(rows[name].type):
+            continue
+        both = pc.min_max(rows[name])
+        try:
+            low, high = both["min"].as_py(), both["max"].as_py()
+        except (OverflowError, ValueError):  # a day or a time that Python does not have
+            continue
+        if low is None or any(isinstance(end, str) and len(end) > _TEXT_IN_STATISTICS for end in (low, high)):
+            continue
+        bounds["minValues"][name], bounds["maxValues"][name] = _in_log(low), _in_log(high)
+    nulls = {name: rows[name].null_count for name in rows.column_names if not pa.types.is_nested(rows[name].type)}
+    return {"numRecords": len(rows), **bounds, "nullCount": nulls}
+
+
+def _has_bounds(kind: pa.DataType) -> bool:
+    tests = (pa.types.is_integer, pa.types.is_date, pa.types.is_timestamp, pa.types.is_string, pa.types.is_boolean)
+    return any(test(kind) for test in tests)
+
+
+def _in_log(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return value.isoformat() if isinstance(value, date) else value

@@ -4,7 +4,8 @@ Rows are written by day everywhere else; :func:`keep` then brings the files into
 of the change feed and of streams see nothing of it. Where an update has put the days of several files into one, has left files
 that cross, or small files side by side, exactly these files are written again. A day larger than the target has files of its own.
 
-A table of an earlier release, which is partitioned by day, stays as it is.
+A table of an earlier release, which is partitioned by day, stays as it is until :func:`convert` gives it this form, in one commit
+that changes no row either. Its earlier versions keep their form.
 """
 
 from __future__ import annotations
@@ -12,25 +13,23 @@ from __future__ import annotations
 import json
 import logging
 import time
-import uuid
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass
-from datetime import date, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import CommitProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import dataset as ds
 
+from lakehouse import object_store
 from lakehouse.delta import leases, partition_writer
-from lakehouse.delta.data_files import conformed
+from lakehouse.delta.data_files import conformed, write_file
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io, table_parts
 from lakehouse.lake.delta_rs_internals import file_system, listed_files
@@ -38,6 +37,7 @@ from lakehouse.lake.table_cache import note_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from datetime import date
 
     from deltalake import DeltaTable
     from pyarrow import fs
@@ -59,7 +59,6 @@ _BYTES_PER_ROW = 48
 _OUTGROWN = 2
 #: From so many small files side by side on, they are joined: a commit for each new day would cost more than it saves.
 _TOGETHER = 8
-_TEXT_IN_STATISTICS = 64
 #: The metadata of its commits.
 METHOD = {"method": "layout"}
 
@@ -290,11 +289,115 @@ def make_again(table: DeltaTable, damaged: Collection[DamagedFile], days: Collec
     schema = pa.schema(table.schema().to_arrow())
     others = conformed(schema, held.filter(pc.invert(pc.is_in(held[by], pa.array(sorted(days), pa.date32())))))
     whole = pa.concat_tables([others, conformed(schema, rows)]).sort_by(by)
-    added = [_write(file_system(table), whole, table, changes_rows=True)] if len(whole) else []
+    added = [write_file(table, whole, changes_rows=True)] if len(whole) else []
     sizes = zip(paths, listed["size_bytes"].to_pylist())
     going = {*crossed}
     removed = [DayFile(path, size, 0, None, None) for path, size in sizes if path in going or unquote(path) in lost]
     _commit(table, removed, added, why, changes_rows=True)
+
+
+def is_of_earlier_form(lake: Lake, table: DeltaTable, column: str) -> bool:
+    """Whether :func:`convert` has work to do: the table is partitioned by its days, and the settings let them share files."""
+    partitions = table.metadata().partition_columns
+    return bool(lake.settings.file_bytes) and partitions == [column] and table.protocol().min_reader_version <= 1
+
+
+def convert(lake: Lake, target: Table, column: str) -> bool:
+    """Let the days of a table of an earlier release share files, in one commit that changes no row.
+
+    Readers of any version go on; a writer that has opened the table before conflicts. Until the commit, the new files belong to
+    no version: a process that is killed leaves the table as it was.
+
+    :param column: the column of days, by which the table is partitioned.
+    :returns: whether the table has been converted; False if another writer has committed meanwhile.
+    :raises LakehouseError: if rows have no day.
+    """
+    table = target.snapshot()
+    if table is None or not is_of_earlier_form(lake, table, column):
+        return False
+    added = [*_converted(lake, table, column)]
+    listed, version, now = listed_files(table), table.version() + 1, int(time.time() * 1000)
+    days, sizes = listed[f"partition.{column}"].to_pylist(), listed["size_bytes"].to_pylist()
+    metadata = table.metadata()
+    actions: list[dict[str, Any]] = [
+        {
+            "commitInfo": {
+                "timestamp": now,
+                "operation": "OPTIMIZE",
+                "operationParameters": {},
+                "userMetadata": json.dumps(METHOD),
+            }
+        },
+        {
+            "metaData": {
+                "id": f"{metadata.id}",
+                "name": metadata.name,
+                "description": metadata.description,
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": table.schema().to_json(),
+                "partitionColumns": [],
+                "configuration": {
+                    **metadata.configuration,
+                    **partition_writer.ALL_STATISTICS,
+                    table_parts.DAYS: column,
+                    table_parts.SHARED_SINCE: f"{version}",
+                },
+                "createdTime": metadata.created_time,
+            }
+        },
+    ]
+    actions += [
+        {
+            "remove": {
+                "path": path,
+                "deletionTimestamp": now,
+                "dataChange": False,
+                "extendedFileMetadata": True,
+                "partitionValues": {column: f"{day}"},
+                "size": size,
+            }
+        }
+        for path, day, size in zip(listed["path"].to_pylist(), days, sizes)
+    ]
+    actions += [
+        {
+            "add": {
+                "path": file.path,
+                "partitionValues": {},
+                "size": file.size,
+                "modificationTime": file.modification_time,
+                "dataChange": False,
+                "stats": file.stats,
+            }
+        }
+        for file in added
+    ]
+    entry = "\n".join(map(json.dumps, actions)).encode()
+    with leases.alone(target):
+        return object_store.write_new(lake, f"{target.address}/_delta_log/{version:020}.json", entry)
+
+
+def _converted(lake: Lake, table: DeltaTable, column: str) -> Iterator[AddAction]:
+    """Write the rows of a partitioned table to files that its days share; a quarter of a million rows are in memory at a time."""
+    listed = listed_files(table)
+    if listed[f"partition.{column}"].null_count:
+        msg = f"{table.table_uri}: rows have no {column}, so its files are left as they are"
+        raise LakehouseError(msg)
+    schema = pa.schema(table.schema().to_arrow())
+    # Of small files, most bytes are not rows: what a row takes is known from the first new file on.
+    bytes_per_row = (pc.sum(listed["size_bytes"]).as_py() or 0) / max(table_io.rows_of(listed), 1)
+    for days in filled(sorted(table_parts.rows(table).items()), table_io.PIECE_ROWS):
+        # One piece, unless a single day has several.
+        for piece in table_io.pieces_of_version(table, schema.names, {column: days}):
+            rows = conformed(schema, piece).sort_by(column)
+            counts = pc.value_counts(rows[column]).field("counts").to_pylist()
+            while counts:
+                size = counts.pop(0)
+                while counts and (size + counts[0]) * bytes_per_row <= lake.settings.file_bytes:
+                    size += counts.pop(0)
+                file = write_file(table, rows.slice(0, size), changes_rows=False)
+                bytes_per_row, rows = file.size / size, rows.slice(size)
+                yield file
 
 
 def _commit(table: DeltaTable, removed: Sequence[DayFile], added: Sequence[AddAction], why: Why, *, changes_rows: bool) -> None:
@@ -349,7 +452,7 @@ def _written(table: DeltaTable, wanted: Rewrite) -> Iterator[AddAction]:
         for new in together:
             own = rows.filter(_between(ds.field(by), schema.field(by).type, new.first, new.last))
             for begin in range(0, len(own), _ROWS_AT_ONCE):
-                yield _write(system, own.slice(begin, _ROWS_AT_ONCE), table, changes_rows=False)
+                yield write_file(table, own.slice(begin, _ROWS_AT_ONCE), changes_rows=False)
     if left:
         msg = f"{table.table_uri}: {left} rows are in no day of their files' bounds, so the files are left as they are"
         raise LakehouseError(msg)
@@ -373,45 +476,6 @@ def _read(system: fs.FileSystem, group: Sequence[DayFile], schema: pa.Schema, by
             pieces.append(rows)
     rows = pa.concat_tables(pieces)
     return rows.sort_by(by)
-
-
-def _write(system: fs.FileSystem, rows: pa.Table, table: DeltaTable, *, changes_rows: bool) -> AddAction:
-    path = f"part-{uuid.uuid4()}.zstd.parquet"
-    with system.open_output_stream(path) as stream:
-        pq.write_table(rows, stream, compression="zstd", compression_level=1, coerce_timestamps="us")
-        size = stream.tell()
-    with_bounds = int(table.metadata().configuration.get("delta.dataSkippingNumIndexedCols", 32))
-    names = rows.column_names if with_bounds < 0 else rows.column_names[:with_bounds]
-    return AddAction(path, size, {}, int(time.time() * 1000), changes_rows, json.dumps(statistics(rows.select(names))))
-
-
-def statistics(rows: pa.Table) -> dict[str, Any]:
-    """The statistics of a file as Delta's log has them: the number of rows; the bounds and the number of NULLs of each column."""
-    bounds: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}}
-    for name in rows.column_names:
-        if not _has_bounds(rows[name].type):
-            continue
-        both = pc.min_max(rows[name])
-        try:
-            low, high = both["min"].as_py(), both["max"].as_py()
-        except (OverflowError, ValueError):  # a day or a time that Python does not have
-            continue
-        if low is None or any(isinstance(end, str) and len(end) > _TEXT_IN_STATISTICS for end in (low, high)):
-            continue
-        bounds["minValues"][name], bounds["maxValues"][name] = _in_log(low), _in_log(high)
-    nulls = {name: rows[name].null_count for name in rows.column_names if not pa.types.is_nested(rows[name].type)}
-    return {"numRecords": len(rows), **bounds, "nullCount": nulls}
-
-
-def _has_bounds(kind: pa.DataType) -> bool:
-    tests = (pa.types.is_integer, pa.types.is_date, pa.types.is_timestamp, pa.types.is_string, pa.types.is_boolean)
-    return any(test(kind) for test in tests)
-
-
-def _in_log(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return value.isoformat() if isinstance(value, date) else value
 
 
 def rows_per_file(lake: Lake, table: DeltaTable) -> int:

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
-
-    from deltalake import DeltaTable
 
 #: The attributes in which an open table carries its files, and the file system that knows them, with their version.
 _LISTED, _SYSTEM = "_lakehouse_files", "_lakehouse_file_system"
@@ -126,6 +125,15 @@ def feeds_read(table: DeltaTable) -> dict[tuple[int, int], pa.Table | None]:
     """The parts of an open table's change feed that were read before, by first and last version; to be added to."""
     feeds: dict[tuple[int, int], pa.Table | None] = vars(table).setdefault(_FEEDS, {})
     return feeds
+
+
+def at_version(table: DeltaTable, version: int) -> DeltaTable:
+    """An earlier version of an open table.
+
+    :raises DeltaError: if its log no longer has it.
+    """
+    count_request(table.table_uri, "opens")
+    return DeltaTable(table.table_uri, version=version, storage_options=table._storage_options)  # noqa: SLF001
 
 
 def newest_version(table: DeltaTable) -> int:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: The wanted values by column; many are best given as an Arrow array.
 Where = Mapping[str, "Collection[Any] | pa.Array"]
 #: The rows of a piece of a table that is read in pieces, and the greatest number of rows of a batch.
-_PIECE_ROWS = 2**18
+PIECE_ROWS = 2**18
 _BATCH_ROWS = 2**16
 #: With more values than this, every file is expected to hold one of them.
 _FEW_VALUES = 10_000
@@ -169,7 +169,7 @@ def parsed(
 def pieces_of_version(table: DeltaTable, columns: Sequence[str], where: Where | None = None) -> Iterator[pa.Table]:
     """The pieces of :meth:`lakehouse.lake.Table.pieces` for an open table, at least one; a piece has no order and no meaning."""
     files = files_with(table, where or {})
-    if rows_of(files) <= _PIECE_ROWS:
+    if rows_of(files) <= PIECE_ROWS:
         yield _read(table, files, columns, where or {})
         return
     rows, left = _dataset(table, files, where or {})
@@ -181,7 +181,7 @@ def pieces_of_version(table: DeltaTable, columns: Sequence[str], where: Where | 
         for batch in _batches(fragment, rows.schema, known, left):
             held.append(batch)
             count += len(batch)
-            if count >= _PIECE_ROWS:
+            if count >= PIECE_ROWS:
                 yield with_columns(pa.Table.from_batches(held, schema), columns)
                 held, count, any_piece = [], 0, True
     if held or not any_piece:

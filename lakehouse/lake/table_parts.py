@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: The property of a table whose days share files: the column of days.
 DAYS = "lakehouse.days"
+#: The property of such a table that was partitioned before: the version from which its days share files.
+SHARED_SINCE = "lakehouse.days.since"
 _KEPT_FILES = 50_000
 _READ_AT_ONCE = 16
 
@@ -46,6 +48,11 @@ def column(table: DeltaTable) -> str | None:
 def share_files(table: DeltaTable) -> bool:
     """Whether a file of the table may hold several days."""
     return DAYS in table.metadata().configuration
+
+
+def shared_since(table: DeltaTable) -> int:
+    """The version from which the days of an open table share files; 0 unless an earlier version was partitioned by them."""
+    return int(table.metadata().configuration.get(SHARED_SINCE, 0))
 
 
 def rows(table: DeltaTable, listed: pa.Table | None = None) -> dict[Any, int]:

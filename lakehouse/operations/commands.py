@@ -30,6 +30,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 def maintain(
     table: Annotated[list[str] | None, typer.Option(help="Only this table, such as silver/sales; may be repeated.")] = None,
+    layout: Annotated[bool, typer.Option("--layout", help="Let the days of tables of earlier releases share files.")] = False,  # noqa: FBT002
     retention_hours: Annotated[int | None, typer.Option(help="How long files that left a table are kept, at least.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report roughly what would be done.")] = False,  # noqa: FBT002
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per table.")] = False,  # noqa: FBT002
@@ -39,7 +40,9 @@ def maintain(
 
     lake, catalog = deployment()
     try:
-        work = maintenance_maintain.maintain(lake, catalog, table or (), retention_hours=retention_hours, dry_run=dry_run)
+        work = maintenance_maintain.maintain(
+            lake, catalog, table or (), convert=layout, retention_hours=retention_hours, dry_run=dry_run
+        )
     except maintenance_maintain.MaintenanceError as refused:
         errors.print(f"{refused}", style="red", soft_wrap=True)
         raise typer.Exit(2) from None

@@ -26,8 +26,7 @@ from lakehouse import locations
 from lakehouse.delta import layout, leases
 from lakehouse.delta.data_files import COMPRESSED, Storage
 from lakehouse.errors import LakehouseError
-from lakehouse.gold.numbers.served_version import UnservedVersionError
-from lakehouse.lake import table_io, table_parts
+from lakehouse.lake import table_parts
 from lakehouse.lake.delta_rs_internals import listed_files
 from lakehouse.ledger import key_log
 from lakehouse.operations import retention
@@ -35,7 +34,7 @@ from lakehouse.operations.retention import Crowd
 from lakehouse.silver import audit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import timedelta
 
     from deltalake import DeltaTable
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
 _TARGET_BYTES = 128 * 2**20
 _SMALL_FILES = 8
 _CHECKPOINT_AFTER_COMMITS = 20
+_ATTEMPTS = 3
 #: Checkpoints and logs are maintained here, after checks that guard them, and not as a side effect of a commit.
 _NOTHING_ELSE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _WHY = CommitProperties(custom_metadata={"userMetadata": json.dumps({"maintenance": "compaction"})})
@@ -63,13 +63,15 @@ class MaintenanceError(LakehouseError):
 class Upkeep:
     """The work done on a table, or the work that a dry run would do.
 
-    ``files_before`` and ``files_after`` count the files of the table, ``files_deleted`` unused ones. ``kept`` has sentences about
-    files and log entries left unchanged, ``problem`` the reason of a failure.
+    ``files_before`` and ``files_after`` count the files of the table, ``files_deleted`` unused ones. ``converted`` tells whether
+    its days share files from now on. ``kept`` has sentences about files and log entries left unchanged, ``problem`` the reason of
+    a failure.
     """
 
     table: str
     files_before: int
     files_after: int
+    converted: bool = False
     partitions_compacted: int = 0
     checkpointed: bool = False
     log_files_deleted: int = 0
@@ -80,15 +82,26 @@ class Upkeep:
 
 
 def maintain(
-    lake: Lake, catalog: Catalog, only: Sequence[str] = (), *, retention_hours: int | None = None, dry_run: bool = False
+    lake: Lake,
+    catalog: Catalog,
+    only: Sequence[str] = (),
+    *,
+    convert: bool = False,
+    retention_hours: int | None = None,
+    dry_run: bool = False,
 ) -> Iterator[Upkeep]:
     """Maintain the existing tables one after another; a failure on one table does not affect the others.
 
     :param only: names such as ``silver/sales``; all tables by default.
+    :param convert: let the days of tables of earlier releases share files, see :func:`lakehouse.delta.layout.convert`.
     :param retention_hours: the hours for which unused files stay; by default from the settings.
     :param dry_run: only report the work that would be done; numbers of files are then estimates.
-    :raises MaintenanceError: if no contract describes a table, or the retention is below the minimum of the settings.
+    :raises MaintenanceError: if no contract describes a table, the retention is below the minimum of the settings, or these keep
+        new tables from sharing files.
     """
+    if convert and not lake.settings.file_bytes:
+        msg = "LAKEHOUSE_FILE_BYTES is 0: each day has a partition of its own; set the size of the files that days shall share"
+        raise MaintenanceError(msg)
     hours = lake.settings.retention_hours if retention_hours is None else retention_hours
     if hours < lake.settings.retention_hours:
         msg = (
@@ -100,62 +113,83 @@ def maintain(
     if unknown := [name for name in only if name not in by_name]:
         msg = f"no contract describes {', '.join(unknown)}; known are {', '.join(by_name)}"
         raise MaintenanceError(msg)
-    return _maintained(lake, catalog, [by_name[name] for name in only or by_name], hours, dry_run=dry_run)
+    works = (_Work(lake, catalog, by_name[name], hours, convert=convert, dry_run=dry_run) for name in only or by_name)
+    return _maintained(lake, works)
 
 
-def _maintained(lake: Lake, catalog: Catalog, wanted: Sequence[LakeTable], hours: int, *, dry_run: bool) -> Iterator[Upkeep]:
-    for lake_table in wanted:
+def _maintained(lake: Lake, works: Iterable[_Work]) -> Iterator[Upkeep]:
+    for work in works:
+        lake_table = work.lake_table
         before = 0
         try:
             table = lake_table.of(lake).snapshot()
             if table is None:
                 continue
             before = len(listed_files(table))
-            yield _Work(lake, catalog, lake_table, hours, dry_run=dry_run).done(table)
-        except (DeltaError, OSError, ValueError, pa.ArrowException, UnservedVersionError, table_io.DamagedLogError) as problem:
+            yield work.done(table)
+        except (DeltaError, OSError, ValueError, pa.ArrowException, LakehouseError) as problem:
             yield Upkeep(f"{lake_table}", before, before, problem=f"{problem}")
 
 
 class _Work:
     """The work on a table. Its clock is the system clock, which also dates the files."""
 
-    def __init__(self, lake: Lake, catalog: Catalog, lake_table: LakeTable, hours: int, *, dry_run: bool) -> None:
-        self._lake, self._catalog, self._lake_table, self._hours, self._dry_run = (
-            lake,
-            catalog,
-            lake_table,
-            hours,
-            dry_run,
-        )
+    def __init__(self, lake: Lake, catalog: Catalog, lake_table: LakeTable, hours: int, *, convert: bool, dry_run: bool) -> None:
+        self._lake, self._catalog, self.lake_table, self._hours = lake, catalog, lake_table, hours
+        self._convert, self._dry_run = convert, dry_run
         self._stored = lake_table.of(lake)
         self._now = datetime.now(timezone.utc)
         self._kept: list[str] = []
 
     def done(self, table: DeltaTable) -> Upkeep:
         before = len(listed_files(table))
-        if self._lake_table.silver_of is not None and not self._dry_run:
-            retention.bring_audit_up_to_date(self._lake, self._catalog, self._lake_table.silver_of, table)
+        if self.lake_table.silver_of is not None and not self._dry_run:
+            retention.bring_audit_up_to_date(self._lake, self._catalog, self.lake_table.silver_of, table)
         if self._is_audit and not self._dry_run:
             audit.erase_all(self._lake)
             table = self._opened()
-        crowds = self._compact(table)
+        converted = self._converted(table)
+        crowds = {} if converted else self._compact(table)
         table = self._opened()
-        checkpointed = self._checkpoint(table)
+        checkpointed = self._checkpoint(table, at_least=0 if converted else _CHECKPOINT_AFTER_COMMITS)
         log_files = self._clean_log(table)
         deleted = self._vacuum(table)
-        target = self._lake.settings.file_bytes if table_parts.share_files(table) else _TARGET_BYTES
+        file_bytes = self._lake.settings.file_bytes
+        if converted and self._dry_run:
+            crowds = {None: Crowd(before, sum(map(sum, _file_sizes(table).values())))}
+        target = file_bytes if converted or table_parts.share_files(table) else _TARGET_BYTES
         saved = sum(crowd.files - crowd.files_after(target) for crowd in crowds.values())
         return Upkeep(
-            table=f"{self._lake_table}",
+            table=f"{self.lake_table}",
             files_before=before,
             files_after=before - saved if self._dry_run else len(listed_files(table)),
-            partitions_compacted=len(crowds),
+            converted=converted,
+            partitions_compacted=0 if converted else len(crowds),
             checkpointed=checkpointed,
             log_files_deleted=log_files,
             files_deleted=len(deleted),
             bytes_freed=sum(deleted.values()),
-            kept=tuple(self._kept),
+            kept=tuple(dict.fromkeys(self._kept)),
         )
+
+    def _converted(self, table: DeltaTable) -> bool:
+        """Let the days of a table of an earlier release share files; returns whether they do from now on, or would."""
+        column = self.lake_table.days
+        if not self._convert or column is None or not layout.is_of_earlier_form(self._lake, table, column):
+            return False
+        if self._is_half_recorded(table):
+            return False
+        if self._dry_run or any(layout.convert(self._lake, self._stored, column) for _ in range(_ATTEMPTS)):
+            return True
+        self._kept.append("another process was writing to it: its days share files the next time")
+        return False
+
+    def _is_half_recorded(self, table: DeltaTable) -> bool:
+        contract = self.lake_table.silver_of
+        if contract is None or not retention.is_half_recorded(self._lake, contract.dataset, table):
+            return False
+        self._kept.append(f"a run of silver/{contract.dataset} is active, or was stopped: compacted when it has ended")
+        return True
 
     def _compact(self, table: DeltaTable) -> dict[Any, Crowd]:
         """Compact the small files of crowded partitions, in a commit that changes no row.
@@ -165,11 +199,8 @@ class _Work:
         if table_parts.share_files(table):
             return self._laid_out(table)
         crowds = retention.crowded(_file_sizes(table), _TARGET_BYTES, _SMALL_FILES)
-        if crowds and self._lake_table.silver_of is not None:
-            source = self._lake_table.silver_of.dataset
-            if retention.is_half_recorded(self._lake, source, table):
-                self._kept.append(f"a run of silver/{source} is active, or was stopped: compacted when it has ended")
-                return {}
+        if crowds and self._is_half_recorded(table):
+            return {}
         if old := self._storage.with_int96(table, crowds):
             crowds = {partition: crowd for partition, crowd in crowds.items() if partition not in old}
             self._kept.append(
@@ -191,7 +222,7 @@ class _Work:
     def _laid_out(self, table: DeltaTable) -> dict[Any, Crowd]:
         """Bring the files of a table whose days share files into shape; returns those that were replaced, under one key."""
         wanted = layout.out_of_shape(self._lake, table)
-        is_silver = self._lake_table.silver_of is not None
+        is_silver = self.lake_table.silver_of is not None
         if not wanted:
             return {}
         if not self._dry_run and not layout.keep(self._lake, self._stored, alone=is_silver, at_most=2**62):
@@ -201,7 +232,7 @@ class _Work:
 
     @retry(
         retry=retry_if_exception_type(CommitFailedError),
-        stop=stop_after_attempt(3),
+        stop=stop_after_attempt(_ATTEMPTS),
         wait=wait_random_exponential(multiplier=0.5, max=5),
         reraise=True,
     )
@@ -209,16 +240,16 @@ class _Work:
         table = self._opened()
         filters = [(column, "in", [f"{partition}" for partition in partitions]) for column in table.metadata().partition_columns]
         more: dict[str, Any] = {"commit_properties": _WHY, "post_commithook_properties": _NOTHING_ELSE}
-        if self._lake_table.sorted_by is None:
+        if self.lake_table.sorted_by is None:
             table.optimize.compact(filters or None, _TARGET_BYTES, writer_properties=COMPRESSED, **more)
         else:
-            table.optimize.z_order([self._lake_table.sorted_by], None, _TARGET_BYTES, writer_properties=key_log.LAYOUT, **more)
+            table.optimize.z_order([self.lake_table.sorted_by], None, _TARGET_BYTES, writer_properties=key_log.LAYOUT, **more)
         self._stored.committed()
 
-    def _checkpoint(self, table: DeltaTable) -> bool:
-        """Write a checkpoint if opening the table would read many commits."""
+    def _checkpoint(self, table: DeltaTable, at_least: int) -> bool:
+        """Write a checkpoint if opening the table would read more commits than these."""
         newest = max((entry.version for entry in self._storage.log if entry.is_checkpoint), default=-1)
-        wanted = int(table.version()) - newest > _CHECKPOINT_AFTER_COMMITS
+        wanted = int(table.version()) - newest > at_least
         if wanted and not self._dry_run:
             table.create_checkpoint()
         return wanted
@@ -237,7 +268,7 @@ class _Work:
             self._kept.append(why_not)
             return 0
         if going and not self._dry_run:
-            retention.copy_log(self._lake, self._lake_table)
+            retention.copy_log(self._lake, self.lake_table)
             table.cleanup_metadata()
         return len(going)
 
@@ -271,7 +302,7 @@ class _Work:
         return Storage(self._stored.address, self._stored.options)
 
     def _needs(self, table: DeltaTable) -> ReaderNeeds:
-        return retention.needs(self._lake, self._catalog, self._lake_table, table)
+        return retention.needs(self._lake, self._catalog, self.lake_table, table)
 
     def _opened(self) -> DeltaTable:
         table = self._stored.snapshot()

@@ -13,13 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.delta import change_feed, data_files, layout, partition_writer
 from lakehouse.delta.layout import DayFile
+from lakehouse.errors import LakehouseError
 from lakehouse.lake import Lake, Table, table_io, table_parts
-from lakehouse.lake.delta_rs_internals import listed_files
+from lakehouse.lake.delta_rs_internals import at_version, listed_files
 from lakehouse.settings import Settings
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
@@ -126,6 +128,15 @@ def _actions(table: Table, version: int) -> list[dict[str, Any]]:
     return [action for line in lines for kind, action in json.loads(line).items() if kind in {"add", "remove"}]
 
 
+def change_by_another(writer: DeltaTable, change: str) -> None:
+    if change == "append":
+        write_deltalake(writer, rows_of({FIRST: [("b", 7)]}), mode="append")
+    elif change == "replace":
+        partition_writer.replace(writer, rows_of({FIRST: [("b", 7)]}), [FIRST])
+    else:
+        writer.delete("event_date = '2024-01-02'")
+
+
 @pytest.mark.parametrize("change", ["append", "replace", "delete"])
 def test_beside_the_commit_of_another_writer_the_files_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
     lake = with_target(tmp_path, 1)
@@ -136,12 +147,7 @@ def test_beside_the_commit_of_another_writer_the_files_stay(tmp_path: Path, monk
     def meanwhile(*args: Any) -> Any:
         files = list(written(*args))
         other = DeltaTable(table.address)
-        if change == "append":
-            write_deltalake(other, rows_of({FIRST: [("b", 7)]}), mode="append")
-        elif change == "replace":
-            partition_writer.replace(other, rows_of({FIRST: [("b", 7)]}), [FIRST])
-        else:
-            other.delete("event_date = '2024-01-02'")
+        change_by_another(other, change)
         return files
 
     with monkeypatch.context() as patch:
@@ -185,7 +191,7 @@ def test_files_of_another_writer_without_bounds_or_with_rows_of_no_day_stay(tmp_
 
 def test_a_day_that_python_does_not_have_has_no_bounds() -> None:
     far = pa.table({"day": pa.array([-1_000_000, 0], pa.int32()).cast(pa.date32()), "number": [1, 2]})
-    assert layout.statistics(far)["minValues"] == {"number": 1}
+    assert data_files.statistics(far)["minValues"] == {"number": 1}
 
 
 def test_a_table_of_an_earlier_release_stays_partitioned(tmp_path: Path) -> None:
@@ -236,7 +242,7 @@ def test_statistics_name_what_readers_skip_files_by() -> None:
             "list": pa.array([[1], [2]]),
         }
     )
-    assert layout.statistics(rows) == {
+    assert data_files.statistics(rows) == {
         "numRecords": 2,
         "minValues": {"day": "2024-01-01", "at": "2024-01-01T12:00:00.123456Z", "text": "a", "flag": False},
         "maxValues": {"day": "2024-01-02", "at": "2024-01-01T12:00:00.123456Z", "text": "b", "flag": True},
@@ -344,3 +350,115 @@ def test_what_damaged_files_may_have_held_is_told_by_partitions_themselves_and_e
             (tmp_path / f"{target}" / "silver" / "events" / path).unlink()
         lost[target] = data_files.lost_parts(opened(table), data_files.damaged_files(table), days[:3])
     assert lost == {PARTITIONED: days[1:], 2**20: days[1:3]}
+
+
+def of_an_earlier_release(folder: Path | str) -> Table:
+    return silver_in(with_target(folder, PARTITIONED))
+
+
+@law(150, in_each_run=15)
+@given(updates, updates, st.sampled_from(TARGETS[1:]))
+def test_a_converted_table_has_the_rows_and_the_changes_of_one_that_was_not(
+    before: list[Content], after: list[Content], target: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        lake, table, other = with_target(folder, target), of_an_earlier_release(folder), of_an_earlier_release(f"{folder}/other")
+        for update in before:
+            replaced(table, update)
+            replaced(other, update)
+        assert layout.convert(lake, table, "event_date")
+        assert not layout.convert(lake, table, "event_date"), "there is nothing left to do"
+        partition_writer.commit_without_rows(opened(other), why={})  # in the place of the conversion
+        for update in after:
+            replaced(table, update)
+            replaced(other, update)
+        now, then = opened(table), opened(other)
+        assert now.metadata().partition_columns == []
+        assert table_parts.rows(now) == table_parts.rows(then)
+        assert content_of(table) == content_of(other)
+        for first in range(now.version() + 1):
+            assert content_at(now, first) == content_at(then, first)
+            for last in range(first, now.version() + 1):
+                assert feed(now, first, last) == feed(then, first, last)
+
+
+def content_at(table: DeltaTable, version: int) -> list[dict[str, Any]]:
+    rows = table_io.read_version(at_version(table, version), SCHEMA.names)
+    return sorted(rows.to_pylist(), key=repr)
+
+
+def feed(table: DeltaTable, first: int, last: int) -> list[dict[str, Any]]:
+    names = [*SCHEMA.names, "_change_type", "_commit_version"]
+    return sorted(change_feed.feed_of(table, first, last, columns=names).to_pylist(), key=repr)
+
+
+@pytest.mark.parametrize("target", [1, 2_000, 2**40])
+def test_files_of_a_converted_table_are_in_shape(tmp_path: Path, target: int) -> None:
+    table = of_an_earlier_release(tmp_path)
+    for n in range(12):
+        replaced(table, {FIRST + timedelta(days=n): [(key, n) for key in "abcdef"]})
+    lake = with_target(tmp_path, target)
+    assert layout.convert(lake, table, "event_date")
+    assert not layout.out_of_shape(lake, opened(table))
+    assert len(listed_files(opened(table))) == {1: 12, 2_000: 4, 2**40: 1}[target]
+    assert "cdc" not in {Path(path).parent.name for path in listed_files(opened(table))["path"].to_pylist()}
+    assert [entry["dataChange"] for entry in _actions(table, table.version())] == [False] * (
+        12 + len(listed_files(opened(table)))
+    )
+
+
+@pytest.mark.parametrize("change", ["append", "replace", "delete"])
+def test_beside_the_commit_of_another_writer_a_table_is_not_converted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    table, lake = of_an_earlier_release(tmp_path), with_target(tmp_path, 1)
+    replaced(table, {FIRST + timedelta(days=n): [("a", n)] for n in range(3)})
+    converted = layout._converted
+
+    def meanwhile(*args: Any) -> Any:
+        files = list(converted(*args))
+        other = DeltaTable(table.address)
+        change_by_another(other, change)
+        return files
+
+    with monkeypatch.context() as patch:
+        patch.setattr(layout, "_converted", meanwhile)
+        assert not layout.convert(lake, table, "event_date")
+    after = content_of(Table(table.address))
+    assert opened(table).metadata().partition_columns == ["event_date"]
+    assert layout.convert(lake, table, "event_date"), "the next attempt finds what was committed"
+    assert content_of(Table(table.address)) == after
+
+
+@pytest.mark.parametrize("change", ["append", "replace", "delete"])
+def test_a_writer_that_has_opened_the_table_before_its_conversion_conflicts(tmp_path: Path, change: str) -> None:
+    table, lake = of_an_earlier_release(tmp_path), with_target(tmp_path, 1)
+    replaced(table, {FIRST: [("a", 1)], date(2024, 1, 2): [("b", 1)]})
+    stale, before = DeltaTable(table.address), content_of(table)
+    assert layout.convert(lake, table, "event_date")
+    with pytest.raises(CommitFailedError):
+        change_by_another(stale, change)
+    assert content_of(Table(table.address)) == before
+
+
+def test_a_table_with_rows_of_no_day_is_not_converted(tmp_path: Path) -> None:
+    table = of_an_earlier_release(tmp_path)
+    no_day = rows_of({FIRST: [("a", 1)]}).set_column(0, SCHEMA.field(0), pa.array([None], pa.date32()))
+    write_deltalake(opened(table), no_day, mode="append")
+    with pytest.raises(LakehouseError, match="rows have no event_date"):
+        layout.convert(with_target(tmp_path, 1), table, "event_date")
+    assert len(table.read() or ()) == 1
+
+
+def test_an_older_version_that_was_cleaned_from_the_log_is_forgotten_in_the_feed_too(tmp_path: Path) -> None:
+    table = of_an_earlier_release(tmp_path)
+    replaced(table, {FIRST: [("a", 1)]})
+    layout.convert(with_target(tmp_path, 1), table, "event_date")
+    replaced(table, {FIRST: [("a", 2)]})
+    opened(table).create_checkpoint()
+    for version in (0, 1):
+        Path(f"{table}", "_delta_log", f"{version:020}.json").unlink()
+    now = opened(Table(table.address))
+    assert {row["value"] for row in feed(now, 3, 3)} == {1, 2}
+    with pytest.raises(change_feed.ForgottenFeedError):
+        feed(now, 1, 3)

@@ -13,6 +13,7 @@ from lakehouse import locations
 from lakehouse.contracts.series import Series
 from lakehouse.delta import commit_log
 from lakehouse.gold.restatement.pending import find_pending
+from lakehouse.lake.delta_rs_internals import listed_files
 from lakehouse.ledger import publications
 from lakehouse.operations import maintain as maintenance_maintain
 from lakehouse.operations.maintain import maintain
@@ -20,6 +21,7 @@ from lakehouse.silver import audit_log
 from lakehouse_tests.support.empty_lake import without_retention
 from lakehouse_tests.support.quarantine_lake import decide
 from lakehouse_tests.support.reproducible_lake import TWO_METRICS, WEEK_WATERMARK, ReproducibleLake, reproducible_lake
+from lakehouse_tests.support.stopped_commits import stopped_after_each_commit
 
 if TYPE_CHECKING:
     from lakehouse.operations.maintain import Upkeep
@@ -42,12 +44,12 @@ def a_history(reproducible: ReproducibleLake) -> None:
     reproducible.publish()
 
 
-def maintained(reproducible: ReproducibleLake, *only: str) -> dict[str, Upkeep]:
+def maintained(reproducible: ReproducibleLake, *only: str, **options: bool) -> dict[str, Upkeep]:
     """Everything is compacted that can be, and nothing is kept for readers."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(maintenance_maintain, "_SMALL_FILES", 1)
         patched.setattr(maintenance_maintain, "_CHECKPOINT_AFTER_COMMITS", 2)
-        done = {one.table: one for one in maintain(without_retention(reproducible.lake), reproducible.catalog, only)}
+        done = {one.table: one for one in maintain(without_retention(reproducible.lake), reproducible.catalog, only, **options)}
     assert [one for one in done.values() if one.problem] == []
     return done
 
@@ -104,7 +106,12 @@ def test_nothing_that_can_be_queried_is_lost(lake, spark, file_bytes: int) -> No
         report.files_deleted == 0 and report.files_before == report.files_after for report in maintained(reproducible).values()
     )
 
-    reproducible.deliver(11, "z,9,10,insert,,red", "g,6,9,correct,,blue", "c,,,delete,,")  # and life goes on
+    life_goes_on(reproducible)
+
+
+def life_goes_on(reproducible: ReproducibleLake) -> None:
+    lake = reproducible.lake
+    reproducible.deliver(11, "z,9,10,insert,,red", "g,6,9,correct,,blue", "c,,,delete,,")
     assert reproducible.sample.pending() == [date(2024, 2, 2), date(2024, 2, 9), date(2024, 2, 10)]
     reproducible.publish()
     assert waiting(reproducible) == [({}, frozenset())] * 2
@@ -113,6 +120,71 @@ def test_nothing_that_can_be_queried_is_lost(lake, spark, file_bytes: int) -> No
     newest = [row for row in audited if row["silver_version"] == max(row["silver_version"] for row in audited)]
     assert {row["event_id"] for row in newest} == {"g", "c", "z"}
     assert reproducible.sample.ingest(date(2024, 2, 11)).ingested == []  # transaction ids are remembered
+
+
+@pytest.mark.merge
+@pytest.mark.parametrize("killed", [False, True], ids=["at once", "killed behind each commit"])
+def test_days_of_an_earlier_release_share_files_and_nothing_else_is_different(lake, spark, killed: bool) -> None:
+    lake.settings.file_bytes = 0
+    reproducible = reproducible_lake(lake, spark, TWO_METRICS, **WEEK_WATERMARK)
+    a_history(reproducible)
+    before, seen_by_spark = contents(reproducible), contents_in_spark(reproducible)
+    published = [publications.of(lake, metric.name) for metric in reproducible.metrics]
+    versions = {name: version(reproducible, name) for name in before}
+    lake.settings.file_bytes = 2**18
+    days = {f"{table}" for table in locations.every_table(reproducible.catalog) if table.days and f"{table}" in before}
+    assert {"silver/events", "gold/total"} < days
+
+    would = {one.table: one for one in maintain(lake, reproducible.catalog, convert=True, dry_run=True)}
+    assert {name for name, one in would.items() if one.converted} == days
+    assert would["silver/events"].files_after == 1 < would["silver/events"].files_before
+    assert {name: version(reproducible, name) for name in before} == versions, "a plan writes nothing"
+    stops = stopped_after_each_commit(lambda: maintained(reproducible, convert=True)) if killed else 0
+    done = maintained(reproducible, convert=True)
+    assert {name for name, one in done.items() if one.converted} == (set() if killed else days)
+    assert stops >= len(days) * killed
+    for name in days:
+        table = DeltaTable(lake.table(*name.split("/")).address)
+        assert table.metadata().partition_columns == []
+        assert len(listed_files(table)) == bool(before[name])
+    assert contents(reproducible) == before
+    assert contents_in_spark(reproducible) == seen_by_spark
+    assert waiting(reproducible) == [({}, frozenset())] * 2
+    assert [publications.of(lake, metric.name) for metric in reproducible.metrics] == published
+    assert [reproduction.name for reproduction in reproducible.reproduce_all() if not reproduction.equal] == []
+    assert not any(one.converted for one in maintained(reproducible, convert=True).values())
+    life_goes_on(reproducible)
+
+
+def version(reproducible: ReproducibleLake, name: str) -> int:
+    return reproducible.lake.table(*name.split("/")).version()
+
+
+@pytest.mark.merge
+def test_a_metric_that_is_behind_follows_a_table_whose_days_share_files_since(lake, spark) -> None:
+    lake.settings.file_bytes = 0
+    reproducible = reproducible_lake(lake, spark)
+    total, *rest = reproducible.metrics
+    reproducible.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue", "c,3,2,insert,,red")
+    reproducible.publish()
+    reproducible.metrics = rest
+    reproducible.deliver(2, "a,5,1,correct,,red", "d,4,3,insert,,red")
+    reproducible.publish()
+    reproducible.metrics = [total, *rest]
+    before = waiting(reproducible)
+    assert before[0][0]
+    lake.settings.file_bytes = 2**18
+    assert maintained(reproducible, convert=True)["silver/events"].converted
+    assert waiting(reproducible) == before
+    reproducible.metrics = rest
+    reproducible.deliver(3, "b,2,2,correct,,blue", "c,,,delete,,")
+    reproducible.publish()
+    reproducible.metrics = [total, *rest]
+    reproducible.publish()
+    assert waiting(reproducible) == [({}, frozenset())] * 3
+    reasons = locations.gold(lake, Series(total)).read(["event_date", "revision", "restatement_reason"]).to_pylist()
+    told = {(row["event_date"].day, row["revision"]): row["restatement_reason"] for row in reasons}
+    assert told[2, 2] == "correction: 1 moved here from another day, 1 withdrawn"
 
 
 @pytest.mark.proof

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lakehouse.delta import partition_writer, row_writer
+from lakehouse.delta import layout, partition_writer, row_writer
 from lakehouse.dimensions.buckets import BucketTable
 from lakehouse.spark import commits as spark_commits
 from lakehouse_tests.support import tried
@@ -26,6 +26,7 @@ COMMITS = [
     *((row_writer, name) for name in ("append", "append_new", "merge")),
     *((partition_writer, name) for name in ("create", "replace", "commit_without_rows", "set_properties")),
     (BucketTable, "replace"),
+    (layout, "convert"),
 ]
 
 
