@@ -346,6 +346,8 @@ _SOURCE_TABLES = (
     ("silver", "_quarantine"),
     *(("ops", suffix) for suffix in (_KEYS, "_dispositions", "_overruled")),
 )
+#: Those with the rows of each arrival day.
+_BY_ARRIVAL_DAY = {("bronze", ""), ("bronze", "_readings"), ("silver", "_quarantine"), ("ops", "_dispositions")}
 #: The tables in ``ops`` that all sources and metrics share.
 _SHARED_TABLES = (
     *(
@@ -417,6 +419,7 @@ def every_table(catalog: Catalog) -> list[LakeTable]:
             f"{source}{suffix}",
             account_of=source if suffix in _ACCOUNT else None,
             sorted_by="record_key" if suffix == _KEYS else None,
+            days="arrival_date" if (layer, suffix) in _BY_ARRIVAL_DAY else None,
         )
         for source in catalog.sources
         for layer, suffix in _SOURCE_TABLES
@@ -426,7 +429,7 @@ def every_table(catalog: Catalog) -> list[LakeTable]:
             listed += [LakeTable("silver", f"{source}_intervals", intervals_of=source, sorted_by="dimension_key")]
             listed += [LakeTable("ops", f"{source}_by_key", sorted_by="dimension_key")]
     for source in {metric.source for metric in catalog.metrics.values() if metric.late_events}:
-        listed += [LakeTable("silver", f"{source}_late"), LakeTable("ops", f"{source}_late_deliveries")]
+        listed += [LakeTable("silver", f"{source}_late", days="arrival_date"), LakeTable("ops", f"{source}_late_deliveries")]
         listed += [LakeTable("bronze", f"{source}_late_decisions")]
     indexes = (index for metric in catalog.metrics.values() for index in metric.fact_indexes)
     indexed = {fact_index_name(silver, on) for silver, on in indexes}

@@ -22,7 +22,7 @@ from lakehouse import locations
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze.landing import LandingFile, has_content, read_whole, require_unchanged
 from lakehouse.bronze.reader import delivery_parts, delivery_rows, rows_by_columns
-from lakehouse.delta import data_files, partition_writer
+from lakehouse.delta import data_files, layout
 from lakehouse.delta.columns import arrow_schema, bronze_columns, ddl
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io, table_parts
@@ -76,7 +76,7 @@ def append(
     :raises FileProblem: when a file as a whole cannot be read.
     """
     source, stored = contract.dataset, locations.bronze(lake, contract.dataset)
-    table = spark_commits.table_of(stored, bronze_columns(contract), "arrival_date", partition_writer.APPEND_ONLY)
+    table = spark_commits.table_of(stored, bronze_columns(contract), *layout.of_bronze(lake))
     version = table.version()
     missing = _missing(table, deliveries)
     if not missing:

@@ -330,7 +330,7 @@ def write_file(table: DeltaTable, rows: pa.Table, *, changes_rows: bool) -> AddA
     """
     path = f"part-{uuid.uuid4()}.zstd.parquet"
     with file_system(table).open_output_stream(path) as stream:
-        pq.write_table(rows, stream, compression="zstd", compression_level=1, coerce_timestamps="us")
+        pq.write_table(rows, stream, _ROW_GROUP_ROWS, compression="zstd", compression_level=1, coerce_timestamps="us")
         size = stream.tell()
     with_bounds = int(table.metadata().configuration.get("delta.dataSkippingNumIndexedCols", 32))
     names = rows.column_names if with_bounds < 0 else rows.column_names[:with_bounds]

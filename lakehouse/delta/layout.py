@@ -28,7 +28,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import dataset as ds
 
 from lakehouse import object_store
-from lakehouse.delta import leases, partition_writer
+from lakehouse.delta import leases, partition_writer, row_writer
 from lakehouse.delta.data_files import conformed, write_file
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io, table_parts
@@ -59,6 +59,9 @@ _BYTES_PER_ROW = 48
 _OUTGROWN = 2
 #: From so many small files side by side on, they are joined: a commit for each new day would cost more than it saves.
 _TOGETHER = 8
+_COMMITS = 64
+#: The column of days of Bronze and of what is recorded about its rows.
+ARRIVALS = "arrival_date"
 #: The metadata of its commits.
 METHOD = {"method": "layout"}
 
@@ -85,6 +88,19 @@ def of_silver(lake: Lake) -> OfDays:
     """How a new silver table is created."""
     # A wide source has its day behind the first 32 columns, of which alone there would be statistics.
     return of_days(lake, "event_date", {**partition_writer.CHANGE_FEED, **partition_writer.ALL_STATISTICS})
+
+
+def of_bronze(lake: Lake) -> OfDays:
+    """How a new table of records, by arrival day, is created."""
+    return of_days(lake, ARRIVALS, {**partition_writer.APPEND_ONLY, **partition_writer.ALL_STATISTICS})
+
+
+def table_of_arrivals(lake: Lake, target: Table, schema: pa.Schema) -> DeltaTable:
+    """A table of rows by arrival day, created without rows if it does not exist; its columns get wider types of the schema."""
+    if target.open() is None:
+        new = of_days(lake, ARRIVALS, partition_writer.ALL_STATISTICS)
+        return partition_writer.create(target, schema, new.partition_by, properties=new.properties)
+    return row_writer.open_or_create(target, schema)
 
 
 @dataclass(frozen=True)
@@ -161,6 +177,12 @@ def keep(lake: Lake, target: Table, *, alone: bool = False, at_most: int = MANY_
         _LOG.warning("the files of %s stay as they are: %s", target.name, problem)
         return False
     return True
+
+
+def keep_at_times(lake: Lake, target: Table) -> None:
+    """:func:`keep` for a table that grows by a file with each delivery, once in some commits; otherwise maintenance does it."""
+    if target.version() % _COMMITS == 0:
+        keep(lake, target)
 
 
 def out_of_shape(lake: Lake, table: DeltaTable | None) -> Rewrite:
@@ -288,7 +310,7 @@ def make_again(table: DeltaTable, damaged: Collection[DamagedFile], days: Collec
     held = table_io.read_files(table, listed.filter(pc.is_in(listed["path"], pa.array(crossed, pa.string()))))
     schema = pa.schema(table.schema().to_arrow())
     others = conformed(schema, held.filter(pc.invert(pc.is_in(held[by], pa.array(sorted(days), pa.date32())))))
-    whole = pa.concat_tables([others, conformed(schema, rows)]).sort_by(by)
+    whole = _sorted(pa.concat_tables([others, conformed(schema, rows)]), by)
     added = [write_file(table, whole, changes_rows=True)] if len(whole) else []
     sizes = zip(paths, listed["size_bytes"].to_pylist())
     going = {*crossed}
@@ -317,61 +339,28 @@ def convert(lake: Lake, target: Table, column: str) -> bool:
         return False
     added = [*_converted(lake, table, column)]
     listed, version, now = listed_files(table), table.version() + 1, int(time.time() * 1000)
-    days, sizes = listed[f"partition.{column}"].to_pylist(), listed["size_bytes"].to_pylist()
-    metadata = table.metadata()
-    actions: list[dict[str, Any]] = [
-        {
-            "commitInfo": {
-                "timestamp": now,
-                "operation": "OPTIMIZE",
-                "operationParameters": {},
-                "userMetadata": json.dumps(METHOD),
-            }
-        },
-        {
-            "metaData": {
-                "id": f"{metadata.id}",
-                "name": metadata.name,
-                "description": metadata.description,
-                "format": {"provider": "parquet", "options": {}},
-                "schemaString": table.schema().to_json(),
-                "partitionColumns": [],
-                "configuration": {
-                    **metadata.configuration,
-                    **partition_writer.ALL_STATISTICS,
-                    table_parts.DAYS: column,
-                    table_parts.SHARED_SINCE: f"{version}",
-                },
-                "createdTime": metadata.created_time,
-            }
-        },
-    ]
+    old = zip(listed["path"].to_pylist(), listed[f"partition.{column}"].to_pylist(), listed["size_bytes"].to_pylist())
+    gone = {"deletionTimestamp": now, "dataChange": False, "extendedFileMetadata": True}
+    metadata, kept = table.metadata(), {"partitionValues": {}, "dataChange": False}
+    properties = {**partition_writer.ALL_STATISTICS, table_parts.DAYS: column, table_parts.SHARED_SINCE: f"{version}"}
+    new_metadata = {
+        "id": f"{metadata.id}",
+        "name": metadata.name,
+        "description": metadata.description,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": table.schema().to_json(),
+        "partitionColumns": [],
+        "configuration": {**metadata.configuration, **properties},
+        "createdTime": metadata.created_time,
+    }
+    why = {"timestamp": now, "operation": "OPTIMIZE", "operationParameters": {}, "userMetadata": json.dumps(METHOD)}
+    actions: list[dict[str, Any]] = [{"commitInfo": why}, {"metaData": new_metadata}]
     actions += [
-        {
-            "remove": {
-                "path": path,
-                "deletionTimestamp": now,
-                "dataChange": False,
-                "extendedFileMetadata": True,
-                "partitionValues": {column: f"{day}"},
-                "size": size,
-            }
-        }
-        for path, day, size in zip(listed["path"].to_pylist(), days, sizes)
+        {"remove": {"path": path, "partitionValues": {column: f"{day}"}, "size": size, **gone}} for path, day, size in old
     ]
-    actions += [
-        {
-            "add": {
-                "path": file.path,
-                "partitionValues": {},
-                "size": file.size,
-                "modificationTime": file.modification_time,
-                "dataChange": False,
-                "stats": file.stats,
-            }
-        }
-        for file in added
-    ]
+    for file in added:
+        numbers = {"size": file.size, "modificationTime": file.modification_time, "stats": file.stats}
+        actions.append({"add": {"path": file.path, **numbers, **kept}})
     entry = "\n".join(map(json.dumps, actions)).encode()
     with leases.alone(target):
         return object_store.write_new(lake, f"{target.address}/_delta_log/{version:020}.json", entry)
@@ -389,7 +378,7 @@ def _converted(lake: Lake, table: DeltaTable, column: str) -> Iterator[AddAction
     for days in filled(sorted(table_parts.rows(table).items()), table_io.PIECE_ROWS):
         # One piece, unless a single day has several.
         for piece in table_io.pieces_of_version(table, schema.names, {column: days}):
-            rows = conformed(schema, piece).sort_by(column)
+            rows = _sorted(conformed(schema, piece), column)
             counts = pc.value_counts(rows[column]).field("counts").to_pylist()
             while counts:
                 size = counts.pop(0)
@@ -474,8 +463,12 @@ def _read(system: fs.FileSystem, group: Sequence[DayFile], schema: pa.Schema, by
             except pa.ArrowNotImplementedError:  # the file has string views, which Arrow cannot filter
                 rows = conformed(schema, fragment.to_table(schema=fragment.physical_schema)).filter(wanted)
             pieces.append(rows)
-    rows = pa.concat_tables(pieces)
-    return rows.sort_by(by)
+    return _sorted(pa.concat_tables(pieces), by)
+
+
+def _sorted(rows: pa.Table, by: str | None) -> pa.Table:
+    """Rows by their days; those of an arrival day by their event days, by which readers skip row groups."""
+    return rows.sort_by([(name, "ascending") for name in dict.fromkeys([by, "event_date"]) if name in rows.column_names])
 
 
 def rows_per_file(lake: Lake, table: DeltaTable) -> int:

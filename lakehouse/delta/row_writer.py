@@ -23,6 +23,7 @@ from lakehouse.calendar import days
 from lakehouse.delta import columns as wider_types
 from lakehouse.delta import leases, partition_writer
 from lakehouse.delta.data_files import COMPRESSED
+from lakehouse.lake import table_parts
 from lakehouse.lake.delta_rs_internals import listed_files, transaction_version
 from lakehouse.lake.table_cache import look_again, note_commit
 
@@ -246,7 +247,8 @@ def upsert(
 ) -> bool:
     """Update the rows with the same ``keys`` and insert the others, in one commit; new columns are added.
 
-    :param partition_by: one of the keys; files of other partitions are neither read nor written.
+    :param partition_by: one of the keys, by which a new table is partitioned; only files that may hold one of its values are read
+        and written.
     :param app_ids: the ids of rows that :func:`append_new` may be writing at the same time: the later of the two is a conflict.
         Delta lets an append pass beside a MERGE.
     :returns: whether any row was inserted or changed.
@@ -297,8 +299,8 @@ def merge(
 def _compact(target: Table) -> None:
     """Compact the table when its partitions have many small files: every append adds one, and every read opens them all."""
     table = target.open()
-    if table is None or len(files := listed_files(table)) <= _COMPACT_ABOVE_FILES:
-        return
+    if table is None or table_parts.share_files(table) or len(files := listed_files(table)) <= _COMPACT_ABOVE_FILES:
+        return  # for days that share files see ``layout``
     small = files.filter(pc.less(files["size_bytes"], _SMALL_FILE_BYTES))["path"].to_pylist()
     if len(small) <= _COMPACT_ABOVE_FILES * len({file.rpartition("/")[0] for file in small}):
         return

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from deltalake import ColumnProperties
 
 from lakehouse import locations, pieces
-from lakehouse.delta import commit_log, data_files, row_writer
+from lakehouse.delta import commit_log, data_files, layout, row_writer
 from lakehouse.delta.columns import arrow_schema, bronze_columns
 from lakehouse.dispositions import account, claims, readings
 from lakehouse.dispositions.reprocess_policy import policy_of
@@ -143,20 +143,20 @@ def _derive(lake: Lake, contract: SourceContract) -> None:
     """Write all rows of both tables, and again if the tables from which they are computed have changed meanwhile."""
     source = contract.dataset
     stored = locations.quarantine(lake, source)
-    row_writer.open_or_create(stored, quarantine_schema(contract), ["arrival_date"])
+    layout.table_of_arrivals(lake, stored, quarantine_schema(contract))
     before = None
     while before != (before := _input_versions(lake, source)):
         existing = _once_reviewed(lake, source)
         for rows in pieces.together(_derive_dispositions(lake, contract, existing), _MERGED_ROWS):
             entries = _quarantine_entries(lake, contract, rows, existing)
-            row_writer.upsert(stored, entries, ROW_KEYS, partition_by="arrival_date")
+            row_writer.upsert(stored, entries, ROW_KEYS, partition_by=layout.ARRIVALS)
 
 
 @row_writer.retried_on_conflict
 def _derive_dispositions(lake: Lake, contract: SourceContract, existing: pa.Table) -> list[pa.Table]:
     """Replace the dispositions of all rows; returns the rows that are or were reviewed."""
     source = contract.dataset
-    table = row_writer.open_or_create(locations.dispositions(lake, source), _DISPOSITIONS, ["arrival_date"])
+    table = layout.table_of_arrivals(lake, locations.dispositions(lake, source), _DISPOSITIONS)
     days = {entry.arrival_date for entry in ingestions.all_of(lake, source)}
     days |= set(table_io.distinct_of_version(table, ["arrival_date"])["arrival_date"].to_pylist())
     reviewed: list[pa.Table] = []
@@ -310,7 +310,7 @@ def _input_versions(lake: Lake, source: str) -> list[int]:
 
 def _write(lake: Lake, contract: SourceContract, affected: Callable[[], Iterable[pa.Table]], delivered: Where | None) -> None:
     source = contract.dataset
-    stored = locations.dispositions(lake, source)
+    stored, held = locations.dispositions(lake, source), locations.quarantine(lake, source)
     existing = _existing_reasons(lake, source)
 
     @row_writer.retried_on_conflict
@@ -319,7 +319,7 @@ def _write(lake: Lake, contract: SourceContract, affected: Callable[[], Iterable
 
         :returns: the other rows, the ingestions among them that another run is about to append, and the rows to be reviewed.
         """
-        table = row_writer.open_or_create(stored, _DISPOSITIONS, ["arrival_date"])
+        table = layout.table_of_arrivals(lake, stored, _DISPOSITIONS)
         new, others, reviewed = _new_ingestions(table, delivered or {}), [], []
 
         def new_rows() -> Iterator[pa.Table]:
@@ -335,10 +335,13 @@ def _write(lake: Lake, contract: SourceContract, affected: Callable[[], Iterable
 
     others, in_work, reviewed = append()
     for changed in pieces.together(others, _MERGED_ROWS):
-        row_writer.upsert(stored, changed, ROW_KEYS, partition_by="arrival_date", app_ids=_app_ids(sorted(in_work)))
+        row_writer.upsert(stored, changed, ROW_KEYS, partition_by=layout.ARRIVALS, app_ids=_app_ids(sorted(in_work)))
     for rows in pieces.together(reviewed, _MERGED_ROWS):
-        entries = _quarantine_entries(lake, contract, rows, existing)
-        row_writer.upsert(locations.quarantine(lake, source), entries, ROW_KEYS, partition_by="arrival_date")
+        if len(entries := _quarantine_entries(lake, contract, rows, existing)):
+            layout.table_of_arrivals(lake, held, quarantine_schema(contract))
+            row_writer.upsert(held, entries, ROW_KEYS, partition_by=layout.ARRIVALS)
+            layout.keep_at_times(lake, held)
+    layout.keep_at_times(lake, stored)
 
 
 def _by_event_day(rows: pa.Table) -> pa.Table:

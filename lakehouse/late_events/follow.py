@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.delta import commit_log, data_files, partition_writer, row_writer
+from lakehouse.delta import commit_log, data_files, layout, partition_writer, row_writer
 from lakehouse.dispositions import readings as bronze_readings
 from lakehouse.lake import table_io
 from lakehouse.late_events import late_rows, left_out
@@ -61,7 +61,7 @@ def follow(lake: Lake, contract: SourceContract, metrics: Iterable[MetricContrac
     source, stored = contract.dataset, locations.late_rows(lake, contract.dataset)
     lost = applied_inputs.lost_versions(lake, source, stored)
     if lost is not None:  # metrics follow the commits by number: none is given twice
-        row_writer.open_or_create(stored, late_rows.SCHEMA, ["arrival_date"])
+        layout.table_of_arrivals(lake, stored, late_rows.SCHEMA)
         commit_log.advance(stored, lost.followed)
     known = left_out.deliveries_of(lake, contract)
     for metric in judging:
@@ -117,7 +117,7 @@ def _classify(lake: Lake, metric: MetricContract, contract: SourceContract, know
     """Classify deliveries for a metric: replace their late rows in the table, then count them."""
     source = contract.dataset
     stored = locations.late_rows(lake, source)
-    table = row_writer.open_or_create(stored, late_rows.SCHEMA, ["arrival_date"])
+    table = layout.table_of_arrivals(lake, stored, late_rows.SCHEMA)
     arrivals = {known.entries[name].arrival_date for name in names}
     before = table_io.read_version(table, ["ingestion_id", *_JUDGED], {**_of(metric, names), "arrival_date": arrivals})
     met = {name: known.met[name] for name in names if name in known.met}
@@ -136,11 +136,12 @@ def _classify(lake: Lake, metric: MetricContract, contract: SourceContract, know
             predicate = f"metric = '{metric.name}' AND ingestion_id IN ({stale})"
             table.delete(predicate, commit_properties=partition_writer.commit_properties(why, (_FOLLOWED, number)))
             stored.committed()
-            table, number = row_writer.open_or_create(stored, late_rows.SCHEMA, ["arrival_date"]), number + 1
+            table, number = layout.table_of_arrivals(lake, stored, late_rows.SCHEMA), number + 1
         if len(late):
             row_writer.append_new(stored, table, [late], [_FOLLOWED], app_version=number, why=why)
         elif not len(before):
             partition_writer.commit_without_rows(table, why=why, transaction=(_FOLLOWED, number))
+    layout.keep_at_times(lake, stored)
     row_writer.upsert(
         locations.late_deliveries(lake, source),
         _counted(lake, metric, known, names, late),

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.lake import table_io
+from lakehouse.lake import table_io, table_parts
 from lakehouse.lake.delta_rs_internals import listed_files
 from lakehouse.lateness import historical_rows, measurement
 from lakehouse.lateness.rules import ArrivalCount, LagPercentile, nearest_rank
@@ -110,26 +110,28 @@ def newest(lake: Lake, contract: SourceContract, days: int) -> RecentArrivals | 
 
 
 def _arrival_days(table: DeltaTable, now: datetime, days: int) -> set[object]:
-    """The arrival days that have files with arrivals of the requested time.
+    """The arrival days in files with arrivals of the requested time.
 
-    A file without statistics is selected by its arrival day.
+    A file without statistics is selected by its arrival days.
     """
     files = listed_files(table)
+    spans = table_parts.spans(table, files)
+    first_day, last_day = (
+        pa.array([span[end] for span in spans], pa.date32()).cast(pa.timestamp("us")).cast(_TIME) for end in (0, 1)
+    )
     nothing = pa.nulls(len(files), _TIME)
     first, last = (
         files[name].cast(_TIME) if name in files.column_names else nothing for name in ("min.arrival_ts", "max.arrival_ts")
     )
-    by_day = files["partition.arrival_date"].cast(pa.date32()).cast(pa.timestamp("us")).cast(_TIME)
-    known = files.select([]).append_column("day", files["partition.arrival_date"])
-    known = known.append_column("first", pc.coalesce(first, by_day))
     # Statistics are truncated by less than a day.
-    known = known.append_column("last", pc.add(pc.coalesce(last, by_day), pa.scalar(_DAY, pa.duration("us"))))
+    last = pc.add(pc.coalesce(last, last_day), pa.scalar(_DAY, pa.duration("us")))
+    known = files.append_column("first", pc.coalesce(first, first_day)).append_column("last", last)
     known = known.filter(pc.less_equal(known["first"], _scalar(now)))
     if not len(known):
         return set()
     newest_day = min(pc.max(known["last"]).as_py(), now)
     found = known.filter(pc.greater_equal(known["last"], _scalar(newest_day - timedelta(days=days + 2))))
-    return set(found["day"].to_pylist())
+    return {day for _, days_of_file in table_parts.rows_of_files(table, found) for day in days_of_file}
 
 
 def _bounds(rows: pa.Table, contract: SourceContract) -> Iterator[pa.ChunkedArray]:

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
 from lakehouse.contracts.windows import EventWindow
-from lakehouse.delta import commit_log, partition_writer
+from lakehouse.delta import commit_log, layout
 from lakehouse.delta.columns import bronze_columns, silver_columns
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.restatement import silver_rows
@@ -131,6 +131,8 @@ def started(
         _write(lake, metric, contract, query, numbers.toArrow(), batch)
 
     every = f"{round(terms.trigger.total_seconds() * 1000)} milliseconds"
+    # Where the days of Bronze share files since a version, it has other partition columns, of which the stream reads none.
+    spark.conf.set("spark.databricks.delta.streaming.unsafeReadOnPartitionColumnChanges.enabled", "true")
     with in_zone(spark, metric.zone):  # the query keeps the options of its start
         writer = numbers_of(bronze.select(*columns_read(metric, contract)), metric, contract).writeStream
         writer = writer.outputMode("update").foreachBatch(write_batch).option("checkpointLocation", str(query.of_spark))
@@ -269,7 +271,7 @@ def _stop(running: StreamingQuery) -> None:
 def _starts_at(lake: Lake, metric: MetricContract, contract: SourceContract) -> int:
     """The first version of Bronze that a new stream reads: live numbers of older commits would have expired."""
     stored = locations.bronze(lake, contract.dataset)
-    bronze = spark_commits.table_of(stored, bronze_columns(contract), "arrival_date", partition_writer.APPEND_ONLY)
+    bronze = spark_commits.table_of(stored, bronze_columns(contract), *layout.of_bronze(lake))
     kept = metric.live.keep if metric.live else timedelta(0)
     return _first_since(bronze, lake.now() - kept)
 

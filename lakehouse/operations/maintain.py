@@ -48,6 +48,8 @@ _TARGET_BYTES = 128 * 2**20
 _SMALL_FILES = 8
 _CHECKPOINT_AFTER_COMMITS = 20
 _ATTEMPTS = 3
+#: The layers with tables that Spark writes.
+_OF_SPARK = ("bronze", "silver")
 #: Checkpoints and logs are maintained here, after checks that guard them, and not as a side effect of a commit.
 _NOTHING_ELSE = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _WHY = CommitProperties(custom_metadata={"userMetadata": json.dumps({"maintenance": "compaction"})})
@@ -71,7 +73,6 @@ class Upkeep:
     table: str
     files_before: int
     files_after: int
-    converted: bool = False
     partitions_compacted: int = 0
     checkpointed: bool = False
     log_files_deleted: int = 0
@@ -79,6 +80,7 @@ class Upkeep:
     bytes_freed: int = 0
     kept: tuple[str, ...] = ()
     problem: str | None = None
+    converted: bool = False
 
 
 def maintain(
@@ -222,10 +224,11 @@ class _Work:
     def _laid_out(self, table: DeltaTable) -> dict[Any, Crowd]:
         """Bring the files of a table whose days share files into shape; returns those that were replaced, under one key."""
         wanted = layout.out_of_shape(self._lake, table)
-        is_silver = self.lake_table.silver_of is not None
         if not wanted:
             return {}
-        if not self._dry_run and not layout.keep(self._lake, self._stored, alone=is_silver, at_most=2**62):
+        if not self._dry_run and not layout.keep(
+            self._lake, self._stored, alone=self.lake_table.layer in _OF_SPARK, at_most=2**62
+        ):
             self._kept.append("another process was writing to it: laid out the next time")
             return {}
         return {None: Crowd(len(wanted.old), sum(file.size for file in wanted.old))}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakehouse import locations, pieces
-from lakehouse.delta import commit_log, leases, partition_writer, provenance
+from lakehouse.delta import commit_log, layout, leases, partition_writer, provenance
 from lakehouse.delta.columns import arrow_schema
 from lakehouse.dispositions import account_tables, judgement_history, readings
 from lakehouse.dispositions.readings import NUMBER, READING_ID, ROW_ID
@@ -169,7 +169,7 @@ def _copy_rows(
     source, columns = contract.dataset, readings.columns(contract)
     stored = locations.readings(lake, source)
     spark_commits.add_missing_columns(session, stored, columns)
-    table = spark_commits.table_of(stored, columns, "arrival_date", partition_writer.APPEND_ONLY)
+    table = spark_commits.table_of(stored, columns, *layout.of_bronze(lake))
     if len(table_io.read_version(table, ["line_number"], {READING_ID: [why[READING_ID]]})):
         return
     app_id, version, number = f"readings:{source}", table.version(), readings.next_number(lake, source)

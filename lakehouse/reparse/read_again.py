@@ -31,7 +31,7 @@ from lakehouse.bronze.file_formats import CsvReader, Feed, FileProblem, Record, 
 from lakehouse.bronze.reader import rows_by_columns
 from lakehouse.bronze.row_parser import RowParser
 from lakehouse.contracts.inputs import OF_A_MESSAGE
-from lakehouse.delta import partition_writer, provenance
+from lakehouse.delta import layout, provenance
 from lakehouse.delta.columns import arrow_schema, bronze_columns, ddl, silver_columns
 from lakehouse.dispositions import readings, row_frames
 from lakehouse.dispositions.readings import NUMBER, READING_ID, RECEIVED
@@ -156,7 +156,7 @@ def _write(
 ) -> None:
     """Write the rows that read differently, unless the folder already has them."""
     stored, columns = locations.readings(into, contract.dataset), readings.columns(contract)
-    table = spark_commits.table_of(stored, columns, "arrival_date", partition_writer.APPEND_ONLY)
+    table = spark_commits.table_of(stored, columns, *layout.of_bronze(into))
     if table_io.rows_at_most(table, {}):
         return
     files = _files(lake, contract, entries)

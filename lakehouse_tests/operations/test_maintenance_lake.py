@@ -135,13 +135,13 @@ def test_days_of_an_earlier_release_share_files_and_nothing_else_is_different(la
     days = {f"{table}" for table in locations.every_table(reproducible.catalog) if table.days and f"{table}" in before}
     assert {"silver/events", "gold/total"} < days
 
-    would = {one.table: one for one in maintain(lake, reproducible.catalog, convert=True, dry_run=True)}
-    assert {name for name, one in would.items() if one.converted} == days
+    would = {upkeep.table: upkeep for upkeep in maintain(lake, reproducible.catalog, convert=True, dry_run=True)}
+    assert {name for name, upkeep in would.items() if upkeep.converted} == days
     assert would["silver/events"].files_after == 1 < would["silver/events"].files_before
     assert {name: version(reproducible, name) for name in before} == versions, "a plan writes nothing"
     stops = stopped_after_each_commit(lambda: maintained(reproducible, convert=True)) if killed else 0
     done = maintained(reproducible, convert=True)
-    assert {name for name, one in done.items() if one.converted} == (set() if killed else days)
+    assert {name for name, upkeep in done.items() if upkeep.converted} == (set() if killed else days)
     assert stops >= len(days) * killed
     for name in days:
         table = DeltaTable(lake.table(*name.split("/")).address)
@@ -152,7 +152,7 @@ def test_days_of_an_earlier_release_share_files_and_nothing_else_is_different(la
     assert waiting(reproducible) == [({}, frozenset())] * 2
     assert [publications.of(lake, metric.name) for metric in reproducible.metrics] == published
     assert [reproduction.name for reproduction in reproducible.reproduce_all() if not reproduction.equal] == []
-    assert not any(one.converted for one in maintained(reproducible, convert=True).values())
+    assert not any(upkeep.converted for upkeep in maintained(reproducible, convert=True).values())
     life_goes_on(reproducible)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def pieces_of(rows: int) -> Iterator[None]:
     """Within the context, pieces, ranges of keys and parts of the change feed have about so many rows."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(table_io, "_PIECE_ROWS", rows)
+        patched.setattr(table_io, "PIECE_ROWS", rows)
         patched.setattr(table_io, "_BATCH_ROWS", 1)
         patched.setattr(change_feed, "_PART_ROWS", rows)
         patched.setattr(key_log, "_RANGE_ROWS", rows)
