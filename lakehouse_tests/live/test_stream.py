@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from lakehouse import locations
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts.series import Series
+from lakehouse.delta import layout
 from lakehouse.live import batches as live_batches
 from lakehouse.live import checkpoint, stream, table
 from lakehouse.live.checkpoint import LiveCheckpointError
@@ -137,6 +138,23 @@ def test_a_stream_does_not_go_on_behind_commits_that_bronze_has_lost(lake: Lake,
     deliver(Event("d", 4, 13))
     sample.stream()
     assert totals() == [36]
+
+
+def test_a_stream_goes_on_over_the_commit_from_which_arrival_days_share_files(lake: Lake, spark: Any) -> None:
+    lake.settings.file_bytes = 0
+    sample, model = LiveLake(lake, spark, metrics=[metric(TUMBLING, **LIVE)]), StreamModel(60, 60)
+    for number, delivery in enumerate(DELIVERIES):
+        if number == 2:  # the first delivery was read, the second was not
+            lake.settings.file_bytes = 2**18
+            assert layout.convert(lake, locations.bronze(lake, "orders"), "arrival_date")
+        sample.land_events(*delivery)
+        sample.update("orders")
+        if number == 0:
+            sample.stream()
+        model.batch(delivery)
+    sample.stream()
+    assert sample.live_numbers() == model.numbers()
+    assert len(live_batches.log(lake).read()) == len(DELIVERIES)
 
 
 def test_the_numbers_are_in_the_windows_of_the_books_and_say_when_these_end(lake: Lake, spark: Any) -> None:
