@@ -5,9 +5,9 @@ the lake that :meth:`lakehouse.lake.Lake.cached` returns. A read uses a cache if
 lake, which carry the cache. Two callers that share no lake share no cache.
 
 To look for later commits is a request or two in an object store. In a *step* (see :meth:`TableCache.step`) each table is looked
-at once until this process commits to any table: every writer calls :func:`note_commit`. So what the process commits is seen at
-once, and what is read after a commit, or after :meth:`lakehouse.lake.Table.newest_version`, is as new as that. Only the count of
-these moments is shared by all caches of the process. In an object store, a table that another process creates is seen some
+at once until this process commits to it: every writer calls :func:`note_commit`. So what the process commits is seen at once, and
+what is read after :meth:`lakehouse.lake.Table.newest_version`, or after a conflict, is as new as that. Only these moments are
+shared by all caches of the process. In an object store, a table that another process creates is seen some
 seconds later, see :func:`lakehouse.lake.table_io.open_listed`, and a sensor looks at most tables only if somebody may have
 written since its last tick, see :class:`Quiet`.
 
@@ -41,18 +41,31 @@ Found = TypeVar("Found")
 
 _MOMENTS = count(1)
 _newest_moment, _newest_surprise = [0], [0]
+#: The moment of the last commit of this process to each table, by layer and name.
+_newest_of = dict[str, int]()
 
 
-def note_commit(path: str = "") -> None:
-    """Let the running steps look at each table again: this process has committed to one, at ``path``."""
+def note_commit(path: str) -> None:
+    """Let the running steps look at a table again: this process has committed to it.
+
+    :param path: its address or URI. Tables of two lakes of this process may count as one.
+    """
     count_request(path, "commits")
-    _newest_moment[0] = next(_MOMENTS)
+    _newest_moment[0] = _newest_of[_layer_and_name(path)] = next(_MOMENTS)
 
 
 def look_again() -> None:
-    """The same because another process may have committed, as a conflict shows."""
-    note_commit()
-    _newest_surprise[0] = _newest_moment[0]
+    """Let the running steps look at each table again: another process may have committed, as a conflict shows."""
+    _newest_moment[0] = _newest_surprise[0] = next(_MOMENTS)
+
+
+def moment_of(path: str) -> int:
+    """The moment after which a step looks at a table again: the last :func:`note_commit` of it, or :func:`look_again`."""
+    return max(_newest_of.get(_layer_and_name(path), 0), _newest_surprise[0])
+
+
+def _layer_and_name(path: str) -> str:
+    return "/".join(path.rstrip("/").rsplit("/", 2)[-2:])
 
 
 def newest_moment() -> int:
@@ -86,7 +99,7 @@ class _Kept:
         self.answers: dict[Hashable, tuple[tuple[int, Hashable] | None, Any]] = {}
         self.entries: dict[Hashable, tuple[frozenset[str], list[Any]]] = {}
         self.is_in_step = False
-        #: For each table the moment of :func:`look_again` after which the running step has looked at it.
+        #: For each table the moment of :func:`moment_of` after which the running step has looked at it.
         self.looks: dict[str, int] = {}
 
 
@@ -158,7 +171,7 @@ class TableCache:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Within the context, this thread looks at each table once, and again after commits and conflicts of this process.
+        """Within the context, this thread looks at each table once, and again after its commits and any conflict of this process.
 
         Where it matters that no other process has committed, as before rows that were computed from a table are committed, the
         code asks for :meth:`lakehouse.lake.Table.newest_version`. A step within a step belongs to it.
@@ -183,7 +196,7 @@ class TableCache:
         """
         if not (self._kept.is_in_step or self._is_of_one_step):
             return self._newest(path, default)
-        moment = _newest_moment[0]  # before looking: a commit meanwhile is looked for once more
+        moment = moment_of(path)  # before looking: a commit meanwhile is looked for once more
         if self._kept.looks.get(path) == moment:
             return self._kept.tables.get(path)
         table = self._newest(path, in_step or default)

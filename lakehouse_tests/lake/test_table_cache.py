@@ -124,6 +124,9 @@ def test_a_step_looks_at_a_table_once_and_again_after_a_commit_or_a_conflict(
         assert table.version() == 1, "the inner step belongs to the outer one"
         assert len(looked) <= 1
         looked.clear()
+        row_writer.append(Table(str(tmp_path / "other")), pa.table({"number": [1]}))
+        assert [table.version() for _ in range(3)] == [1, 1, 1]
+        assert not looked, "a commit to another table tells nothing about this one"
         look_again()
         assert [table.version() for _ in range(3)] == [1, 1, 1]
         assert len(looked) == 1

@@ -36,9 +36,11 @@ def line(key: str, amount: int, day: int, arrived: int) -> str:
 @contextmanager
 def another_process() -> Iterator[None]:
     """Commits in the context renew no look of this process."""
-    before = table_cache._newest_moment[0]
+    newest, of_tables = table_cache._newest_moment[0], dict(table_cache._newest_of)
     yield
-    table_cache._newest_moment[0] = before
+    table_cache._newest_moment[0] = newest
+    table_cache._newest_of.clear()
+    table_cache._newest_of.update(of_tables)
 
 
 @pytest.fixture

@@ -50,12 +50,12 @@ def _commits_are_noted() -> Iterator[None]:
         in_step: Callable[[], DeltaTable | None] | None = None,
     ) -> DeltaTable | None:
         looks: list[Any] = []
-        moment = table_cache._newest_moment[0]
+        moment = table_cache.moment_of(path)
         table = kept(cache, path, lambda: looks.append(path) or default(), in_step)  # type: ignore[func-returns-value]
         if "://" not in path and not looks and not _uncompared:
             log = Path(path, "_delta_log")
             is_newest = not any(log.glob("*.json")) if table is None else not (log / f"{table.version() + 1:020}.json").exists()
-            is_noted = is_newest or _is_noted_after(moment)
+            is_noted = is_newest or _is_noted_after(path, moment)
             assert is_noted, f"{path} has a commit that its writer did not note, see {table_cache.__name__}.note_commit"
         return table
 
@@ -64,9 +64,9 @@ def _commits_are_noted() -> Iterator[None]:
         yield
 
 
-def _is_noted_after(moment: int) -> bool:
+def _is_noted_after(path: str, moment: int) -> bool:
     """Whether another thread, which has just committed, notes its commit."""
     end = time.monotonic() + _SECONDS * (threading.active_count() > 1)
-    while table_cache._newest_moment[0] == moment and time.monotonic() < end:
+    while table_cache.moment_of(path) == moment and time.monotonic() < end:
         time.sleep(0.01)
-    return table_cache._newest_moment[0] != moment
+    return table_cache.moment_of(path) != moment
