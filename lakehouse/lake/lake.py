@@ -7,6 +7,7 @@ argument is a lake.
 
 from __future__ import annotations
 
+import threading
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -18,6 +19,8 @@ from lakehouse.lake.table_cache import CachedStorageOptions, TableCache
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractContextManager
+
+    from deltalake import DeltaTable
 
     from lakehouse.settings import Settings
 
@@ -38,6 +41,16 @@ class SimulatedClock:
 
 
 _TICK_SECONDS_OF_STORES = 15
+
+
+class _Opened(threading.local):
+    """The tables that the steps of a thread have opened, by the root of the lake and by address."""
+
+    def __init__(self) -> None:
+        self.by_root: dict[str, dict[str, DeltaTable]] = {}
+
+
+_opened = _Opened()
 
 
 @dataclass(frozen=True)
@@ -113,8 +126,15 @@ class Lake:
         return nullcontext() if self.cache is None else self.cache.step()
 
     def for_step(self) -> Lake:
-        """The same lake with a cache of its own for one step, such as a run; a lake with a cache stays as it is."""
-        return replace(self, cache=TableCache(is_of_one_step=True)) if self.cache is None else self
+        """The same lake with a cache of its own for one step, such as one asset of a run; a lake with a cache stays as it is.
+
+        In an object store, to open a table takes a dozen requests, and to look for its new commits one: there a step goes on with
+        the tables that earlier steps of the thread have opened.
+        """
+        if self.cache is not None:
+            return self
+        opened = _opened.by_root.setdefault(self.root, {}) if "://" in self.root else {}
+        return replace(self, cache=TableCache(is_of_one_step=True, opened=opened))
 
     def with_settings(self, **changes: Any) -> Lake:
         """The same lake with some settings changed, as a stage or a replay needs them; open tables are kept."""

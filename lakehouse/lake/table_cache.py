@@ -154,6 +154,7 @@ class TableCache:
     :param is_of_one_step: whether the cache serves a single step, which ends with it.
     :param is_of_one_thread: False for a user that changes its thread, and never reads in two threads at once.
     :param quiet: tells which open tables need no look now; by default all do.
+    :param opened: tables that this thread has opened before, by address; to be added to.
     """
 
     def __init__(
@@ -163,11 +164,14 @@ class TableCache:
         is_of_one_step: bool = False,
         is_of_one_thread: bool = True,
         quiet: Quiet | None = None,
+        opened: dict[str, DeltaTable] | None = None,
     ) -> None:
         self._open_table = open_table
         self._quiet = quiet
         self._is_of_one_step = is_of_one_step
         self._kept = _OfThread() if is_of_one_thread else _Kept()
+        if opened is not None:
+            self._kept.tables = opened
 
     @contextmanager
     def step(self) -> Iterator[None]:

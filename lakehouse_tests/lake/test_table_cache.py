@@ -135,6 +135,26 @@ def test_a_step_looks_at_a_table_once_and_again_after_a_commit_or_a_conflict(
     assert len(looked) == 3, "outside of a step nothing is taken as known"
 
 
+def test_in_an_object_store_a_step_goes_on_with_the_tables_of_earlier_ones_and_sees_new_commits(tmp_path: Path) -> None:
+    opened: dict[str, DeltaTable] = {}
+    table = Table(str(tmp_path / "table"))
+    row_writer.append(table, pa.table({"number": [1]}))
+
+    def in_a_step() -> tuple[DeltaTable | None, int]:
+        read = Table(table.address, CachedStorageOptions({}, TableCache(is_of_one_step=True, opened=opened)))
+        return read.open(), read.version()
+
+    first = in_a_step()
+    row_writer.append(table, pa.table({"number": [2]}))
+    second = in_a_step()
+    assert first[0] is second[0]
+    assert (first[1], second[1]) == (1, 2)
+    store = Lake(Settings(root="s3://bucket/lake"))
+    assert store.for_step().cache is not store.for_step().cache
+    assert store.for_step().cache._kept.tables is store.for_step().cache._kept.tables
+    assert Lake(Settings(root=f"{tmp_path}")).for_step().cache._kept.tables == {}
+
+
 def test_what_another_process_commits_is_seen_by_the_next_step_and_where_it_is_looked_for(tmp_path: Path) -> None:
     path, cache = str(tmp_path / "table"), TableCache()
     table = Table(path, CachedStorageOptions({}, cache))
