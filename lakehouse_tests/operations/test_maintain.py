@@ -104,7 +104,7 @@ def test_stopped_between_compaction_and_deletion_the_next_one_does_the_rest(
     class Killed(BaseException):
         pass
 
-    def killed(*_: object) -> None:
+    def killed(*_: object, **__: object) -> None:
         raise Killed
 
     for step in ("_checkpoint", "_clean_log", "_vacuum"):
