@@ -201,6 +201,7 @@ def test_the_offsets_of_a_batch_are_read_as_spark_writes_them(lake: Lake, spark:
 
 def test_the_files_of_one_commit_may_be_read_by_several_batches(lake: Lake, spark: Any) -> None:
     patient = {"watermark": "P1D", "max_files_per_trigger": 1}  # whatever the order of the files, none is late
+    lake.settings.file_bytes = 0  # a file for each arrival day of a commit
     sample = LiveLake(lake, spark, metrics=[metric(TUMBLING, live=patient)])
     lake.settings.now = datetime(2024, 11, 1, tzinfo=timezone.utc)
     arrivals = [date(2024, 10, 28), date(2024, 10, 29), date(2024, 10, 30)]
