@@ -22,7 +22,7 @@ from lakehouse.dispositions import account, claims, readings
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.winners import positions
 from lakehouse.errors import LakehouseError
-from lakehouse.lake import table_io
+from lakehouse.lake import newest_versions, table_io
 from lakehouse.ledger import applied_inputs, decisions, ingestions, key_log, redactions
 from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineReason, QuarantineStatus, StewardVerdict
 
@@ -145,7 +145,7 @@ def _derive(lake: Lake, contract: SourceContract) -> None:
     stored = locations.quarantine(lake, source)
     layout.table_of_arrivals(lake, stored, quarantine_schema(contract))
     before = None
-    while before != (before := _input_versions(lake, source)):
+    while before != (before := newest_versions(_inputs(lake, source))):
         existing = _once_reviewed(lake, source)
         for rows in pieces.together(_derive_dispositions(lake, contract, existing), _MERGED_ROWS):
             entries = _quarantine_entries(lake, contract, rows, existing)
@@ -296,16 +296,16 @@ def _enter(
     :param delivered: the ingestions whose rows are all among them; they are appended if the tables have none of these rows yet.
     """
     while True:
-        before = _input_versions(lake, contract.dataset)
+        inputs = _inputs(lake, contract.dataset)
+        before = newest_versions(inputs)
         _write(lake, contract, affected, delivered)
-        if _input_versions(lake, contract.dataset) == before:
+        if not any(table.is_beyond(version) for table, version in zip(inputs, before)):
             return
 
 
-def _input_versions(lake: Lake, source: str) -> list[int]:
-    """The versions of the tables that the account is computed from."""
-    tables = (locations.key_log(lake, source), locations.decisions(lake, source), locations.redactions(lake, source))
-    return [table.newest_version() for table in tables]
+def _inputs(lake: Lake, source: str) -> list[Table]:
+    """The tables that the account is computed from."""
+    return [locations.key_log(lake, source), locations.decisions(lake, source), locations.redactions(lake, source)]
 
 
 def _write(lake: Lake, contract: SourceContract, affected: Callable[[], Iterable[pa.Table]], delivered: Where | None) -> None:

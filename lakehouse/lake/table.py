@@ -73,8 +73,18 @@ class Table:
 
         Whatever the step reads from now on is looked up again, too.
         """
+        return newest_versions([self])[0]
+
+    def is_beyond(self, version: int) -> bool:
+        """Whether the newest version, looked up again, is later than ``version``.
+
+        If it is, whatever the step reads from now on is looked up again, too.
+        """
+        look_again(self.address)
+        if self.version() <= version:
+            return False
         look_again()
-        return self.version()
+        return True
 
     def transaction(self, app_id: str) -> int | None:
         """The version of a Delta transaction that the table records; None if it records none, or does not exist."""
@@ -121,3 +131,9 @@ class Table:
         :param parse: the entry of a row must not depend on other rows.
         """
         return table_io.parsed(table, where, parse, self.options)
+
+
+def newest_versions(tables: Sequence[Table]) -> list[int]:
+    """The versions of some tables, see :meth:`Table.newest_version`."""
+    look_again()
+    return [table.version() for table in tables]

@@ -41,7 +41,7 @@ Found = TypeVar("Found")
 
 _MOMENTS = count(1)
 _newest_moment, _newest_surprise = [0], [0]
-#: The moment of the last commit of this process to each table, by layer and name.
+#: The moment of the last commit of this process to each table, or of the last wish to look at it, by layer and name.
 _newest_of = dict[str, int]()
 
 
@@ -54,13 +54,20 @@ def note_commit(path: str) -> None:
     _newest_moment[0] = _newest_of[_layer_and_name(path)] = next(_MOMENTS)
 
 
-def look_again() -> None:
-    """Let the running steps look at each table again: another process may have committed, as a conflict shows."""
-    _newest_moment[0] = _newest_surprise[0] = next(_MOMENTS)
+def look_again(path: str | None = None) -> None:
+    """Let the running steps look at tables again: another process may have committed, as a conflict shows.
+
+    :param path: the address of the table; by default all tables.
+    """
+    _newest_moment[0] = next(_MOMENTS)
+    if path is None:
+        _newest_surprise[0] = _newest_moment[0]
+    else:
+        _newest_of[_layer_and_name(path)] = _newest_moment[0]
 
 
 def moment_of(path: str) -> int:
-    """The moment after which a step looks at a table again: the last :func:`note_commit` of it, or :func:`look_again`."""
+    """The moment after which a step looks at a table again: the last :func:`note_commit` or :func:`look_again` of it."""
     return max(_newest_of.get(_layer_and_name(path), 0), _newest_surprise[0])
 
 
@@ -71,11 +78,6 @@ def _layer_and_name(path: str) -> str:
 def newest_moment() -> int:
     """The moment of the last :func:`note_commit` or :func:`look_again` of this process."""
     return _newest_moment[0]
-
-
-def newest_surprise() -> int:
-    """The moment of the last :func:`look_again` of this process."""
-    return _newest_surprise[0]
 
 
 def confirmed(look: Callable[[], Found | None]) -> Found | None:

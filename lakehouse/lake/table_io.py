@@ -25,7 +25,7 @@ from pyarrow import fs
 
 from lakehouse.errors import LakehouseError
 from lakehouse.lake.delta_rs_internals import count_request, file_system, listed_files
-from lakehouse.lake.table_cache import Entry, cache_of, newest_surprise
+from lakehouse.lake.table_cache import Entry, cache_of, moment_of, newest_moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -81,7 +81,7 @@ def open_snapshot(path: str, options: Mapping[str, str] | None = None) -> DeltaT
 
 #: For so many seconds a table counts as absent that a listing of its layer has not shown.
 _LISTED_SECONDS = 14.0
-#: By the address of a layer: when it was listed, after which surprise, and the names in it.
+#: By the address of a layer: when it was listed, after which moment, and the names in it.
 _listed: dict[str, tuple[float, int, set[str]]] = {}
 #: The tables to which this process has committed: it may have created them since.
 _written: set[str] = set()
@@ -94,18 +94,20 @@ def open_listed(path: str, options: Mapping[str, str] | None = None) -> DeltaTab
     for each would take two requests. Tables that this process creates are noted, and if it meets commits of another one, as in a
     conflict, the layer is listed again.
     """
+    if path in _written:
+        return open_snapshot(path, options)
     folder, _, name = path.rpartition("/")
-    now, surprise = time.monotonic(), newest_surprise()
-    read_at, of_surprise, names = _listed.get(folder, (-math.inf, -1, set[str]()))
-    if now - read_at > _LISTED_SECONDS or of_surprise != surprise:
+    now, moment = time.monotonic(), newest_moment()
+    read_at, read_in, names = _listed.get(folder, (-math.inf, -1, set[str]()))
+    if now - read_at > _LISTED_SECONDS or read_in < moment_of(path):
         count_request(f"{folder}/*", "listings")
         try:
             infos = DeltaStorageHandler(folder, dict(options or {})).get_file_info_selector(_DIRECTLY)
         except UNREADABLE:  # such as a store that lets nobody list
             return open_snapshot(path, options)
         names = {info.base_name for info in infos}
-        _listed[folder] = (now, surprise, names)
-    return open_snapshot(path, options) if name in names or path in _written else None
+        _listed[folder] = (now, moment, names)
+    return open_snapshot(path, options) if name in names else None
 
 
 def note_table(path: str) -> None:

@@ -64,7 +64,7 @@ def merge(
         rows = _merge_rows(lake, contract, days, ingestion_ids, arrival_days)
         if len(rows):
             spark_commits.merge_rows(table, stored, rows, silver_merge.clauses(table, contract, days), why)
-        if stored.newest_version() <= before + 1:
+        if not stored.is_beyond(before + 1):
             return
         # Another writer has committed since the key log was read: its rows may outrank a row written here.
 
@@ -90,7 +90,7 @@ def rebuild(lake: Lake, contract: SourceContract, days: Collection[date], why: M
             rows = wanted.filter(pc.is_in(wanted["event_date"], value_set=pa.array(sorted(different), pa.date32())))
             with leases.alone(stored):
                 partition_writer.replace(table, rows, different, why=why)
-        if stored.newest_version() <= before + bool(different):
+        if not stored.is_beyond(before + bool(different)):
             return True
         # Another writer has committed since Bronze was read.
 

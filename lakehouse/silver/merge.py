@@ -145,7 +145,7 @@ def merge(
                 claims_of_keys = admitted_claims.about(spark, lake, contract.dataset, keys)
             source = _merge_source(spark, lake, contract, days, claims_of_keys, arrival_days)
             spark_commits.merge(spark, source, target, clauses(table, contract, days), why)
-        if target.newest_version() <= before + 1:
+        if not target.is_beyond(before + 1):
             return
         # Another writer has committed since the key log was read: its rows may outrank a row written here.
 
@@ -177,7 +177,7 @@ def rebuild(
         finally:
             wanted.unpersist()
         written |= different
-        if target.newest_version() <= before + bool(different):
+        if not target.is_beyond(before + bool(different)):
             return written
         # Another writer has committed since Bronze was read. Delta reports no conflict, because its transaction began later.
 

@@ -25,7 +25,7 @@ from lakehouse.delta import change_feed
 from lakehouse.delta.change_feed import LateRows
 from lakehouse.dimensions import tables as keys
 from lakehouse.errors import LakehouseError
-from lakehouse.lake import table_io
+from lakehouse.lake import newest_versions, table_io
 from lakehouse.lateness.measurement import judged
 from lakehouse.ledger import applied_inputs, ingestions
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric_sources import MetricSource
     from lakehouse.contracts.source import SourceContract
     from lakehouse.contracts.windows import EventWindow
-    from lakehouse.lake import Lake
+    from lakehouse.lake import Lake, Table
 
 
 class UnbuiltTableError(LakehouseError):
@@ -81,17 +81,22 @@ def is_unbuilt(lake: Lake, entry: MetricSource) -> bool:
 
 def versions_read(lake: Lake, metric: MetricContract) -> dict[str, int]:
     """The version of each table that the numbers of a metric are computed from: of Silver, and of its dimensions."""
+    tables = _inputs(lake, metric)
+    return dict(zip(tables, newest_versions([*tables.values()])))
+
+
+def _inputs(lake: Lake, metric: MetricContract) -> dict[str, Table]:
     tables = locations.every_silver_read(lake, metric)
     for dimension in metric.dimensions:
         tables |= {dimension: locations.silver(lake, dimension)}
         tables |= {f"{dimension}_intervals": locations.intervals(lake, dimension)}
-    return {name: table.newest_version() for name, table in tables.items()}
+    return tables
 
 
 def changed_since(lake: Lake, metric: MetricContract, versions: Mapping[str, int]) -> str | None:
-    """The first of these tables whose version differs from ``versions``; None if none does."""
-    now = versions_read(lake, metric)
-    return next((name for name, version in versions.items() if now[name] != version), None)
+    """The first of these tables that has a later version than in ``versions``; None if none has."""
+    tables = _inputs(lake, metric)
+    return next((name for name, version in versions.items() if tables[name].is_beyond(version)), None)
 
 
 def tables_read(lake: Lake, metric: MetricContract) -> list[tuple[MetricSource, DeltaTable | None]]:
