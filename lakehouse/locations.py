@@ -348,6 +348,10 @@ _SOURCE_TABLES = (
 )
 #: Those with the rows of each arrival day.
 _BY_ARRIVAL_DAY = {("bronze", ""), ("bronze", "_readings"), ("silver", "_quarantine"), ("ops", "_dispositions")}
+_LOGS_OF_A_RUN = {
+    *("ingestions", "applications", "contracts", "journal", "late_arrival_audit"),
+    *("inputs", "publications", "restatements", "restatement_reports"),
+}
 #: The tables in ``ops`` that all sources and metrics share.
 _SHARED_TABLES = (
     *(
@@ -442,6 +446,14 @@ def every_table(catalog: Catalog) -> list[LakeTable]:
     listed += [LakeTable("scores", model) for model in catalog.models]
     listed += [LakeTable("ops", name) for name in _SHARED_TABLES]
     return sorted(listed, key=lambda table: (_LAYERS.index(table.layer), table.name))
+
+
+def of_run(lake: Lake, catalog: Catalog, source: str) -> list[Table]:
+    """The tables that a run reads which takes a delivery of a source through all layers, whether they exist or not."""
+    own = {f"{layer}/{source}{suffix}" for layer, suffix in (*_SOURCE_TABLES, ("silver", ""))}
+    for daily in map(Series, catalog.metrics_following(source)):
+        own |= {f"gold/{series.name}{suffix}" for series in (daily, *daily.rollups) for suffix in ("", "_candidates")}
+    return [table.of(lake) for table in every_table(catalog) if f"{table}" in own or table.name in _LOGS_OF_A_RUN]
 
 
 def training_set(lake: Lake, name: str, version: str) -> Table:

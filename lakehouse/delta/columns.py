@@ -199,7 +199,7 @@ def widen(table: DeltaTable, schema: pa.Schema) -> bool:
         partition_filters=[(by, "=", no_partition)],  # no file is removed, whether or not the days share files
         commit_properties=CommitProperties(custom_metadata={"userMetadata": json.dumps(why)}),
     )
-    note_commit(table.table_uri)
+    note_commit(table.table_uri, table)
     table.update_incremental()
     return True
 

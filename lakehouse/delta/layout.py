@@ -400,7 +400,7 @@ def _commit(table: DeltaTable, removed: Sequence[DayFile], added: Sequence[AddAc
         # Without retries, any other commit is a conflict: delta-rs would not find that it has removed one of the files.
         commit_properties=CommitProperties(custom_metadata={"userMetadata": json.dumps(why, default=str)}, max_commit_retries=0),
     )
-    note_commit(table.table_uri)
+    note_commit(table.table_uri, table)
     table.update_incremental()
 
 

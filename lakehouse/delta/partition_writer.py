@@ -88,7 +88,7 @@ def replace(
     properties = commit_properties(why, transaction)
     if not len(rows):
         removed = table.delete(predicate, commit_properties=properties)["num_removed_files"]
-        note_commit(table.table_uri)
+        note_commit(table.table_uri, table)
         return bool(removed)
     if columns.widen(table, rows.schema):
         msg = f"columns of {table.table_uri} have become wider"
@@ -96,7 +96,7 @@ def replace(
     existing = {item.name for item in table.schema().fields}
     mode: dict[str, Any] = {} if set(rows.column_names) == existing else {"schema_mode": "merge"}
     write_deltalake(table, rows, mode="overwrite", predicate=predicate, commit_properties=properties, **mode)
-    note_commit(table.table_uri)
+    note_commit(table.table_uri, table)
     return True
 
 
@@ -111,7 +111,7 @@ def commit_without_rows(
     properties = commit_properties(why, transaction)
     properties.max_commit_retries = retries
     write_deltalake(table, nothing, mode="append", commit_properties=properties)
-    note_commit(table.table_uri)
+    note_commit(table.table_uri, table)
 
 
 def set_properties(table: DeltaTable, properties: Mapping[str, str], why: Mapping[str, Any] | None = None) -> bool:
@@ -123,7 +123,7 @@ def set_properties(table: DeltaTable, properties: Mapping[str, str], why: Mappin
     lacking = properties.items() - table.metadata().configuration.items()
     if lacking:
         table.alter.set_table_properties(dict(lacking), raise_if_not_exists=False, commit_properties=commit_properties(why))
-        note_commit(table.table_uri)
+        note_commit(table.table_uri, table)
     return bool(lacking)
 
 

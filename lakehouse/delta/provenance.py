@@ -138,7 +138,7 @@ def stamp(contract: SourceContract) -> dict[str, str]:
 def newest_in_silver(lake: Lake, source: str) -> dict[str, str | None]:
     """The code and the contract that wrote the newest commit to silver that records them; None if no recent commit does."""
     table = locations.silver(lake, source).open()
-    for commit in [] if table is None else table.history(_LOOK_BACK):
+    for commit in [] if table is None else commit_log.history(table, max(-1, table.version() - _LOOK_BACK)):
         recorded = commit_log.commit_metadata(commit)
         if "code" in recorded:
             return {"code": recorded["code"], "contract": recorded.get("contract")}

@@ -108,7 +108,7 @@ def append(
     write_deltalake(
         table, rows, mode="append", commit_properties=why, writer_properties=COMPRESSED, **_schema_mode(table, rows.schema)
     )
-    target.committed()
+    note_commit(table.table_uri, table)
     _compact(target)
     return True
 
@@ -142,7 +142,7 @@ def append_new(
 
     written = in_one_commit(rows, write)
     if written:
-        target.committed()
+        note_commit(table.table_uri, table)
         _compact(target)
     return written
 
@@ -172,7 +172,7 @@ def replace(
 
     if not in_one_commit(rows, write):
         table.delete(predicate, commit_properties=why)
-    note_commit(table.table_uri)
+    note_commit(table.table_uri, table)
 
 
 def in_one_commit(rows: Iterable[pa.Table], write: Callable[[Any, pa.Schema], None]) -> int:
@@ -292,7 +292,7 @@ def merge(
         commit_properties=properties,
     )
     metrics = merging.when_matched_update_all(differs).when_not_matched_insert_all().execute()
-    note_commit(table.table_uri)
+    note_commit(table.table_uri, table)
     return bool(metrics["num_target_rows_inserted"] + metrics["num_target_rows_updated"])
 
 

@@ -11,13 +11,15 @@ import threading
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.lake import table_io
 from lakehouse.lake.table import Table
 from lakehouse.lake.table_cache import CachedStorageOptions, TableCache
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from contextlib import AbstractContextManager
 
     from deltalake import DeltaTable
@@ -135,6 +137,11 @@ class Lake:
             return self
         opened = _opened.by_root.setdefault(self.root, {}) if "://" in self.root else {}
         return replace(self, cache=TableCache(is_of_one_step=True, opened=opened))
+
+    def expect(self, tables: Iterable[Table]) -> None:
+        """Begin to open tables that the running step will read; no effect on a local disk, where this takes a millisecond."""
+        if self.cache is not None and "://" in self.root:
+            self.cache.expect([table.address for table in tables], partial(table_io.open_listed, options=self.storage_options))
 
     def with_settings(self, **changes: Any) -> Lake:
         """The same lake with some settings changed, as a stage or a replay needs them; open tables are kept."""

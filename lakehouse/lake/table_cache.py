@@ -20,6 +20,7 @@ import math
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -27,13 +28,17 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from lakehouse.lake.delta_rs_internals import count_request, newest_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping, Sized
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sized
+    from concurrent.futures import Future
 
     from deltalake import DeltaTable
 
 _KEEP_ROWS = 20_000
 #: An answer of so many rows or characters takes little memory.
 _SHORT = 100
+#: The attribute of an open table for the moment of the last commit that was made with it.
+_COMMITTED = "_lakehouse_committed"
+_OPENED_AT_ONCE = 16
 
 Answer = TypeVar("Answer", bound="Sized")
 Entry = TypeVar("Entry")
@@ -45,13 +50,16 @@ _newest_moment, _newest_surprise = [0], [0]
 _newest_of = dict[str, int]()
 
 
-def note_commit(path: str) -> None:
+def note_commit(path: str, by: DeltaTable | None = None) -> None:
     """Let the running steps look at a table again: this process has committed to it.
 
     :param path: its address or URI. Tables of two lakes of this process may count as one.
+    :param by: the open table with which it was committed, at the version of the commit or a later one: it needs no look.
     """
     count_request(path, "commits")
     _newest_moment[0] = _newest_of[_layer_and_name(path)] = next(_MOMENTS)
+    if by is not None:
+        vars(by)[_COMMITTED] = _newest_moment[0]
 
 
 def look_again(path: str | None = None) -> None:
@@ -103,6 +111,8 @@ class _Kept:
         self.is_in_step = False
         #: For each table the moment of :func:`moment_of` after which the running step has looked at it.
         self.looks: dict[str, int] = {}
+        #: The tables that the running step has asked for, each with the moment before it was opened.
+        self.coming: dict[str, tuple[int, Future[DeltaTable | None]]] = {}
 
 
 class _OfThread(_Kept, threading.local):
@@ -191,6 +201,19 @@ class TableCache:
         finally:
             self._kept.is_in_step = False
             self._kept.looks.clear()
+            self._kept.coming.clear()
+
+    def expect(self, paths: Iterable[str], open_table: Callable[[str], DeltaTable | None]) -> None:
+        """Begin to open tables that the running step will read, all at once; it is as if the step opened each when it reads it.
+
+        :param open_table: opens the table at an address, None if there is none.
+        """
+        unknown = [path for path in paths if path not in self._kept.tables and path not in self._kept.coming]
+        if unknown and (self._kept.is_in_step or self._is_of_one_step):
+            threads = ThreadPoolExecutor(_OPENED_AT_ONCE)
+            for path in unknown:
+                self._kept.coming[path] = newest_moment(), threads.submit(open_table, path)
+            threads.shutdown(wait=False)
 
     def table(
         self, path: str, default: Callable[[], DeltaTable | None], in_step: Callable[[], DeltaTable | None] | None = None
@@ -205,9 +228,22 @@ class TableCache:
         moment = moment_of(path)  # before looking: a commit meanwhile is looked for once more
         if self._kept.looks.get(path) == moment:
             return self._kept.tables.get(path)
-        table = self._newest(path, in_step or default)
+        table = self._kept.tables.get(path)
+        if table is not None and vars(table).get(_COMMITTED) == moment:
+            self._note(path, table.version())
+        else:
+            table = self._expected(path, moment) or self._newest(path, in_step or default)
         self._kept.looks[path] = moment
         return table
+
+    def _expected(self, path: str, moment: int) -> DeltaTable | None:
+        """A table that the step has begun to open, unless it may have got a commit since."""
+        opened_in, future = self._kept.coming.pop(path, (0, None))
+        if future is None or path in self._kept.tables or future.exception() is not None or (table := future.result()) is None:
+            return None
+        self._kept.tables[path] = table
+        self._note(path, table.version())
+        return table if opened_in >= moment else None
 
     def _newest(self, path: str, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:
         table = self._kept.tables.get(path)

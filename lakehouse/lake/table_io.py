@@ -11,6 +11,7 @@ from functools import reduce
 from itertools import accumulate
 from operator import and_, or_
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -82,6 +83,7 @@ def open_snapshot(path: str, options: Mapping[str, str] | None = None) -> DeltaT
 #: For so many seconds a table counts as absent that a listing of its layer has not shown.
 _LISTED_SECONDS = 14.0
 #: By the address of a layer: when it was listed, after which moment, and the names in it.
+_LISTING = Lock()
 _listed: dict[str, tuple[float, int, set[str]]] = {}
 #: The tables to which this process has committed: it may have created them since.
 _written: set[str] = set()
@@ -97,16 +99,18 @@ def open_listed(path: str, options: Mapping[str, str] | None = None) -> DeltaTab
     if path in _written:
         return open_snapshot(path, options)
     folder, _, name = path.rpartition("/")
-    now, moment = time.monotonic(), newest_moment()
-    read_at, read_in, names = _listed.get(folder, (-math.inf, -1, set[str]()))
-    if now - read_at > _LISTED_SECONDS or read_in < moment_of(path):
-        count_request(f"{folder}/*", "listings")
-        try:
-            infos = DeltaStorageHandler(folder, dict(options or {})).get_file_info_selector(_DIRECTLY)
-        except UNREADABLE:  # such as a store that lets nobody list
-            return open_snapshot(path, options)
-        names = {info.base_name for info in infos}
-        _listed[folder] = (now, moment, names)
+    with _LISTING:
+        now, moment = time.monotonic(), newest_moment()
+        read_at, read_in, names = _listed.get(folder, (-math.inf, -1, set[str]()))
+        if now - read_at > _LISTED_SECONDS or read_in < moment_of(path):
+            count_request(f"{folder}/*", "listings")
+            try:
+                infos = DeltaStorageHandler(folder, dict(options or {})).get_file_info_selector(_DIRECTLY)
+                names = {info.base_name for info in infos}
+            except UNREADABLE:  # such as a store that lets nobody list
+                names = {name}
+            else:
+                _listed[folder] = (now, moment, names)
     return open_snapshot(path, options) if name in names else None
 
 

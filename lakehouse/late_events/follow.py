@@ -19,6 +19,7 @@ from lakehouse import locations
 from lakehouse.delta import commit_log, data_files, layout, partition_writer, row_writer
 from lakehouse.dispositions import readings as bronze_readings
 from lakehouse.lake import table_io
+from lakehouse.lake.delta_rs_internals import transaction_version
 from lakehouse.late_events import late_rows, left_out
 from lakehouse.late_events.left_out import Deliveries
 from lakehouse.ledger import applied_inputs, key_log, late_decisions
@@ -130,7 +131,7 @@ def _classify(lake: Lake, metric: MetricContract, contract: SourceContract, know
     days = key_log.days_of(lake, source, dropped) if len(dropped) else set()
     if len(late) or len(before) or days:
         why = {_DAYS: {metric.name: sorted(f"{day}" for day in days)}}
-        number = (table.transaction_version(_FOLLOWED) or 0) + 1
+        number = (transaction_version(table, _FOLLOWED) or 0) + 1
         if len(before):
             stale = ", ".join(f"'{name}'" for name in pc.unique(before["ingestion_id"]).to_pylist())
             predicate = f"metric = '{metric.name}' AND ingestion_id IN ({stale})"

@@ -20,6 +20,7 @@ from lakehouse import locations, pieces
 from lakehouse.delta import data_files, row_writer
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io
+from lakehouse.lake.delta_rs_internals import transaction_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -138,7 +139,7 @@ def replace(
     :param app_id: identifies the replacement.
     """
     table = row_writer.open_or_create(locations.key_log(lake, source), SCHEMA)
-    if table.transaction_version(app_id) is None:
+    if transaction_version(table, app_id) is None:
         rows = pieces.mapped(lambda claims: claims.sort_by("record_key"), claims_of(table))
         row_writer.replace(table, rows, "arrival_date", arrivals, app_id, LAYOUT)
 

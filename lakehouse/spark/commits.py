@@ -216,7 +216,8 @@ def append_rows_alone(
     :raises CommitFailedError: if another writer has appended at the same moment.
     """
     with alone(target):
-        table = target.snapshot()
+        look_again(target.address)
+        table = target.open()
         if table is None or (transaction_version(table, app_id) or -1) > since:
             msg = f"another writer has appended to {target} since version {since}"
             raise AppendedMeanwhileError(msg)

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from lakehouse import locations
 from lakehouse.bronze import landing as bronze_landing
 from lakehouse.bronze import pending_files
 from lakehouse.bronze.pending_files import UnfinishedFiles
@@ -118,6 +119,7 @@ class Replay:
     def _take(self, day: date) -> DayResult:
         """Process one arrival day through the layers."""
         with counted_requests() as requests, self._lake.step():
+            self._lake.expect(locations.of_run(self._lake, self._catalog, self._source))
             done = self._layer_by_layer(day)
         return replace(done, object_store=requests)
 
