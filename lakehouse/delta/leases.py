@@ -17,7 +17,7 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 import pyarrow as pa
@@ -26,7 +26,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from lakehouse import object_store
 from lakehouse.delta.partition_writer import commit_without_rows
-from lakehouse.lake.delta_rs_internals import transaction_version
+from lakehouse.lake.delta_rs_internals import log_entry, transaction_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,12 +83,11 @@ def take(target: Table, work: Work, *, now: datetime | None = None) -> int | Non
     :returns: the number of the lease; None if another process holds it.
     """
     leases = _leases(target, work)
-    last, ended = (transaction_version(leases, name) or 0 for name in (_TAKEN, _ENDED))
-    milliseconds = _milliseconds(now)
-    is_taken = last > ended and milliseconds - last < work.expires / timedelta(milliseconds=1)
-    if is_taken and not _holder_has_ended(leases):
+    last, milliseconds = _newest_event(leases), _milliseconds(now)
+    is_taken = last.name == _TAKEN and milliseconds - last.number < work.expires / timedelta(milliseconds=1)
+    if is_taken and not (last.process and has_ended(last.process)):
         return None
-    return _taken(target, work, leases, max(milliseconds, last + 1))
+    return _taken(target, work, leases, max(milliseconds, last.number + 1))
 
 
 def renew(target: Table, work: Work, number: int) -> int | None:
@@ -96,9 +95,7 @@ def renew(target: Table, work: Work, number: int) -> int | None:
 
     :returns: the new number of the lease; None if it had expired and another process has taken one since.
     """
-    for leases in _opened(target, work, number):
-        if transaction_version(leases, _TAKEN) != number:
-            return None
+    for leases in _of_holder(target, work, number):
         renewed = _taken(target, work, leases, max(_milliseconds(None), number + 1))
         if renewed is not None:
             return renewed
@@ -107,8 +104,8 @@ def renew(target: Table, work: Work, number: int) -> int | None:
 
 def end(target: Table, work: Work, number: int) -> None:
     """End the lease with this number; without effect if another process has taken one since."""
-    for leases in _opened(target, work, number):
-        if transaction_version(leases, _TAKEN) != number or _recorded(leases, _ENDED, number) is not None:
+    for leases in _of_holder(target, work, number):
+        if _recorded(leases, _ENDED, number) is not None:
             return
 
 
@@ -116,11 +113,16 @@ def end(target: Table, work: Work, number: int) -> None:
 _held_ones: dict[tuple[str, str, int], DeltaTable] = {}
 
 
-def _opened(target: Table, work: Work, number: int) -> Iterator[DeltaTable]:
-    """The table of a lease as this process left it, and after a conflict as it is now."""
+def _of_holder(target: Table, work: Work, number: int) -> Iterator[DeltaTable]:
+    """The table of a lease as this process left it, and after a conflict as it is now, while the lease is this process's."""
     kept = _held_ones.pop((target.address, work.folder, number), None)
-    yield kept or _leases(target, work)
-    yield _leases(target, work)
+    if kept is not None:  # an event of another process conflicts
+        yield kept
+    for _ in range(2):
+        leases = _leases(target, work)
+        if _newest_event(leases)[:2] != (_TAKEN, number):
+            return
+        yield leases
 
 
 def _taken(target: Table, work: Work, leases: DeltaTable, number: int) -> int | None:
@@ -131,11 +133,24 @@ def _taken(target: Table, work: Work, leases: DeltaTable, number: int) -> int | 
     return taken
 
 
-def _holder_has_ended(leases: DeltaTable) -> bool:
-    """Whether the process that took or renewed the lease last runs no more, as far as this machine knows."""
-    events = (json.loads(commit.get("userMetadata") or "{}") for commit in leases.history())
-    holder = next((event.get(_PROCESS) for event in events if event.get(_LEASE) == _TAKEN), None)
-    return holder is not None and has_ended(holder)
+class _Event(NamedTuple):
+    """What happened to a lease: it was taken or renewed, or it was ended. An earlier release named no process."""
+
+    name: str
+    number: int
+    process: str | None = None
+
+
+def _newest_event(leases: DeltaTable) -> _Event:
+    """The newest event, from the newest entry of the log: no event is recorded beside another one."""
+    entry = log_entry(leases, leases.version()) or b""
+    actions = {kind: action for line in entry.splitlines() for kind, action in json.loads(line).items()}
+    transaction = actions.get("txn")
+    if transaction is None:  # that of the table, or of another writer
+        taken, ended = (transaction_version(leases, name) or 0 for name in (_TAKEN, _ENDED))
+        return _Event(_TAKEN, taken) if taken > ended else _Event(_ENDED, max(taken, ended))
+    why = json.loads(actions["commitInfo"].get("userMetadata") or "{}")
+    return _Event(transaction["appId"], transaction["version"], why.get(_PROCESS))
 
 
 def _milliseconds(moment: datetime | None) -> int:
