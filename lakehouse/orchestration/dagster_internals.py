@@ -18,7 +18,7 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetC
 from dagster._core.definitions.assets.job.asset_job import IMPLICIT_ASSET_JOB_NAME
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.event_api import PartitionKeyFilter
-from dagster._core.events import DagsterEvent, EngineEventData
+from dagster._core.events import DagsterEvent, DagsterEventType, EngineEventData
 from dagster._core.execution.api import ExecuteRunWithPlanIterable
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 from dagster._core.execution.context_creation_job import PlanExecutionContextManager
@@ -37,6 +37,7 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecordStatus,
 )
 from dagster._core.storage.event_log import InMemoryEventLogStorage, SqlEventLogStorage, SqliteEventLogStorage
+from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable, SqlEventLogStorageTable
 from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 from dagster._core.storage.runs import SqliteRunStorage
 from dagster._core.storage.schedules import SqliteScheduleStorage
@@ -83,11 +84,13 @@ __all__ = [
     "AssetCheckEvaluationTargetMaterializationData",
     "AssetCheckExecutionRecord",
     "AssetCheckExecutionRecordStatus",
+    "AssetCheckExecutionsTable",
     "BulkActionStatus",
     "BulkActionsFilter",
     "CheckRunHealthResult",
     "ConcurrencyClaimStatus",
     "ConcurrencyKeyInfo",
+    "DagsterEventType",
     "DagsterSqliteStorage",
     "InMemoryEventLogStorage",
     "InstanceRef",
@@ -97,6 +100,7 @@ __all__ = [
     "NoOpComputeLogManager",
     "PartitionKeyFilter",
     "SqlEventLogStorage",
+    "SqlEventLogStorageTable",
     "SqliteEventLogStorage",
     "SqliteRunStorage",
     "SqliteScheduleStorage",

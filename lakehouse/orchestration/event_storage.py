@@ -32,9 +32,13 @@ from sqlalchemy.pool import NullPool
 from lakehouse.orchestration import launcher
 from lakehouse.orchestration.dagster_internals import (
     SQLITE_BUSY_TIMEOUT_SECONDS,
+    AssetCheckExecutionRecordStatus,
+    AssetCheckExecutionsTable,
+    DagsterEventType,
     DagsterSqliteStorage,
     InMemoryEventLogStorage,
     SqlEventLogStorage,
+    SqlEventLogStorageTable,
     SqliteEventLogStorage,
     SqliteRunStorage,
     SqliteScheduleStorage,
@@ -89,10 +93,61 @@ def _is_empty_run(file: Path) -> bool:
     return False
 
 
-class _NewestOnce(SqlEventLogStorage):
-    """Dagster's record of the newest event of each kind of an asset: written once, at the end of a transaction."""
+#: Made once: to make a statement takes longer than to execute it.
+_INSERT_EVENT, _INSERT_CHECK = SqlEventLogStorageTable.insert(), AssetCheckExecutionsTable.insert()
+_STATE_OF_CHECK = (
+    *("execution_status", "evaluation_event", "evaluation_event_timestamp"),
+    *("evaluation_event_storage_id", "materialization_event_storage_id"),
+)
+_OF_CHECK: dict[str, Any] = {
+    name: sqlalchemy.bindparam(f"of_{name}") for name in ("asset_key", "check_name", "run_id", "partition")
+}
+_UPDATE_CHECK = (
+    AssetCheckExecutionsTable.update()
+    .where(*(AssetCheckExecutionsTable.c[name].is_not_distinct_from(value) for name, value in _OF_CHECK.items()))
+    .values({name: sqlalchemy.bindparam(name) for name in _STATE_OF_CHECK})
+)
+
+
+class _ManyEvents(SqlEventLogStorage):
+    """What a transaction of many events does for fewer: the newest event of each kind of an asset is recorded once, at its end,
+    and evaluations of checks, of which each day has several, are stored by statements that are made once.
+    """
 
     _open: threading.local
+    #: Whether events of assets are also in a file for all runs.
+    _has_index = False
+
+    def store_event(self, event: Any) -> None:
+        """Store an event; an evaluation of a check also where Dagster keeps the state of each check of a run."""
+        is_evaluation = event.dagster_event_type is DagsterEventType.ASSET_CHECK_EVALUATION and bool(event.run_id)
+        if getattr(self._open, "newest", None) is None or not is_evaluation:
+            super().store_event(event)
+            return
+        row, evaluation = self._event_to_row(event), event.dagster_event.event_specific_data
+        with self.run_connection(event.run_id) as connection:
+            number = _number(connection.execute(_INSERT_EVENT, row))
+        target, state = evaluation.target_materialization_data, AssetCheckExecutionRecordStatus
+        of_check = {
+            "asset_key": evaluation.asset_key.to_string(),
+            "check_name": evaluation.check_name,
+            "run_id": event.run_id,
+            "partition": evaluation.partition,
+        }
+        with self.index_connection() as connection:
+            if self._has_index:
+                number = _number(connection.execute(_INSERT_EVENT, row))
+            values = {
+                "execution_status": (state.SUCCEEDED if evaluation.passed else state.FAILED).value,
+                "evaluation_event": row["event"],
+                "evaluation_event_timestamp": row["timestamp"],
+                "evaluation_event_storage_id": number,
+                "materialization_event_storage_id": None if target is None else target.storage_id,
+            }
+            where = {f"of_{name}": value for name, value in of_check.items()}
+            updated = connection.execute(_UPDATE_CHECK, values | where).rowcount
+            if not updated:  # it was not planned
+                connection.execute(_INSERT_CHECK, of_check | values)
 
     def _store_asset_event(self, conn: Any, event: Any, event_id: int) -> None:
         newest = getattr(self._open, "newest", None)
@@ -109,7 +164,12 @@ class _NewestOnce(SqlEventLogStorage):
                     super()._store_asset_event(connection, event, event_id)
 
 
-class MemoryEvents(_NewestOnce, InMemoryEventLogStorage):
+def _number(inserted: Any) -> int:
+    (number,) = inserted.inserted_primary_key
+    return cast("int", number)
+
+
+class MemoryEvents(_ManyEvents, InMemoryEventLogStorage):
     """Dagster's storage of events in memory, for commands without DAGSTER_HOME, with :meth:`one_transaction`.
 
     Dagster opens a connection for each event and several for each check, which is most of the time of a first load of many days.
@@ -159,9 +219,10 @@ def ephemeral_instance() -> dg.DagsterInstance:
     return instance
 
 
-class SqliteEvents(_NewestOnce, SqliteEventLogStorage):
+class SqliteEvents(_ManyEvents, SqliteEventLogStorage):
     """Dagster's SQLite storage of events with :meth:`one_transaction`."""
 
+    _has_index = True
     #: Whether it was one of Dagster's class: others may use it who know nothing of this project's ways with dead runs.
     _is_made = False
 

@@ -29,6 +29,14 @@ PARTITIONS = dg.DailyPartitionsDefinition("2024-01-01")
 OURS = {"custom": {"module": event_storage.__name__, "class": "SqliteStorage", "config": {"base_dir": {"env": "DAGSTER_HOME"}}}}
 
 
+STATES_OF_CHECKS = """
+SELECT c.asset_key, c.check_name, c.partition, c.execution_status, c.evaluation_event_storage_id,
+       c.materialization_event_storage_id, c.evaluation_event_timestamp = e.timestamp, c.evaluation_event = e.event,
+       c.run_id = e.run_id
+FROM asset_check_executions c JOIN event_logs e ON e.id = c.evaluation_event_storage_id ORDER BY c.id
+"""
+
+
 class ChangedMindError(Exception):
     """Raised by a run that fails on purpose."""
 
@@ -78,7 +86,10 @@ def recorded(instance: dg.DagsterInstance) -> dict[str, Any]:
     newest = storage.get_latest_storage_id_by_partition(KEY, dg.DagsterEventType.ASSET_MATERIALIZATION)
     run_id = made[0].run_id
     executions = storage.get_asset_check_execution_history(CHECK, limit=100)
+    with storage.index_connection() as connection:
+        states = connection.execute(sqlalchemy.text(STATES_OF_CHECKS)).fetchall()
     return {
+        "states of checks": [tuple(row) for row in states],
         "materializations": [(record.storage_id, record.partition_key, record.asset_materialization) for record in made],
         "newest by partition": dict(newest),
         "newest": (
