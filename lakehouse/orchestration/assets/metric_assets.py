@@ -1,7 +1,7 @@
 """The assets of a metric: gold by event day, and its roll-ups by week, month and longer."""
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import date
 
 import dagster as dg
@@ -90,7 +90,8 @@ def gold_asset(deployment: Lake, catalog: Catalog, metric: MetricContract) -> dg
             outcomes += live_closing.reconcile_due(engine.session, lake, metric, contract, days)
             late = late_metadata(lake, daily, days)
             of_windows = window_metadata(lake, contract, daily, done.days & {*days})
-        about = {day: _metadata(done, day, waits_for, engine) | late.get(day, {}) | of_windows.get(day, {}) for day in days}
+        about = _metadata(done, days, waits_for, engine)
+        about = {day: known | late.get(day, {}) | of_windows.get(day, {}) for day, known in about.items()}
         yield from run_events.report(context, key, about, outcomes, requests)
 
     return gold_of_metric
@@ -139,7 +140,7 @@ def rollup_asset(deployment: Lake, catalog: Catalog, metric: MetricContract, rol
             step.done = done
             _log_finality(context, lake, series, done)
             waits_for = _waits_for(lake, contract, series, done)
-        about = {start: _metadata(done, start, waits_for, engine) for start in wanted}
+        about = _metadata(done, wanted, waits_for, engine)
         yield from run_events.report(context, key, about, done.outcomes, requests)
 
     return rollup_of_metric
@@ -290,20 +291,30 @@ def _window(standing: WindowStanding, metric: MetricContract, end: End) -> dict[
     }
 
 
-def _metadata(done: PublishResult, start: date, waits_for: Mapping[date, list[str]], engine: Engine) -> dict[str, object]:
-    """The metadata that Dagster shows for one period: its revision, what it waits for, its lineage, and what computed it.
+def _metadata(
+    done: PublishResult, starts: Iterable[date], waits_for: Mapping[date, list[str]], engine: Engine
+) -> dict[date, dict[str, object]]:
+    """The metadata that Dagster shows for each period: its revision, what it waits for, its lineage, and what computed it.
 
     ``content_changed`` is set for any new number, ``restated`` only if it replaces one that readers had.
     """
-    metadata: dict[str, object] = {"content_changed": False, "restated": False, "held": start in done.held, "engine": engine.name}
-    if held_by := [one.explanation for one in done.outcomes if one.day == start and not one.passed and not one.warns]:
-        metadata["held_because"] = "; ".join(text for text in held_by if text)
-    if start in waits_for:
-        metadata["waiting_for"] = "; ".join(waits_for[start])
+    held = {*done.held}
+    metadata: dict[date, dict[str, object]] = {
+        start: {"content_changed": False, "restated": False, "held": start in held, "engine": engine.name} for start in starts
+    }
+    held_by: dict[date, list[str]] = defaultdict(list)
+    for one in done.outcomes:
+        if not one.passed and not one.warns:
+            held_by[one.day].append(one.explanation or "")
+    for start, about in metadata.items():
+        if start in held_by:
+            about["held_because"] = "; ".join(text for text in held_by[start] if text)
+        if start in waits_for:
+            about["waiting_for"] = "; ".join(waits_for[start])
+    lineage = {name: done.lineage[name] for name in _LINEAGE if done.lineage.get(name)}
     for revision in done.revisions:
-        if revision.start == start:
-            metadata["content_changed"] = revision.action is not PublishAction.STATE_CHANGE
-            metadata["restated"] = revision.restates
-            metadata |= {"version": f"{revision.name}", "state": revision.state.value, "reason": revision.reason.value}
-            metadata |= {name: done.lineage[name] for name in _LINEAGE if done.lineage.get(name)}
+        if revision.start in metadata:
+            about = metadata[revision.start]
+            about |= {"content_changed": revision.action is not PublishAction.STATE_CHANGE, "restated": revision.restates}
+            about |= {"version": f"{revision.name}", "state": revision.state.value, "reason": revision.reason.value, **lineage}
     return metadata
