@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.lake import table_io
 from lakehouse.lake.table import Table
-from lakehouse.lake.table_cache import CachedStorageOptions, TableCache
+from lakehouse.lake.table_cache import CachedStorageOptions, Opened, TableCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from contextlib import AbstractContextManager
-
-    from deltalake import DeltaTable
 
     from lakehouse.settings import Settings
 
@@ -46,10 +44,10 @@ _TICK_SECONDS_OF_STORES = 15
 
 
 class _Opened(threading.local):
-    """The tables that the steps of a thread have opened, by the root of the lake and by address."""
+    """What the steps of a thread have opened, by the root of the lake."""
 
     def __init__(self) -> None:
-        self.by_root: dict[str, dict[str, DeltaTable]] = {}
+        self.by_root: dict[str, Opened] = {}
 
 
 _opened = _Opened()
@@ -135,7 +133,7 @@ class Lake:
         """
         if self.cache is not None:
             return self
-        opened = _opened.by_root.setdefault(self.root, {}) if "://" in self.root else {}
+        opened = _opened.by_root.setdefault(self.root, Opened()) if "://" in self.root else None
         return replace(self, cache=TableCache(is_of_one_step=True, opened=opened))
 
     def expect(self, tables: Iterable[Table]) -> None:

@@ -22,6 +22,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -111,12 +112,20 @@ class _Kept:
         self.is_in_step = False
         #: For each table the moment of :func:`moment_of` after which the running step has looked at it.
         self.looks: dict[str, int] = {}
-        #: The tables that the running step has asked for, each with the moment before it was opened.
-        self.coming: dict[str, tuple[int, Future[DeltaTable | None]]] = {}
+        #: The tables that a step has begun to open, each with the step and the moment before.
+        self.coming: dict[str, tuple[object, int, Future[DeltaTable | None]]] = {}
 
 
 class _OfThread(_Kept, threading.local):
     """What a cache keeps for one thread."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What the steps of a thread have opened, and have begun to open, by address."""
+
+    tables: dict[str, DeltaTable] = field(default_factory=dict)
+    coming: dict[str, tuple[object, int, Future[DeltaTable | None]]] = field(default_factory=dict)
 
 
 class Quiet:
@@ -166,7 +175,7 @@ class TableCache:
     :param is_of_one_step: whether the cache serves a single step, which ends with it.
     :param is_of_one_thread: False for a user that changes its thread, and never reads in two threads at once.
     :param quiet: tells which open tables need no look now; by default all do.
-    :param opened: tables that this thread has opened before, by address; to be added to.
+    :param opened: what this thread has opened before; to be added to.
     """
 
     def __init__(
@@ -176,14 +185,14 @@ class TableCache:
         is_of_one_step: bool = False,
         is_of_one_thread: bool = True,
         quiet: Quiet | None = None,
-        opened: dict[str, DeltaTable] | None = None,
+        opened: Opened | None = None,
     ) -> None:
         self._open_table = open_table
         self._quiet = quiet
         self._is_of_one_step = is_of_one_step
         self._kept = _OfThread() if is_of_one_thread else _Kept()
         if opened is not None:
-            self._kept.tables = opened
+            self._kept.tables, self._kept.coming = opened.tables, opened.coming
 
     @contextmanager
     def step(self) -> Iterator[None]:
@@ -212,7 +221,7 @@ class TableCache:
         if unknown and (self._kept.is_in_step or self._is_of_one_step):
             threads = ThreadPoolExecutor(_OPENED_AT_ONCE)
             for path in unknown:
-                self._kept.coming[path] = newest_moment(), threads.submit(open_table, path)
+                self._kept.coming[path] = self, newest_moment(), threads.submit(open_table, path)
             threads.shutdown(wait=False)
 
     def table(
@@ -237,13 +246,13 @@ class TableCache:
         return table
 
     def _expected(self, path: str, moment: int) -> DeltaTable | None:
-        """A table that the step has begun to open, unless it may have got a commit since."""
-        opened_in, future = self._kept.coming.pop(path, (0, None))
+        """A table that the step has begun to open, unless it may have got a commit since; one of an earlier step is looked at."""
+        by, opened_in, future = self._kept.coming.pop(path, (None, 0, None))
         if future is None or path in self._kept.tables or future.exception() is not None or (table := future.result()) is None:
             return None
         self._kept.tables[path] = table
         self._note(path, table.version())
-        return table if opened_in >= moment else None
+        return table if by is self and opened_in >= moment else None
 
     def _newest(self, path: str, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:
         table = self._kept.tables.get(path)

@@ -6,7 +6,10 @@ import pickle
 import shutil
 import subprocess
 import sys
+import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +20,7 @@ from hypothesis import strategies as st
 
 from lakehouse.delta import row_writer
 from lakehouse.lake import Lake, Table, table_cache, table_io
-from lakehouse.lake.table_cache import CachedStorageOptions, Quiet, TableCache, cache_of, look_again
+from lakehouse.lake.table_cache import CachedStorageOptions, Opened, Quiet, TableCache, cache_of, look_again
 from lakehouse.settings import Settings
 from lakehouse_tests.support.noted_commits import uncompared
 
@@ -136,7 +139,7 @@ def test_a_step_looks_at_a_table_once_and_again_after_a_commit_or_a_conflict(
 
 
 def test_in_an_object_store_a_step_goes_on_with_the_tables_of_earlier_ones_and_sees_new_commits(tmp_path: Path) -> None:
-    opened: dict[str, DeltaTable] = {}
+    opened = Opened()
     table = Table(str(tmp_path / "table"))
     row_writer.append(table, pa.table({"number": [1]}))
 
@@ -153,6 +156,30 @@ def test_in_an_object_store_a_step_goes_on_with_the_tables_of_earlier_ones_and_s
     assert store.for_step().cache is not store.for_step().cache
     assert store.for_step().cache._kept.tables is store.for_step().cache._kept.tables
     assert Lake(Settings(root=f"{tmp_path}")).for_step().cache._kept.tables == {}
+
+
+def test_what_a_step_has_begun_to_open_is_as_new_as_if_it_had_opened_it_and_a_later_step_looks_at_it(tmp_path: Path) -> None:
+    tables = [Table(str(tmp_path / name)) for name in ("read", "committed", "left")]
+    for table in tables:
+        row_writer.append(table, pa.table({"number": [1]}))
+    opens, shared = Counter[str](), Opened()
+
+    def open_table(path: str) -> DeltaTable | None:
+        opens[Path(path).name] += 1
+        return Table(path).snapshot()
+
+    first, second = (TableCache(is_of_one_step=True, opened=shared) for _ in range(2))
+    first.expect([*(table.address for table in tables), str(tmp_path / "absent")], open_table)
+    while sum(opens.values()) < 4 or not all(future.done() for _, _, future in shared.coming.values()):
+        time.sleep(0.001)
+    for table in tables[1:]:
+        row_writer.append(table, pa.table({"number": [2]}))
+    read, committed, left = (replace(table, options=CachedStorageOptions({}, first)) for table in tables)
+    assert (read.version(), committed.version()) == (1, 2)
+    assert replace(read, address=str(tmp_path / "absent")).open() is None
+    assert replace(left, options=CachedStorageOptions({}, second)).version() == 2
+    assert opens == {"read": 1, "committed": 1, "left": 1, "absent": 1}
+    assert not shared.coming
 
 
 def test_what_another_process_commits_is_seen_by_the_next_step_and_where_it_is_looked_for(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def gold_asset(deployment: Lake, catalog: Catalog, metric: MetricContract) -> dg
         context: dg.AssetExecutionContext, config: RequestedDays, spark: LakeSpark
     ) -> Iterator[dg.MaterializeResult[None]]:
         lake, engine = deployment.for_step(), Engine(spark.session)
+        lake.expect(locations.of_run(lake, catalog, metric.source))
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context, config)
         gold_repair.restore(lake, catalog, Series(metric), engine.session, context.run.run_id)
@@ -120,6 +121,7 @@ def rollup_asset(deployment: Lake, catalog: Catalog, metric: MetricContract, rol
         context: dg.AssetExecutionContext, config: RequestedDays, spark: LakeSpark
     ) -> Iterator[dg.MaterializeResult[None]]:
         lake, engine = deployment.for_step(), Engine(spark.session)
+        lake.expect(locations.of_run(lake, catalog, metric.source))
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
         gold_repair.restore(lake, catalog, rollup, engine.session, context.run.run_id)
         daily = served_version.daily(lake, catalog, metric)

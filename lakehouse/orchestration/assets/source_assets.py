@@ -96,6 +96,7 @@ def bronze_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         context: dg.AssetExecutionContext, config: SettledFiles, spark: LakeSpark
     ) -> Iterator[dg.MaterializeResult[None]]:
         lake, engine = deployment.for_step(), Engine(spark.session)
+        lake.expect(locations.of_run(lake, catalog, source))
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context, config)
         kafka = contract.source.kafka
@@ -157,6 +158,7 @@ def silver_asset(deployment: Lake, catalog: Catalog, contract: SourceContract) -
         context: dg.AssetExecutionContext, config: RequestedDays, spark: LakeSpark
     ) -> Iterator[dg.MaterializeResult[None]]:
         lake, engine = deployment.for_step(), Engine(spark.session)
+        lake.expect(locations.of_run(lake, catalog, source))
         plan_runs.verify_pinned_versions(context.run.tags, catalog)
         days = days_of_run(context, config, lambda: applied_inputs.pending(lake, source))
         if not days:
