@@ -62,6 +62,15 @@ def _print(done: Sequence[Upkeep], *, dry_run: bool) -> None:
         out.print("There is no table yet.")
         return
     out.print(work_table(done, dry_run=dry_run))
+    converted = [upkeep.table for upkeep in done if upkeep.converted]
+    if converted:
+        out.print(f"Days {'would share' if dry_run else 'share'} files from now on: {', '.join(converted)}.", soft_wrap=True)
+    if converted and dry_run:
+        out.print(
+            "Programs of yours that read the change feed or a stream of these tables should have read all of it before; see "
+            "'Converting tables of earlier releases' in docs/maintenance.md.",
+            soft_wrap=True,
+        )
     for upkeep in done:
         for sentence in upkeep.kept:
             out.print(f"{upkeep.table}: {sentence}.", soft_wrap=True)

@@ -157,7 +157,7 @@ class _Work:
         log_files = self._clean_log(table)
         deleted = self._vacuum(table)
         file_bytes = self._lake.settings.file_bytes
-        if converted and self._dry_run:
+        if converted and self._dry_run and before:
             crowds = {None: Crowd(before, sum(map(sum, _file_sizes(table).values())))}
         target = file_bytes if converted or table_parts.share_files(table) else _TARGET_BYTES
         saved = sum(crowd.files - crowd.files_after(target) for crowd in crowds.values())
