@@ -22,6 +22,7 @@ from lakehouse.gold.reproduction import reproduce
 from lakehouse.gold.restatement.pending import find_pending
 from lakehouse.lake import Lake
 from lakehouse.ledger import applied_inputs, ingestions
+from lakehouse.operations.maintain import maintain
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.execution.replay import Replay
 from lakehouse.settings import Settings
@@ -36,6 +37,7 @@ from lakehouse_tests.support.earthquakes.history import (
 )
 from lakehouse_tests.support.earthquakes.published import EMPTY, Numbers, Published
 from lakehouse_tests.support.earthquakes.replayed import CATALOG, FIRST, replayed
+from lakehouse_tests.support.stopped_commits import stopped_after_each_commit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,6 +101,31 @@ def test_a_month_as_one_range_through_each_layer_after_ten_days(spark: SparkSess
     unchanged_since = {day for day in numbers if day < min(restated)}
     assert {day: numbers[day] for day in unchanged_since} == {day: daily[date(2018, 1, 8)][day] for day in unchanged_since}
     assert len(numbers) == len(daily[date(2018, 2, 8)]) + 2
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(1200)
+def test_twenty_days_of_which_the_tables_of_the_first_ten_are_converted_and_killed_behind_each_commit(
+    spark: SparkSession, lake: Lake
+) -> None:
+    truth, daily = true_digests(), true_daily()
+    usual, lake.settings.file_bytes = lake.settings.file_bytes, 0  # of an earlier release
+    with dg.DagsterInstance.ephemeral() as instance:
+        for result in Replay(lake, CATALOG, "earthquakes", instance).days(list(span(FIRST, TENTH))):
+            assert silver_digest(lake) == truth[result.arrival_date]
+        lake.settings.file_bytes = usual
+        assert stopped_after_each_commit(lambda: [*maintain(lake, CATALOG, convert=True)]) >= 9
+        assert [upkeep for upkeep in maintain(lake, CATALOG, convert=True) if upkeep.converted or upkeep.problem] == []
+        for layer, name in (("bronze", "earthquakes"), ("silver", "earthquakes"), ("gold", DAILY.name)):
+            table = lake.table(layer, name).snapshot()
+            assert table is not None
+            assert table.metadata().partition_columns == []
+        for result in Replay(lake, CATALOG, "earthquakes", instance).days(list(span(TENTH, TENTH + timedelta(days=10)))):
+            arrival = result.arrival_date
+            assert silver_digest(lake) == truth[arrival]
+            if arrival in daily:
+                assert gold_daily(lake) == daily[arrival]
+    check_reproduced(lake, spark)
 
 
 @pytest.mark.proof
