@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import obstore
-from obstore.exceptions import AlreadyExistsError
+from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore, S3Store
 from pyarrow import fs
 
@@ -116,21 +116,30 @@ def write_new(lake: Lake, address: str, content: bytes) -> bool:
     once, one succeeds.
 
     :returns: whether the file was written.
-    :raises LakehouseError: for a store of another kind.
+    :raises LakehouseError: for a store of another kind, see :func:`can_write_new`.
+    :raises OSError: if the store does not answer, or refuses it.
     """
     folder, _, name = address.rpartition("/")
     if is_s3(address):
         store: ObjectStore = S3.of(lake).conditional(folder)
     elif "://" not in address:
         store = LocalStore(folder)
-    else:
+    else:  # see ``can_write_new``
         msg = f"{address}: in such a store no file can be written on the condition that there is none"
         raise LakehouseError(msg)
     try:
         obstore.put(store, name, content, mode="create")
     except AlreadyExistsError:
         return False
+    except BaseError as problem:
+        msg = f"{address}: {problem}"
+        raise OSError(msg) from None
     return True
+
+
+def can_write_new(address: str) -> bool:
+    """Whether :func:`write_new` knows the kind of store."""
+    return is_s3(address) or "://" not in address
 
 
 def _located(lake: Lake, address: str) -> tuple[fs.FileSystem, str]:

@@ -11,7 +11,7 @@ def main() -> None:
     """Run the command line."""
     # To import Dagster and Arrow makes a million objects that stay. With Python's thresholds a short command spent a fifth of its
     # time on 800 collections of them.
-    gc.set_threshold(100_000, 20, 100)
+    gc.set_threshold(100_000, 10, 10)
     from lakehouse.cli import program  # noqa: PLC0415 (the commands import this package)
 
     program.main()

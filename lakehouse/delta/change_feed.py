@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError
 from lakehouse.calendar import days as day_conditions
 from lakehouse.delta import commit_log
 from lakehouse.delta.columns import PROVENANCE, WIDENED
-from lakehouse.lake import table_parts
+from lakehouse.lake import table_io, table_parts
 from lakehouse.lake.delta_rs_internals import at_version, feeds_read
 
 if TYPE_CHECKING:
@@ -181,14 +181,17 @@ def _loaded(
     except DeltaError as error:
         msg = f"the log of {table.table_uri} no longer contains version {since - 1}: {error}"
         raise ForgottenFeedError(msg) from None
-    of_before = _loaded_of_form(before, first, min(last, since - 1), predicate, columns, at_most)
+    known = {field.name for field in before.schema().fields} | {*_FEED_COLUMNS}
+    of_known = columns if columns is None else [name for name in columns if name in known]
+    of_before = _loaded_of_form(before, first, min(last, since - 1), predicate, of_known, at_most)
     if of_before is None or last < since:
-        return of_before
+        return of_before if of_before is None or columns is None else table_io.with_columns(of_before, columns)
     left = None if at_most is None else at_most - len(of_before)
     of_now = _loaded_of_form(table, since, last, predicate, columns, left)
     if of_now is None:
         return None
-    return pa.concat_tables([of_now, of_before.select(of_now.column_names)], promote_options="permissive")
+    of_before = table_io.with_columns(of_before, of_now.column_names)
+    return pa.concat_tables([of_now, of_before], promote_options="permissive")
 
 
 def _loaded_of_form(

@@ -323,16 +323,17 @@ def set_aside(table: DeltaTable, files: Iterable[DamagedFile]) -> None:
 _TEXT_IN_STATISTICS = 64
 
 
-def write_file(table: DeltaTable, rows: pa.Table, *, changes_rows: bool) -> AddAction:
+def write_file(table: DeltaTable, rows: pa.Table, *, changes_rows: bool, every_column: bool = False) -> AddAction:
     """Write the rows to a new data file in the folder of an open table, in no partition.
 
+    :param every_column: whether there are statistics of all columns, whatever the table asks for.
     :returns: the action with which a commit adds it, with the statistics that the table asks for.
     """
     path = f"part-{uuid.uuid4()}.zstd.parquet"
     with file_system(table).open_output_stream(path) as stream:
         pq.write_table(rows, stream, _ROW_GROUP_ROWS, compression="zstd", compression_level=1, coerce_timestamps="us")
         size = stream.tell()
-    with_bounds = int(table.metadata().configuration.get("delta.dataSkippingNumIndexedCols", 32))
+    with_bounds = -1 if every_column else int(table.metadata().configuration.get("delta.dataSkippingNumIndexedCols", 32))
     names = rows.column_names if with_bounds < 0 else rows.column_names[:with_bounds]
     return AddAction(path, size, {}, int(time.time() * 1000), changes_rows, json.dumps(statistics(rows.select(names))))
 

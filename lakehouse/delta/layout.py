@@ -33,7 +33,7 @@ from lakehouse.delta.data_files import conformed, write_file
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io, table_parts
 from lakehouse.lake.delta_rs_internals import file_system, listed_files
-from lakehouse.lake.table_cache import note_commit
+from lakehouse.lake.table_cache import committing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -59,7 +59,8 @@ _BYTES_PER_ROW = 48
 _OUTGROWN = 2
 #: From so many small files side by side on, they are joined: a commit for each new day would cost more than it saves.
 _TOGETHER = 8
-_COMMITS = 64
+#: A table may have so many files more than one in shape.
+_MORE_FILES = 64
 #: The column of days of Bronze and of what is recorded about its rows.
 ARRIVALS = "arrival_date"
 #: The metadata of its commits.
@@ -180,8 +181,14 @@ def keep(lake: Lake, target: Table, *, alone: bool = False, at_most: int = MANY_
 
 
 def keep_at_times(lake: Lake, target: Table) -> None:
-    """:func:`keep` for a table that grows by a file with each delivery, once in some commits; otherwise maintenance does it."""
-    if target.version() % _COMMITS == 0:
+    """:func:`keep` for a table that grows by a file with each delivery, where there are many; otherwise maintenance does it."""
+    table, file_bytes = target.open(), lake.settings.file_bytes
+    if table is None or not file_bytes:
+        return
+    listed = listed_files(table)
+    # Of two buckets side by side, which have less than so many files each, one has half the target at least.
+    in_shape = _TOGETHER * (2 * (pc.sum(listed["size_bytes"]).as_py() or 0) // file_bytes + 1)
+    if len(listed) > _MORE_FILES + in_shape:
         keep(lake, target)
 
 
@@ -363,7 +370,10 @@ def convert(lake: Lake, target: Table, column: str) -> bool:
         actions.append({"add": {"path": file.path, **numbers, **kept}})
     entry = "\n".join(map(json.dumps, actions)).encode()
     with leases.alone(target):
-        return object_store.write_new(lake, f"{target.address}/_delta_log/{version:020}.json", entry)
+        is_done = object_store.write_new(lake, f"{target.address}/_delta_log/{version:020}.json", entry)
+    for file in [] if is_done else added:
+        file_system(table).delete_file(file.path)
+    return is_done
 
 
 def _converted(lake: Lake, table: DeltaTable, column: str) -> Iterator[AddAction]:
@@ -384,7 +394,7 @@ def _converted(lake: Lake, table: DeltaTable, column: str) -> Iterator[AddAction
                 size = counts.pop(0)
                 while counts and (size + counts[0]) * bytes_per_row <= lake.settings.file_bytes:
                     size += counts.pop(0)
-                file = write_file(table, rows.slice(0, size), changes_rows=False)
+                file = write_file(table, rows.slice(0, size), changes_rows=False, every_column=True)
                 bytes_per_row, rows = file.size / size, rows.slice(size)
                 yield file
 
@@ -393,15 +403,17 @@ def _commit(table: DeltaTable, removed: Sequence[DayFile], added: Sequence[AddAc
     now = int(time.time() * 1000)
     actions: list[AddAction | RemoveAction] = [*added]
     actions += [RemoveAction(file.path, changes_rows, now, file.size, {}) for file in removed]
-    table.create_write_transaction(
-        actions,
-        mode="append",
-        schema=table.schema(),
-        # Without retries, any other commit is a conflict: delta-rs would not find that it has removed one of the files.
-        commit_properties=CommitProperties(custom_metadata={"userMetadata": json.dumps(why, default=str)}, max_commit_retries=0),
-    )
-    note_commit(table.table_uri, table)
-    table.update_incremental()
+    with committing(table):
+        table.create_write_transaction(
+            actions,
+            mode="append",
+            schema=table.schema(),
+            # Without retries, any other commit is a conflict: delta-rs would not find that it has removed one of the files.
+            commit_properties=CommitProperties(
+                custom_metadata={"userMetadata": json.dumps(why, default=str)}, max_commit_retries=0
+            ),
+        )
+        table.update_incremental()
 
 
 def _files(table: DeltaTable) -> list[DayFile]:

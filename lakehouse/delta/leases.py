@@ -27,6 +27,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from lakehouse import object_store
 from lakehouse.delta.partition_writer import commit_without_rows
 from lakehouse.lake.delta_rs_internals import log_entry, transaction_version
+from lakehouse.lake.table_cache import look_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,6 +70,7 @@ def held(target: Table, work: Work, *, now: datetime | None = None) -> Iterator[
     A table that is opened in the block contains everything that earlier holders committed.
     """
     number = take(target, work, now=now)
+    look_again(target.address)
     try:
         yield number is not None
     finally:
@@ -218,6 +220,7 @@ def alone(target: Table) -> Iterator[None]:
         return
     while (number := take(target, COMMITS)) is None:
         time.sleep(_WAITS)
+    look_again(target.address)
     renewal = _Renewal(target, number)
     renewal.start()
     try:

@@ -16,7 +16,7 @@ from deltalake.exceptions import CommitFailedError
 from lakehouse.calendar import days as day_conditions
 from lakehouse.delta import columns
 from lakehouse.lake import table_parts
-from lakehouse.lake.table_cache import note_commit
+from lakehouse.lake.table_cache import committing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -87,16 +87,15 @@ def replace(
         predicate = f"{column} IN ({', '.join(repr(value) for value in sorted(f'{value}' for value in partitions))})"
     properties = commit_properties(why, transaction)
     if not len(rows):
-        removed = table.delete(predicate, commit_properties=properties)["num_removed_files"]
-        note_commit(table.table_uri, table)
-        return bool(removed)
+        with committing(table):
+            return bool(table.delete(predicate, commit_properties=properties)["num_removed_files"])
     if columns.widen(table, rows.schema):
         msg = f"columns of {table.table_uri} have become wider"
         raise CommitFailedError(msg)
     existing = {item.name for item in table.schema().fields}
     mode: dict[str, Any] = {} if set(rows.column_names) == existing else {"schema_mode": "merge"}
-    write_deltalake(table, rows, mode="overwrite", predicate=predicate, commit_properties=properties, **mode)
-    note_commit(table.table_uri, table)
+    with committing(table):
+        write_deltalake(table, rows, mode="overwrite", predicate=predicate, commit_properties=properties, **mode)
     return True
 
 
@@ -110,8 +109,8 @@ def commit_without_rows(
     nothing = pa.schema(table.schema().to_arrow()).empty_table()
     properties = commit_properties(why, transaction)
     properties.max_commit_retries = retries
-    write_deltalake(table, nothing, mode="append", commit_properties=properties)
-    note_commit(table.table_uri, table)
+    with committing(table):
+        write_deltalake(table, nothing, mode="append", commit_properties=properties)
 
 
 def set_properties(table: DeltaTable, properties: Mapping[str, str], why: Mapping[str, Any] | None = None) -> bool:
@@ -122,8 +121,8 @@ def set_properties(table: DeltaTable, properties: Mapping[str, str], why: Mappin
     """
     lacking = properties.items() - table.metadata().configuration.items()
     if lacking:
-        table.alter.set_table_properties(dict(lacking), raise_if_not_exists=False, commit_properties=commit_properties(why))
-        note_commit(table.table_uri, table)
+        with committing(table):
+            table.alter.set_table_properties(dict(lacking), raise_if_not_exists=False, commit_properties=commit_properties(why))
     return bool(lacking)
 
 

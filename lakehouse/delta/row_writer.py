@@ -25,7 +25,7 @@ from lakehouse.delta import leases, partition_writer
 from lakehouse.delta.data_files import COMPRESSED
 from lakehouse.lake import table_parts
 from lakehouse.lake.delta_rs_internals import listed_files, transaction_version
-from lakehouse.lake.table_cache import look_again, note_commit
+from lakehouse.lake.table_cache import committing, look_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -105,10 +105,9 @@ def append(
         further = None if also is None else also(table)
         # If it is committed from here on, that is a conflict.
         why = partition_writer.commit_properties(None, (once.app_id, once.version), further)
-    write_deltalake(
-        table, rows, mode="append", commit_properties=why, writer_properties=COMPRESSED, **_schema_mode(table, rows.schema)
-    )
-    note_commit(table.table_uri, table)
+    mode = _schema_mode(table, rows.schema)
+    with committing(table):
+        write_deltalake(table, rows, mode="append", commit_properties=why, writer_properties=COMPRESSED, **mode)
     _compact(target)
     return True
 
@@ -140,9 +139,9 @@ def append_new(
         more = _schema_mode(table, schema)
         write_deltalake(table, data, mode="append", commit_properties=commit, writer_properties=properties, **more)
 
-    written = in_one_commit(rows, write)
+    with committing(table):
+        written = in_one_commit(rows, write)
     if written:
-        note_commit(table.table_uri, table)
         _compact(target)
     return written
 
@@ -170,9 +169,9 @@ def replace(
         how: dict[str, Any] = {"mode": "overwrite", "predicate": predicate, **_schema_mode(table, schema)}
         write_deltalake(table, data, commit_properties=why, writer_properties=properties, **how)
 
-    if not in_one_commit(rows, write):
-        table.delete(predicate, commit_properties=why)
-    note_commit(table.table_uri, table)
+    with committing(table):
+        if not in_one_commit(rows, write):
+            table.delete(predicate, commit_properties=why)
 
 
 def in_one_commit(rows: Iterable[pa.Table], write: Callable[[Any, pa.Schema], None]) -> int:
@@ -291,8 +290,8 @@ def merge(
         writer_properties=COMPRESSED,
         commit_properties=properties,
     )
-    metrics = merging.when_matched_update_all(differs).when_not_matched_insert_all().execute()
-    note_commit(table.table_uri, table)
+    with committing(table):
+        metrics = merging.when_matched_update_all(differs).when_not_matched_insert_all().execute()
     return bool(metrics["num_target_rows_inserted"] + metrics["num_target_rows_updated"])
 
 

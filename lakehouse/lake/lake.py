@@ -44,10 +44,10 @@ _TICK_SECONDS_OF_STORES = 15
 
 
 class _Opened(threading.local):
-    """What the steps of a thread have opened, by the root of the lake."""
+    """What the steps of a thread have opened, by the root of the lake and the options of its store."""
 
     def __init__(self) -> None:
-        self.by_root: dict[str, Opened] = {}
+        self.by_store: dict[tuple[str, ...], Opened] = {}
 
 
 _opened = _Opened()
@@ -133,7 +133,8 @@ class Lake:
         """
         if self.cache is not None:
             return self
-        opened = _opened.by_root.setdefault(self.root, Opened()) if "://" in self.root else None
+        store = self.root, *(text for option in sorted(self.settings.storage_options.items()) for text in option)
+        opened = _opened.by_store.setdefault(store, Opened()) if "://" in self.root else None
         return replace(self, cache=TableCache(is_of_one_step=True, opened=opened))
 
     def expect(self, tables: Iterable[Table]) -> None:

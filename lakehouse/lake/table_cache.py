@@ -5,11 +5,15 @@ the lake that :meth:`lakehouse.lake.Lake.cached` returns. A read uses a cache if
 lake, which carry the cache. Two callers that share no lake share no cache.
 
 To look for later commits is a request or two in an object store. In a *step* (see :meth:`TableCache.step`) each table is looked
-at once until this process commits to it: every writer calls :func:`note_commit`. So what the process commits is seen at once, and
-what is read after :meth:`lakehouse.lake.Table.newest_version`, or after a conflict, is as new as that. Only these moments are
-shared by all caches of the process. In an object store, a table that another process creates is seen some
-seconds later, see :func:`lakehouse.lake.table_io.open_listed`, and a sensor looks at most tables only if somebody may have
-written since its last tick, see :class:`Quiet`.
+at once until this process commits to it: every writer calls :func:`note_commit`, or is :func:`committing`. So what the process
+commits is seen at once, and what is read after :meth:`lakehouse.lake.Table.newest_version`, or after a conflict, is as new as
+that. A rule that compares two tables, where the second has to be as new as the first, asks for it.
+
+These moments are numbered, and shared by all caches of the process. A table is as new as the step needs if it was looked at in
+its present moment (:func:`moment_of`) or later: by the step itself, by an open that the step has begun (``expect``), or by the
+commit that began the moment. In an object store, a table that another process creates is seen some seconds later, see
+:func:`lakehouse.lake.table_io.open_listed`, and a sensor looks at most tables only if somebody may have written since its last
+tick, see :class:`Quiet`.
 
 Reading is in ``table_io``; no other module accesses a cache.
 """
@@ -25,6 +29,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from deltalake.exceptions import DeltaError
 
 from lakehouse.lake.delta_rs_internals import count_request, newest_version
 
@@ -51,28 +57,49 @@ _newest_moment, _newest_surprise = [0], [0]
 _newest_of = dict[str, int]()
 
 
-def note_commit(path: str, by: DeltaTable | None = None) -> None:
+_LOCK = threading.Lock()
+
+
+def note_commit(path: str) -> None:
     """Let the running steps look at a table again: this process has committed to it.
 
     :param path: its address or URI. Tables of two lakes of this process may count as one.
-    :param by: the open table with which it was committed, at the version of the commit or a later one: it needs no look.
     """
     count_request(path, "commits")
-    _newest_moment[0] = _newest_of[_layer_and_name(path)] = next(_MOMENTS)
-    if by is not None:
-        vars(by)[_COMMITTED] = _newest_moment[0]
+    look_again(path)
+
+
+@contextmanager
+def committing(table: DeltaTable) -> Iterator[None]:
+    """A context that commits with an open table, and leaves it at the version of the commit: the steps that read it need no look.
+
+    If nothing is committed, or another object of the table is read, it is looked at again.
+    """
+    before, path = table.version(), table.table_uri
+    yield
+    count_request(path, "commits")
+    moment = _begin_moment(path)
+    if table.version() > before:
+        vars(table)[_COMMITTED] = moment
 
 
 def look_again(path: str | None = None) -> None:
     """Let the running steps look at tables again: another process may have committed, as a conflict shows.
 
-    :param path: the address of the table; by default all tables.
+    :param path: the address or URI of the table; by default all tables.
     """
-    _newest_moment[0] = next(_MOMENTS)
-    if path is None:
-        _newest_surprise[0] = _newest_moment[0]
-    else:
-        _newest_of[_layer_and_name(path)] = _newest_moment[0]
+    _begin_moment(path)
+
+
+def _begin_moment(path: str | None) -> int:
+    """Begin a moment, in which steps look at a table again, or at all of them; returns it."""
+    with _LOCK:
+        moment = _newest_moment[0] = next(_MOMENTS)
+        if path is None:
+            _newest_surprise[0] = moment
+        else:
+            _newest_of[_layer_and_name(path)] = moment
+    return moment
 
 
 def moment_of(path: str) -> int:
@@ -262,10 +289,11 @@ class TableCache:
             self._forget(path)
             table = None
         before, moment = None if table is None else table.version(), newest_moment()
+        if table is not None and not _is_brought_up_to_date(path, table):
+            self._forget(path)
+            table = None
         if table is None:
             table = default() if self._open_table is None else self._open_table(path)
-        elif not _is_newest(path, table):
-            table.update_incremental()
         if table is not None:
             self._kept.tables[path] = table
             self._note(path, table.version())
@@ -285,7 +313,8 @@ class TableCache:
 
     def _forget(self, path: str) -> None:
         """Forget a table, and every result: some are computed from several tables."""
-        del self._kept.tables[path], self._kept.newest[path]
+        del self._kept.tables[path]
+        self._kept.newest.pop(path, None)
         self._kept.answers.clear()
         self._kept.entries.clear()
 
@@ -340,6 +369,18 @@ def _identity(path: str, version: int) -> _Identity | None:
     except FileNotFoundError:
         return None
     return entry.st_ino, entry.st_size, entry.st_mtime_ns
+
+
+def _is_brought_up_to_date(path: str, table: DeltaTable) -> bool:
+    """Whether an open table is at its newest version now; not if another table has taken its place in an object store."""
+    try:
+        if not _is_newest(path, table):
+            table.update_incremental()
+    except DeltaError:
+        if "://" not in path:
+            raise
+        return False
+    return True
 
 
 def _is_newest(path: str, table: DeltaTable) -> bool:

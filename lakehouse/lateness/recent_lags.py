@@ -112,7 +112,7 @@ def newest(lake: Lake, contract: SourceContract, days: int) -> RecentArrivals | 
 def _arrival_days(table: DeltaTable, now: datetime, days: int) -> set[object]:
     """The arrival days in files with arrivals of the requested time.
 
-    A file without statistics is selected by its arrival days.
+    A file without statistics is selected by its arrival days; one without bounds of these, too, may have any.
     """
     files = listed_files(table)
     spans = table_parts.spans(table, files)
@@ -124,8 +124,8 @@ def _arrival_days(table: DeltaTable, now: datetime, days: int) -> set[object]:
         files[name].cast(_TIME) if name in files.column_names else nothing for name in ("min.arrival_ts", "max.arrival_ts")
     )
     # Statistics are truncated by less than a day.
-    last = pc.add(pc.coalesce(last, last_day), pa.scalar(_DAY, pa.duration("us")))
-    known = files.append_column("first", pc.coalesce(first, first_day)).append_column("last", last)
+    last = pc.add(pc.coalesce(last, last_day, _scalar(now)), pa.scalar(_DAY, pa.duration("us")))
+    known = files.append_column("first", pc.coalesce(first, first_day, _scalar(now))).append_column("last", last)
     known = known.filter(pc.less_equal(known["first"], _scalar(now)))
     if not len(known):
         return set()

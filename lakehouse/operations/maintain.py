@@ -22,7 +22,7 @@ from deltalake import CommitProperties, PostCommitHookProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from lakehouse import locations
+from lakehouse import locations, object_store
 from lakehouse.delta import layout, leases
 from lakehouse.delta.data_files import COMPRESSED, Storage
 from lakehouse.errors import LakehouseError
@@ -151,7 +151,7 @@ class _Work:
             audit.erase_all(self._lake)
             table = self._opened()
         converted = self._converted(table)
-        crowds = {} if converted else self._compact(table)
+        crowds = {} if converted else self._compact(table if self._dry_run else self._opened())
         table = self._opened()
         checkpointed = self._checkpoint(table, at_least=0 if converted else _CHECKPOINT_AFTER_COMMITS)
         log_files = self._clean_log(table)
@@ -179,10 +179,15 @@ class _Work:
         column = self.lake_table.days
         if not self._convert or column is None or not layout.is_of_earlier_form(self._lake, table, column):
             return False
+        if not object_store.can_write_new(self._stored.address):
+            self._kept.append("its days keep a partition each: in such a store no log entry can be written for sure")
+            return False
         if self._is_half_recorded(table):
             return False
         if self._dry_run or any(layout.convert(self._lake, self._stored, column) for _ in range(_ATTEMPTS)):
             return True
+        if table_parts.share_files(self._opened()):
+            return True  # another process has converted it
         self._kept.append("another process was writing to it: its days share files the next time")
         return False
 

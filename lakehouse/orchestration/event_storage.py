@@ -121,7 +121,8 @@ class _ManyEvents(SqlEventLogStorage):
     def store_event(self, event: Any) -> None:
         """Store an event; an evaluation of a check also where Dagster keeps the state of each check of a run."""
         is_evaluation = event.dagster_event_type is DagsterEventType.ASSET_CHECK_EVALUATION and bool(event.run_id)
-        if getattr(self._open, "newest", None) is None or not is_evaluation:
+        is_watched = bool(getattr(self, "_handlers", {}).get(event.run_id))
+        if getattr(self._open, "newest", None) is None or not is_evaluation or is_watched:
             super().store_event(event)
             return
         row, evaluation = self._event_to_row(event), event.dagster_event.event_specific_data
@@ -148,6 +149,9 @@ class _ManyEvents(SqlEventLogStorage):
             updated = connection.execute(_UPDATE_CHECK, values | where).rowcount
             if not updated:  # it was not planned
                 connection.execute(_INSERT_CHECK, of_check | values)
+        if updated > 1:
+            msg = f"{evaluation.asset_check_key} was planned {updated} times in a run"
+            raise dg.DagsterInvariantViolationError(msg)
 
     def _store_asset_event(self, conn: Any, event: Any, event_id: int) -> None:
         newest = getattr(self._open, "newest", None)

@@ -19,6 +19,7 @@ from lakehouse.dispositions.readings import ROW_ID
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.winners import positions
 from lakehouse.lake import table_io
+from lakehouse.lake.table_cache import look_again
 from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import commits as spark_commits
@@ -59,6 +60,7 @@ def merge(
     """
     stored = locations.silver_of(lake, contract)
     while True:
+        look_again()  # the key log has to be as new as silver, see the end
         table = spark_commits.table_of(stored, silver_columns(contract), *layout.of_silver(lake))
         before = table.version()
         rows = _merge_rows(lake, contract, days, ingestion_ids, arrival_days)
@@ -80,6 +82,7 @@ def rebuild(lake: Lake, contract: SourceContract, days: Collection[date], why: M
         table = stored.snapshot()
         if table is None or table_io.rows_at_most(table, {"event_date": days}) > _HELD_ROWS:
             return False
+        look_again()  # what is computed has to be as new as silver
         before = table.version()
         wanted = living_rows.computed(lake, contract, living_rows.Slice(days), lake.settings.local_rows)
         if wanted is None:

@@ -25,6 +25,7 @@ from lakehouse.dispositions.readings import ROW_ID
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.winners import LIVING_KINDS
 from lakehouse.lake import table_io, table_parts
+from lakehouse.lake.table_cache import look_again
 from lakehouse.ledger import decisions, key_log
 from lakehouse.silver import admitted_claims
 from lakehouse.spark import commits as spark_commits
@@ -131,6 +132,7 @@ def merge(
     target = locations.silver_of(lake, contract)
     row_count = sum(entry.rows for entry in contents.values())
     while True:
+        look_again()  # the key log has to be as new as silver, see the end
         table = spark_commits.table_of(target, silver_columns(contract), *layout.of_silver(lake))
         before = table.version()
         if not table_io.rows_at_most(table, {"event_date": days}):
@@ -167,7 +169,7 @@ def rebuild(
     target = locations.silver_of(lake, contract)
     written: set[date] = set()
     while True:
-        before = target.version()
+        before = target.newest_version()  # what is computed has to be as new as silver
         wanted = _in_files(lake, target.open(), state(spark, lake, contract, Slice(days)), rows_of_days).persist()
         try:
             current = spark.read.format("delta").load(target.address).where(on_days(days))

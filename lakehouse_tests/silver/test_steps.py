@@ -16,7 +16,7 @@ from lakehouse import locations
 from lakehouse.gold.restatement import lineage
 from lakehouse.lake import table_cache
 from lakehouse.lake.table_cache import TableCache
-from lakehouse.ledger import applied_inputs
+from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.silver import local_merge
 from lakehouse_tests.support.lake import HEADER, SampleLake, contract, csv_file
 from lakehouse_tests.support.noted_commits import uncompared
@@ -36,9 +36,9 @@ def line(key: str, amount: int, day: int, arrived: int) -> str:
 @contextmanager
 def another_process() -> Iterator[None]:
     """Commits in the context renew no look of this process."""
-    newest, of_tables = table_cache._newest_moment[0], dict(table_cache._newest_of)
+    newest, surprise, of_tables = table_cache._newest_moment[0], table_cache._newest_surprise[0], dict(table_cache._newest_of)
     yield
-    table_cache._newest_moment[0] = newest
+    table_cache._newest_moment[0], table_cache._newest_surprise[0] = newest, surprise
     table_cache._newest_of.clear()
     table_cache._newest_of.update(of_tables)
 
@@ -88,6 +88,25 @@ def test_a_row_that_another_process_moves_meanwhile_stands_once(
         ("y", date(2024, 2, 9), 1),
     ]
     assert other.pending() == []
+
+
+@pytest.mark.parametrize("rebuilds", [False, True])
+def test_a_row_is_compared_with_claims_that_are_as_new_as_silver(lake: Lake, other: SampleLake, rebuilds: bool) -> None:
+    give(other, 11, line("x", 1, 1, 11))
+    give(other, 13, line("k", 2, 1, 13), update=False)
+    step = in_a_step(lake)
+    for table in (locations.key_log(step, "events"), locations.bronze(step, "events"), locations.ingestions(step)):
+        assert table.read() is not None  # as the step before silver does, which brings a delivery in
+    with another_process():
+        give(other, 14, line("k", 3, 9, 14))
+    with uncompared():
+        if rebuilds:
+            assert local_merge.rebuild(step, contract(), [date(2024, 2, 1)], {})
+        else:
+            known = ingestions.all_of(other.lake, "events")
+            of_day = {entry.ingestion_id: entry for entry in known if entry.arrival_date == date(2024, 2, 13)}
+            local_merge.merge(step, contract(), [date(2024, 2, 1)], {*of_day}, {date(2024, 2, 13)}, {})
+    assert [row[:3] for row in sorted(other.silver())] == [("k", date(2024, 2, 9), 3), ("x", date(2024, 2, 1), 1)]
 
 
 def test_a_commit_of_another_process_is_not_taken_for_a_lost_one(lake: Lake, other: SampleLake) -> None:

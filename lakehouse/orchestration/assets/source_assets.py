@@ -223,11 +223,11 @@ def _event_days(lake: Lake, source: str, arrival: date) -> set[date]:
 def _touched(lake: Lake, source: str, arrival: set[date]) -> dict[date, dict[str, Any]]:
     """For each event day that waits for silver because of these arrival days, the numbers of rows and files."""
     waiting = applied_inputs.pending_entries(lake, source)
-    every = {entry.ingestion_id: entry for entries in waiting.values() for entry in entries}
+    every = {entry.input_id: entry for entries in waiting.values() for entry in entries}
     rows = {name: entry.rows_by_day for name, entry in every.items()}
     return {
         day: {
-            "rows": sum(rows[entry.ingestion_id].get(day, 0) for entry in entries),
+            "rows": sum(rows[entry.input_id].get(day, 0) for entry in entries),
             "files": len(entries),
             "arrival_days": ", ".join(sorted({entry.arrival_date.isoformat() for entry in entries})),
         }
