@@ -17,7 +17,7 @@ from deltalake.exceptions import CommitFailedError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.delta import change_feed, data_files, layout, partition_writer
+from lakehouse.delta import change_feed, data_files, layout, partition_writer, row_writer
 from lakehouse.delta.layout import DayFile
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import Lake, Table, table_io, table_parts
@@ -462,3 +462,71 @@ def test_an_older_version_that_was_cleaned_from_the_log_is_forgotten_in_the_feed
     assert {row["value"] for row in feed(now, 3, 3)} == {1, 2}
     with pytest.raises(change_feed.ForgottenFeedError):
         feed(now, 1, 3)
+
+
+def wide(columns: int) -> pa.Schema:
+    """As Bronze of a wide source: its day stands behind the other columns."""
+    return pa.schema([*((f"c{n}", pa.int64()) for n in range(columns)), ("event_date", pa.date32())])
+
+
+def test_a_wide_table_has_the_bounds_of_its_days_when_it_is_converted(tmp_path: Path) -> None:
+    before, schema = with_target(tmp_path, PARTITIONED), wide(40)
+    table = before.table("silver", "events")
+    partition_writer.create(table, schema, "event_date")
+    rows = [{f"c{n}": n for n in range(40)} | {"event_date": FIRST + timedelta(days=day)} for day in range(3)]
+    row_writer.append(table, pa.Table.from_pylist(rows, schema))
+    lake = with_target(tmp_path, 2**20)
+    assert layout.convert(lake, table, "event_date")
+    now = opened(table)
+    assert table_parts.spans(now, listed_files(now)) == [(FIRST, FIRST + timedelta(days=2))]
+    assert table_parts.that_may_be_held(now, [date(1999, 1, 1), FIRST]) == {FIRST}
+
+
+@pytest.mark.parametrize("columns", [None, ["event_date", "extra"], ["event_date", "value"]])
+def test_the_changes_before_a_conversion_are_read_beside_columns_that_were_added_since(
+    tmp_path: Path, columns: list[str] | None
+) -> None:
+    table = of_an_earlier_release(tmp_path)
+    replaced(table, {FIRST: [("a", 1)]})
+    layout.convert(with_target(tmp_path, 1), table, "event_date")
+    rows = rows_of({FIRST: [("b", 2)]})
+    row_writer.append(table, rows.append_column("extra", pa.array([7])))
+    now = opened(table)
+    for last, count in ((1, 1), (3, 2)):
+        changes = change_feed.feed_of(now, 1, last, columns=columns)
+        assert len(changes) == count
+        assert columns is None or changes.column_names == columns
+    changes = change_feed.feed_of(now, 1, 3, "record_key IS NOT NULL")
+    assert sorted(changes["extra"].to_pylist(), key=repr) == [7, None]
+
+
+def test_a_table_that_grows_by_two_commits_with_each_delivery_has_few_files_at_all_times(tmp_path: Path) -> None:
+    lake = with_target(tmp_path, 2**18)
+    table = silver_in(lake)
+    most = 0
+    for delivery in range(150):
+        row_writer.append(table, rows_of({FIRST + timedelta(days=delivery): [("a", delivery)]}))
+        partition_writer.commit_without_rows(opened(table), why={})
+        layout.keep_at_times(lake, table)
+        most = max(most, len(listed_files(opened(table))))
+    assert most <= 64 + 8
+    assert len(content_of(table)) == 150
+
+
+def test_of_two_that_convert_a_table_at_once_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, lake = of_an_earlier_release(tmp_path), with_target(tmp_path, 1)
+    replaced(table, {FIRST + timedelta(days=n): [("a", n)] for n in range(3)})
+    converted = layout._converted
+
+    def meanwhile(*args: Any) -> Any:
+        files = list(converted(*args))
+        with monkeypatch.context() as patch:
+            patch.setattr(layout, "_converted", converted)
+            assert layout.convert(lake, Table(table.address), "event_date")
+        return files
+
+    with monkeypatch.context() as patch:
+        patch.setattr(layout, "_converted", meanwhile)
+        assert not layout.convert(lake, table, "event_date")
+    files = {path.name for path in Path(table.address).glob("*.parquet")}
+    assert files == set(listed_files(opened(Table(table.address)))["path"].to_pylist()), "what is of no use is removed"

@@ -23,6 +23,7 @@ from lakehouse.lake import Lake, Table, table_cache, table_io
 from lakehouse.lake.table_cache import CachedStorageOptions, Opened, Quiet, TableCache, cache_of, look_again
 from lakehouse.settings import Settings
 from lakehouse_tests.support.noted_commits import uncompared
+from lakehouse_tests.support.s3_server import BUCKET, s3_server
 
 
 def test_options_reach_another_process_with_an_empty_cache(tmp_path: Path) -> None:
@@ -136,6 +137,35 @@ def test_a_step_looks_at_a_table_once_and_again_after_a_commit_or_a_conflict(
     looked.clear()
     assert [table.version() for _ in range(3)] == [1, 1, 1]
     assert len(looked) == 3, "outside of a step nothing is taken as known"
+
+
+def test_a_write_that_commits_nothing_is_no_look(tmp_path: Path) -> None:
+    table = Table(str(tmp_path / "table"), CachedStorageOptions({}, TableCache(is_of_one_step=True)))
+    row_writer.append(table, pa.table({"key": ["k"], "value": ["a"]}))
+    held = table.open()
+    assert held is not None
+    with uncompared():
+        write_deltalake(table.address, pa.table({"key": ["k"], "value": ["b"]}), mode="overwrite")
+        assert not row_writer.merge(held, pa.table({"key": ["k"], "value": ["a"]}), ["key"])
+        assert table.read() == pa.table({"key": ["k"], "value": ["b"]})
+
+
+@pytest.mark.merge
+def test_in_an_object_store_a_table_that_was_removed_or_created_again_is_opened_again(tmp_path: Path) -> None:
+    with s3_server(tmp_path) as store:
+        lake = Lake(Settings(root=f"s3://{BUCKET}/lake", storage_options=store.options))
+
+        def numbers() -> list[int] | None:
+            rows = lake.for_step().table("ops", "log").read()
+            return None if rows is None else sorted(rows["number"].to_pylist())
+
+        for number in range(3):
+            row_writer.append(lake.table("ops", "log"), pa.table({"number": [number]}))
+        assert numbers() == [0, 1, 2]
+        store.files().delete_dir(f"{BUCKET}/lake/ops/log")
+        assert numbers() is None
+        row_writer.append(lake.table("ops", "log"), pa.table({"number": [7]}))
+        assert numbers() == [7]
 
 
 def test_in_an_object_store_a_step_goes_on_with_the_tables_of_earlier_ones_and_sees_new_commits(tmp_path: Path) -> None:
