@@ -151,7 +151,9 @@ class _Work:
             audit.erase_all(self._lake)
             table = self._opened()
         converted = self._converted(table)
-        crowds = {} if converted else self._compact(table if self._dry_run else self._opened())
+        if self._convert and not self._dry_run:
+            table = self._opened()  # another process may have converted it
+        crowds = {} if converted else self._compact(table)
         table = self._opened()
         checkpointed = self._checkpoint(table, at_least=0 if converted else _CHECKPOINT_AFTER_COMMITS)
         log_files = self._clean_log(table)

@@ -6,12 +6,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from lakehouse import locations
+from lakehouse import locations, object_store
 from lakehouse.delta import commit_log, leases, row_writer
 from lakehouse.delta.data_files import Storage
 from lakehouse.lake import table_io
@@ -51,6 +52,40 @@ def test_compaction_changes_no_row_and_is_no_change_to_anybody(no_retention: Lak
     ] == ["OPTIMIZE"]
     again = maintain_table(no_retention, "silver/events")
     assert again == Upkeep("silver/events", 1, 1)
+
+
+@pytest.mark.merge
+@pytest.mark.parametrize("answer", ["lost", "refused", "fails"])
+def test_a_conversion_without_an_answer_does_not_compact_the_days_together(
+    no_retention: Lake, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    for number in range(10):
+        append_to_silver(no_retention, (f"k{number}", 1 + number, number))
+    record_followed(no_retention, 9)
+    no_retention.settings.file_bytes = 1
+    written = object_store.write_new
+
+    def put(*arguments: Any, **_: Any) -> bool:
+        if answer == "fails":
+            raise obstore.exceptions.GenericError("the store does not answer")
+        return answer == "lost" and written(*arguments) and False
+
+    monkeypatch.setattr(object_store, "write_new" if answer != "fails" else "obstore", put if answer != "fails" else Failing(put))
+    [done] = maintain(no_retention, CATALOG, ["silver/events"], convert=True)
+    partitions = DeltaTable(locations.silver(no_retention, "events").address).metadata().partition_columns
+    if answer == "lost":
+        assert (done.converted, done.files_after, partitions) == (True, 10, [])
+    else:
+        assert (done.converted, done.files_after, partitions) == (False, 10, ["event_date"])
+    assert (done.problem or "").endswith("the store does not answer") == (answer == "fails")
+    assert ("another process was writing to it: its days share files the next time" in done.kept) == (answer == "refused")
+
+
+class Failing:
+    """obstore, where nothing can be written."""
+
+    def __init__(self, put: Any) -> None:
+        self.put = put
 
 
 @pytest.mark.merge
