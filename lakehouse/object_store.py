@@ -8,6 +8,7 @@ environment (``AWS_ENDPOINT_URL``, ...), as delta-rs does.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -115,7 +116,7 @@ def write_new(lake: Lake, address: str, content: bytes) -> bool:
     """Write a file as a whole unless there is one of this name, as delta-rs writes the entries of a log: of two that do so at
     once, one succeeds.
 
-    :returns: whether the file was written.
+    :returns: whether the file was written. A request that is repeated, because its answer was lost, finds its own file.
     :raises LakehouseError: for a store of another kind, see :func:`can_write_new`.
     :raises OSError: if the store does not answer, or refuses it.
     """
@@ -128,13 +129,13 @@ def write_new(lake: Lake, address: str, content: bytes) -> bool:
         msg = f"{address}: in such a store no file can be written on the condition that there is none"
         raise LakehouseError(msg)
     try:
-        obstore.put(store, name, content, mode="create")
-    except AlreadyExistsError:
-        return False
+        with suppress(AlreadyExistsError):
+            obstore.put(store, name, content, mode="create")
+            return True
+        return bytes(obstore.get(store, name).bytes()) == content
     except BaseError as problem:
         msg = f"{address}: {problem}"
         raise OSError(msg) from None
-    return True
 
 
 def can_write_new(address: str) -> bool:

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import obstore
+import obstore.exceptions
+import obstore.store
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from lakehouse import locations, object_store
+from lakehouse import locations
 from lakehouse.delta import commit_log, leases, row_writer
 from lakehouse.delta.data_files import Storage
 from lakehouse.lake import table_io
@@ -63,29 +65,31 @@ def test_a_conversion_without_an_answer_does_not_compact_the_days_together(
         append_to_silver(no_retention, (f"k{number}", 1 + number, number))
     record_followed(no_retention, 9)
     no_retention.settings.file_bytes = 1
-    written = object_store.write_new
+    put = obstore.put
 
-    def put(*arguments: Any, **_: Any) -> bool:
+    def answered(*arguments: Any, **options: Any) -> None:
         if answer == "fails":
             raise obstore.exceptions.GenericError("the store does not answer")
-        return answer == "lost" and written(*arguments) and False
+        if answer == "lost":
+            put(*arguments, **options)
+        raise obstore.exceptions.AlreadyExistsError("there is such a file")
 
-    monkeypatch.setattr(object_store, "write_new" if answer != "fails" else "obstore", put if answer != "fails" else Failing(put))
+    monkeypatch.setattr(obstore, "put", answered)
+    if answer == "refused":
+        of_another = obstore.store.MemoryStore()
+        put(of_another, "entry", b"of another")
+        get = obstore.get
+        monkeypatch.setattr(obstore, "get", lambda *_: get(of_another, "entry"))
+    before = locations.silver(no_retention, "events").read().sort_by("record_key")
     [done] = maintain(no_retention, CATALOG, ["silver/events"], convert=True)
     partitions = DeltaTable(locations.silver(no_retention, "events").address).metadata().partition_columns
     if answer == "lost":
         assert (done.converted, done.files_after, partitions) == (True, 10, [])
     else:
         assert (done.converted, done.files_after, partitions) == (False, 10, ["event_date"])
+    assert locations.silver(no_retention, "events").read().sort_by("record_key") == before
     assert (done.problem or "").endswith("the store does not answer") == (answer == "fails")
     assert ("another process was writing to it: its days share files the next time" in done.kept) == (answer == "refused")
-
-
-class Failing:
-    """obstore, where nothing can be written."""
-
-    def __init__(self, put: Any) -> None:
-        self.put = put
 
 
 @pytest.mark.merge
