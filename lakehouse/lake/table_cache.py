@@ -55,8 +55,6 @@ _MOMENTS = count(1)
 _newest_moment, _newest_surprise = [0], [0]
 #: The moment of the last commit of this process to each table, or of the last wish to look at it, by layer and name.
 _newest_of = dict[str, int]()
-
-
 _LOCK = threading.Lock()
 
 
@@ -77,9 +75,9 @@ def committing(table: DeltaTable) -> Iterator[None]:
     """
     before, path = table.version(), table.table_uri
     yield
-    count_request(path, "commits")
     moment = _begin_moment(path)
     if table.version() > before:
+        count_request(path, "commits")
         vars(table)[_COMMITTED] = moment
 
 
