@@ -110,8 +110,6 @@ def test_a_replay_on_a_cluster_and_an_object_store_gives_the_same_tables(tmp_pat
 APPENDS = """
 import sys
 from pyspark.sql import SparkSession
-from lakehouse.delta import row_writer
-from lakehouse.lake import table_io
 from lakehouse.lake import Lake
 from lakehouse.spark import commits
 from lakehouse.spark.session import local_options
@@ -123,9 +121,8 @@ for name, value in local_options(lake).items():
 spark = builder.getOrCreate()
 for number in range(10):
     frame = spark.range(number, number + 1).selectExpr("id as number", f"'{writer}' as writer").coalesce(1)
-    path = lake.table("bronze", "appended")
-    version = table_io.version(path, lake.storage_options)
-    commits.append_alone(frame, lake, path, f"{writer}:{number}", version, {})
+    appended = lake.table("bronze", "appended")
+    commits.append_alone(frame, appended, f"{writer}:{number}", appended.version(), {})
 """
 
 
