@@ -348,10 +348,6 @@ _SOURCE_TABLES = (
 )
 #: Those with the rows of each arrival day.
 _BY_ARRIVAL_DAY = {("bronze", ""), ("bronze", "_readings"), ("silver", "_quarantine"), ("ops", "_dispositions")}
-_LOGS_OF_A_RUN = {
-    *("ingestions", "applications", "contracts", "journal", "late_arrival_audit"),
-    *("inputs", "publications", "restatements", "restatement_reports"),
-}
 #: The tables in ``ops`` that all sources and metrics share.
 _SHARED_TABLES = (
     *(
@@ -382,6 +378,11 @@ _SHARED_TABLES = (
     *("audit_notifications", "restatement_reports", "live_batches", "reconciliations", "late_outputs"),
     *("releases", "model_promotions", "backtests", "canaries", "retrainings", "pauses"),
 )
+#: Those that a run reads or writes for any delivery.
+_LOGS_OF_A_RUN = {
+    *("ingestions", "applications", "contracts", "journal", "late_arrival_audit"),
+    *("inputs", "publications", "restatements", "restatement_reports"),
+}
 
 
 @dataclass(frozen=True)

@@ -371,8 +371,9 @@ def convert(lake: Lake, target: Table, column: str) -> bool:
     entry = "\n".join(map(json.dumps, actions)).encode()
     with leases.alone(target):
         is_done = object_store.write_new(lake, f"{target.address}/_delta_log/{version:020}.json", entry)
-    for file in [] if is_done else added:
-        file_system(table).delete_file(file.path)
+    if not is_done:
+        for file in added:
+            file_system(table).delete_file(file.path)
     return is_done
 
 

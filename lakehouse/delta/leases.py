@@ -70,7 +70,6 @@ def held(target: Table, work: Work, *, now: datetime | None = None) -> Iterator[
     A table that is opened in the block contains everything that earlier holders committed.
     """
     number = take(target, work, now=now)
-    look_again(target.address)
     try:
         yield number is not None
     finally:
@@ -89,6 +88,7 @@ def take(target: Table, work: Work, *, now: datetime | None = None) -> int | Non
     is_taken = last.name == _TAKEN and milliseconds - last.number < work.expires / timedelta(milliseconds=1)
     if is_taken and not (last.process and has_ended(last.process)):
         return None
+    look_again(target.address)  # earlier holders may have committed
     return _taken(target, work, leases, max(milliseconds, last.number + 1))
 
 
@@ -220,7 +220,6 @@ def alone(target: Table) -> Iterator[None]:
         return
     while (number := take(target, COMMITS)) is None:
         time.sleep(_WAITS)
-    look_again(target.address)
     renewal = _Renewal(target, number)
     renewal.start()
     try:

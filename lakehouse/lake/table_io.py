@@ -82,8 +82,8 @@ def open_snapshot(path: str, options: Mapping[str, str] | None = None) -> DeltaT
 
 #: For so many seconds a table counts as absent that a listing of its layer has not shown.
 _LISTED_SECONDS = 14.0
-#: By the address of a layer: when it was listed, after which moment, and the names in it.
 _LISTING = Lock()
+#: By the address of a layer: when it was listed, after which moment, and the names in it.
 _listed: dict[str, tuple[float, int, set[str]]] = {}
 #: The tables to which this process has committed: it may have created them since.
 _written: set[str] = set()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -137,21 +139,28 @@ def change_by_another(writer: DeltaTable, change: str) -> None:
         writer.delete("event_date = '2024-01-02'")
 
 
+@contextmanager
+def meanwhile(name: str, then: Callable[[], object]) -> Iterator[None]:
+    """In the context, ``then`` happens when the new files are written, and before they are committed."""
+    written = getattr(layout, name)
+    with pytest.MonkeyPatch.context() as patch:
+
+        def files(*args: Any) -> Any:
+            made = list(written(*args))
+            patch.undo()
+            then()
+            return made
+
+        patch.setattr(layout, name, files)
+        yield
+
+
 @pytest.mark.parametrize("change", ["append", "replace", "delete"])
-def test_beside_the_commit_of_another_writer_the_files_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+def test_beside_the_commit_of_another_writer_the_files_stay(tmp_path: Path, change: str) -> None:
     lake = with_target(tmp_path, 1)
     table = silver_in(lake)
     replaced(table, {FIRST + timedelta(days=n): [("a", n)] for n in range(3)})
-    written = layout._written
-
-    def meanwhile(*args: Any) -> Any:
-        files = list(written(*args))
-        other = DeltaTable(table.address)
-        change_by_another(other, change)
-        return files
-
-    with monkeypatch.context() as patch:
-        patch.setattr(layout, "_written", meanwhile)
+    with meanwhile("_written", lambda: change_by_another(DeltaTable(table.address), change)):
         assert not layout.keep(lake, table)
     after = content_of(Table(table.address))
     assert (
@@ -408,21 +417,10 @@ def test_files_of_a_converted_table_are_in_shape(tmp_path: Path, target: int) ->
 
 
 @pytest.mark.parametrize("change", ["append", "replace", "delete"])
-def test_beside_the_commit_of_another_writer_a_table_is_not_converted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
+def test_beside_the_commit_of_another_writer_a_table_is_not_converted(tmp_path: Path, change: str) -> None:
     table, lake = of_an_earlier_release(tmp_path), with_target(tmp_path, 1)
     replaced(table, {FIRST + timedelta(days=n): [("a", n)] for n in range(3)})
-    converted = layout._converted
-
-    def meanwhile(*args: Any) -> Any:
-        files = list(converted(*args))
-        other = DeltaTable(table.address)
-        change_by_another(other, change)
-        return files
-
-    with monkeypatch.context() as patch:
-        patch.setattr(layout, "_converted", meanwhile)
+    with meanwhile("_converted", lambda: change_by_another(DeltaTable(table.address), change)):
         assert not layout.convert(lake, table, "event_date")
     after = content_of(Table(table.address))
     assert opened(table).metadata().partition_columns == ["event_date"]
@@ -513,20 +511,12 @@ def test_a_table_that_grows_by_two_commits_with_each_delivery_has_few_files_at_a
     assert len(content_of(table)) == 150
 
 
-def test_of_two_that_convert_a_table_at_once_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_that_convert_a_table_at_once_one_does(tmp_path: Path) -> None:
     table, lake = of_an_earlier_release(tmp_path), with_target(tmp_path, 1)
     replaced(table, {FIRST + timedelta(days=n): [("a", n)] for n in range(3)})
-    converted = layout._converted
-
-    def meanwhile(*args: Any) -> Any:
-        files = list(converted(*args))
-        with monkeypatch.context() as patch:
-            patch.setattr(layout, "_converted", converted)
-            assert layout.convert(lake, Table(table.address), "event_date")
-        return files
-
-    with monkeypatch.context() as patch:
-        patch.setattr(layout, "_converted", meanwhile)
+    of_other: list[bool] = []
+    with meanwhile("_converted", lambda: of_other.append(layout.convert(lake, Table(table.address), "event_date"))):
         assert not layout.convert(lake, table, "event_date")
+    assert of_other == [True]
     files = {path.name for path in Path(table.address).glob("*.parquet")}
     assert files == set(listed_files(opened(Table(table.address)))["path"].to_pylist()), "what is of no use is removed"

@@ -160,16 +160,29 @@ def version(reproducible: ReproducibleLake, name: str) -> int:
     return reproducible.lake.table(*name.split("/")).version()
 
 
+def fall_behind(reproducible: ReproducibleLake, others: list[Any]) -> None:
+    """All metrics follow a first delivery, and only these others a second one."""
+    reproducible.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue", "c,3,2,insert,,red")
+    reproducible.publish()
+    reproducible.metrics = others
+    reproducible.deliver(2, "a,5,1,correct,,red", "d,4,3,insert,,red")
+    reproducible.publish()
+
+
+def has_followed(reproducible: ReproducibleLake, metric: Any) -> None:
+    """Nothing waits, and the metric tells why its second day was restated."""
+    assert waiting(reproducible) == [({}, frozenset())] * 3
+    reasons = locations.gold(reproducible.lake, Series(metric)).read(["event_date", "revision", "restatement_reason"]).to_pylist()
+    told = {(row["event_date"].day, row["revision"]): row["restatement_reason"] for row in reasons}
+    assert told[2, 2] == "correction: 1 moved here from another day, 1 withdrawn"
+
+
 @pytest.mark.merge
 def test_a_metric_that_is_behind_follows_a_table_whose_days_share_files_since(lake, spark) -> None:
     lake.settings.file_bytes = 0
     reproducible = reproducible_lake(lake, spark)
     total, *rest = reproducible.metrics
-    reproducible.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue", "c,3,2,insert,,red")
-    reproducible.publish()
-    reproducible.metrics = rest
-    reproducible.deliver(2, "a,5,1,correct,,red", "d,4,3,insert,,red")
-    reproducible.publish()
+    fall_behind(reproducible, rest)
     reproducible.metrics = [total, *rest]
     before = waiting(reproducible)
     assert before[0][0]
@@ -181,21 +194,14 @@ def test_a_metric_that_is_behind_follows_a_table_whose_days_share_files_since(la
     reproducible.publish()
     reproducible.metrics = [total, *rest]
     reproducible.publish()
-    assert waiting(reproducible) == [({}, frozenset())] * 3
-    reasons = locations.gold(lake, Series(total)).read(["event_date", "revision", "restatement_reason"]).to_pylist()
-    told = {(row["event_date"].day, row["revision"]): row["restatement_reason"] for row in reasons}
-    assert told[2, 2] == "correction: 1 moved here from another day, 1 withdrawn"
+    has_followed(reproducible, total)
 
 
 @pytest.mark.proof
 def test_a_metric_that_is_behind_finds_what_it_has_to_follow(lake, spark) -> None:
     reproducible = reproducible_lake(lake, spark)
     total, *rest = reproducible.metrics
-    reproducible.deliver(1, "a,1,1,insert,,red", "b,2,1,insert,,blue", "c,3,2,insert,,red")
-    reproducible.publish()
-    reproducible.metrics = rest
-    reproducible.deliver(2, "a,5,1,correct,,red", "d,4,3,insert,,red")
-    reproducible.publish()
+    fall_behind(reproducible, rest)
     reproducible.deliver(3, "b,2,2,correct,,blue", "c,,,delete,,")
     reproducible.publish()
     reproducible.metrics = [total, *rest]
@@ -205,10 +211,7 @@ def test_a_metric_that_is_behind_finds_what_it_has_to_follow(lake, spark) -> Non
     assert any("gold/total has yet to follow it from version 2 of" in why for why in done.kept)
     assert waiting(reproducible) == before
     reproducible.publish()
-    assert waiting(reproducible) == [({}, frozenset())] * 3
-    reasons = locations.gold(lake, Series(total)).read(["event_date", "revision", "restatement_reason"]).to_pylist()
-    told = {(row["event_date"].day, row["revision"]): row["restatement_reason"] for row in reasons}
-    assert told[2, 2] == "correction: 1 moved here from another day, 1 withdrawn"
+    has_followed(reproducible, total)
     assert maintained(reproducible)["silver/events"].files_deleted > 0
     assert [one.name for one in reproducible.reproduce_all() if not one.equal] == []
     operations = [commit["operation"] for commit in commit_log.history(DeltaTable(locations.silver(lake, "events").address), -1)]
