@@ -71,8 +71,8 @@ def note_commit(path: str) -> None:
 def committing(table: DeltaTable) -> Iterator[None]:
     """A context that commits with an open table, and leaves it at the version of the commit: the steps that read it need no look.
 
-    If nothing is committed, or another object of the table is read, it is looked at again; and after an error, which may have come
-    behind the commit.
+    If nothing is committed, or another object of the table is read, it is looked at again; and after an error, which may have
+    come behind the commit.
     """
     before, path = table.version(), table.table_uri
     try:
