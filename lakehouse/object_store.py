@@ -20,9 +20,11 @@ from pyarrow import fs
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from obstore.store import ObjectStore, S3Config
 
-    from lakehouse.lake import Lake
+    from lakehouse.settings import Settings
 
 _S3A = "spark.hadoop.fs.s3a"
 
@@ -40,9 +42,9 @@ class S3:
     token: str | None
 
     @classmethod
-    def of(cls, lake: Lake) -> S3:
-        """The connection that the settings and the environment describe."""
-        given = {name.lower().removeprefix("aws_"): value for name, value in lake.storage_options.items()}
+    def of(cls, options: Mapping[str, str]) -> S3:
+        """The connection that the options of delta-rs and the environment describe."""
+        given = {name.lower().removeprefix("aws_"): value for name, value in options.items()}
 
         def option(*names: str) -> str | None:
             stated = [given.get(name) for name in names]
@@ -96,23 +98,23 @@ class S3:
         )
 
 
-def remove_folder(lake: Lake, address: str) -> None:
+def remove_folder(options: Mapping[str, str], address: str) -> None:
     """Remove a folder with its content, on a local disk or in a store; without effect if it does not exist."""
-    system, path = _located(lake, address)
+    system, path = _located(options, address)
     if system.get_file_info(path).type is fs.FileType.Directory:
         system.delete_dir(path)
 
 
-def write_text(lake: Lake, address: str, text: str) -> None:
+def write_text(options: Mapping[str, str], address: str, text: str) -> None:
     """Write a file, on a local disk including its parent folders, or in a store; an existing file is replaced."""
-    system, path = _located(lake, address)
+    system, path = _located(options, address)
     if isinstance(system, fs.LocalFileSystem):
         system.create_dir(path.rpartition("/")[0], recursive=True)
     with system.open_output_stream(path) as stream:
         stream.write(text.encode())
 
 
-def write_new(lake: Lake, address: str, content: bytes) -> bool:
+def write_new(options: Mapping[str, str], address: str, content: bytes) -> bool:
     """Write a file as a whole unless there is one of this name, as delta-rs writes the entries of a log: of two that do so at
     once, one succeeds.
 
@@ -122,7 +124,7 @@ def write_new(lake: Lake, address: str, content: bytes) -> bool:
     """
     folder, _, name = address.rpartition("/")
     if is_s3(address):
-        store: ObjectStore = S3.of(lake).conditional(folder)
+        store: ObjectStore = S3.of(options).conditional(folder)
     elif "://" not in address:
         store = LocalStore(folder)
     else:  # see ``can_write_new``
@@ -143,10 +145,10 @@ def can_write_new(address: str) -> bool:
     return is_s3(address) or "://" not in address
 
 
-def _located(lake: Lake, address: str) -> tuple[fs.FileSystem, str]:
+def _located(options: Mapping[str, str], address: str) -> tuple[fs.FileSystem, str]:
     """The file system of an address, and the path in it."""
     if is_s3(address):
-        return S3.of(lake).file_system(), address.partition("://")[2]
+        return S3.of(options).file_system(), address.partition("://")[2]
     if "://" in address:
         located: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(address)
         return located
@@ -158,6 +160,6 @@ def is_s3(address: str) -> bool:
     return address.startswith(("s3://", "s3a://"))
 
 
-def is_used(lake: Lake) -> bool:
+def is_used(settings: Settings) -> bool:
     """Whether tables or landing files are in such a store."""
-    return is_s3(lake.root) or is_s3(lake.settings.landing or "")
+    return is_s3(settings.root) or is_s3(settings.landing or "")

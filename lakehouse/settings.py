@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from pydantic import AfterValidator, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
-from lakehouse.calendar import cron
+from lakehouse.calendar.periods import checked_cron
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class Settings(BaseSettings):
             return value
         numbers = re.sub(_CRON_WORDS, "1", value, flags=re.IGNORECASE)
         try:
-            cron.checked(numbers)
+            checked_cron(numbers)
         except ValueError:
             msg = "is no cron schedule; write minute, hour, day, month and weekday, as in '40 2 * * *'"
             raise ValueError(msg) from None

@@ -33,13 +33,13 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_are_taken_as_delta_rs_takes_them() -> None:
-    assert S3.of(Lake(Settings(storage_options=OPTIONS))) == S3("http://store:9000", "eu-1", "me", "secret", None)
+    assert S3.of(OPTIONS) == S3("http://store:9000", "eu-1", "me", "secret", None)
 
 
 def test_the_environment_says_what_the_options_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-2")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "another")
-    store = S3.of(Lake(Settings(storage_options={"AWS_ACCESS_KEY_ID": "me"})))
+    store = S3.of({"AWS_ACCESS_KEY_ID": "me"})
     assert (store.region, store.access_key, store.endpoint) == ("us-2", "me", None)
 
 
@@ -47,7 +47,7 @@ def test_spark_is_told_what_is_known_and_nothing_else() -> None:
     assert S3(None, None, None, None, None).spark_options() == {
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"
     }
-    options = S3.of(Lake(Settings(storage_options=OPTIONS))).spark_options()
+    options = S3.of(OPTIONS).spark_options()
     assert {name.removeprefix("spark.hadoop.fs.s3a."): value for name, value in options.items() if "s3a." in name} == {
         "endpoint": "http://store:9000",
         "endpoint.region": "eu-1",
@@ -67,25 +67,25 @@ def test_spark_is_told_what_is_known_and_nothing_else() -> None:
     ],
 )
 def test_a_store_is_used_for_tables_or_for_landing(root: str, landing: str | None, used: bool) -> None:
-    assert object_store.is_used(Lake(Settings(root=root, landing=landing))) is used
+    assert object_store.is_used(Settings(root=root, landing=landing)) is used
 
 
 def test_a_file_is_written_with_the_folders_above_it_and_replaced(tmp_path) -> None:
     lake, path = Lake(Settings(root=f"{tmp_path}")), tmp_path / "models" / "fraud" / "report.md"
     for text in ("# A longer text", "# Größe"):
-        object_store.write_text(lake, f"{path}", text)
+        object_store.write_text(lake.storage_options, f"{path}", text)
     assert path.read_text("utf-8") == "# Größe"
-    object_store.remove_folder(lake, f"{tmp_path / 'models'}")
+    object_store.remove_folder(lake.storage_options, f"{tmp_path / 'models'}")
     assert not path.exists()
 
 
 def test_a_new_file_is_written_once(tmp_path) -> None:
     lake, path = Lake(Settings(root=f"{tmp_path}")), tmp_path / "log" / "1.json"
     path.parent.mkdir()
-    assert [object_store.write_new(lake, f"{path}", text) for text in (b"first", b"second")] == [True, False]
+    assert [object_store.write_new(lake.storage_options, f"{path}", text) for text in (b"first", b"second")] == [True, False]
     assert path.read_bytes() == b"first"
     with pytest.raises(LakehouseError, match="in such a store no file can be written on the condition"):
-        object_store.write_new(lake, "gs://bucket/log/1.json", b"first")
+        object_store.write_new(lake.storage_options, "gs://bucket/log/1.json", b"first")
 
 
 @pytest.mark.merge
@@ -93,7 +93,7 @@ def test_in_a_store_a_new_file_is_written_once_and_a_table_is_converted(tmp_path
     with s3_server(tmp_path) as store:
         settings = Settings(root="s3://lake/tables", storage_options=store.options)
         before, lake = (Lake(settings.model_copy(update={"file_bytes": size})).cached() for size in (0, 2**18))
-        names = [object_store.write_new(lake, f"{lake.root}/log/1.json", text) for text in (b"first", b"second")]
+        names = [object_store.write_new(lake.storage_options, f"{lake.root}/log/1.json", text) for text in (b"first", b"second")]
         assert names == [True, False]
         with store.files().open_input_stream("lake/tables/log/1.json") as stream:
             assert stream.read() == b"first"

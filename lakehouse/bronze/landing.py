@@ -377,7 +377,7 @@ def _check_parquet(lake: Lake, contract: SourceContract, file: LandingFile) -> N
 def _file_system(lake: Lake, contract: SourceContract) -> tuple[fs.FileSystem, str]:
     root = lake.landing_of(contract.dataset)
     if object_store.is_s3(root):
-        return S3.of(lake).file_system(), root.partition("://")[2]
+        return S3.of(lake.storage_options).file_system(), root.partition("://")[2]
     if "://" in root:
         system, path = fs.FileSystem.from_uri(root)
         return system, path

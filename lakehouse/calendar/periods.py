@@ -1,7 +1,8 @@
 """The periods that numbers are published for: days, ISO weeks, months, quarters, fiscal quarters and fiscal years.
 
 The start of weeks and fiscal years is defined only by a :class:`Calendar`. When a day starts is defined in ``days``, when
-the number of a period is final in ``gold.numbers.lifecycle``.
+the number of a period is final in ``gold.numbers.lifecycle``. Here is also the check of the cron expressions in contracts and
+settings.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 _MONTHS = 12
 _QUARTER = 3
+_CRON_PART = re.compile(r"(?:\*|(\d+)(?:-(\d+))?)(?:/(\d+))?")
+#: Minute, hour, day of the month, month, weekday (Sunday is 0 and 7), as in cron.
+_CRON_BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+_LONGEST = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
 
 
 class Kind(str, Enum):
@@ -196,3 +201,37 @@ def _months_on(first: date, months: int) -> date:
     """The first day of the month that is ``months`` later."""
     count = first.year * _MONTHS + first.month - 1 + months
     return date(count // _MONTHS, count % _MONTHS + 1, 1)
+
+
+def checked_cron(text: str) -> str:
+    """A cron expression with five numeric fields, in canonical form.
+
+    :raises ValueError: if it is none, or selects no day.
+    """
+    fields = text.split()
+    if len(fields) != len(_CRON_BOUNDS):
+        msg = f"{text!r}: five fields are needed (minute, hour, day, month, weekday), as in '0 3 * * *' for 03:00"
+        raise ValueError(msg)
+    _, _, days, months, _ = (_cron_values(field, *bounds) for field, bounds in zip(fields, _CRON_BOUNDS))
+    if min(days) > max(_LONGEST.get(month, 31) for month in months):
+        msg = f"{text!r}: none of these months has that day"
+        raise ValueError(msg)
+    return " ".join(fields)
+
+
+def _cron_values(field: str, lowest: int, highest: int) -> set[int]:
+    """The values selected by a field of a cron expression."""
+    values: set[int] = set()
+    for part in field.split(","):
+        match = _CRON_PART.fullmatch(part)
+        if match is None:
+            msg = f"{part!r} is neither *, a number, a range such as 1-5, nor one of these with a step such as */15"
+            raise ValueError(msg)
+        first = lowest if match[1] is None else int(match[1])
+        last = int(match[2]) if match[2] else highest if match[1] is None or match[3] else first
+        step = int(match[3] or 1)
+        if not lowest <= first <= last <= highest or not step:
+            msg = f"{part!r} is out of range; this field goes from {lowest} to {highest}"
+            raise ValueError(msg)
+        values |= set(range(first, last + 1, step))
+    return values

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
-from lakehouse.calendar import cron
-from lakehouse.calendar.periods import Calendar
+from lakehouse.calendar.periods import Calendar, checked_cron
 from lakehouse.contracts.base import Strict
 from lakehouse.contracts.checks import Severity  # noqa: TC001 (pydantic reads it)
 from lakehouse.contracts.inputs import TopicAddress  # noqa: TC001 (pydantic reads it)
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
 
-Cron = Annotated[str, AfterValidator(cron.checked)]
+Cron = Annotated[str, AfterValidator(checked_cron)]
 
 
 class Freshness(Strict):

@@ -191,6 +191,7 @@ def widen(table: DeltaTable, schema: pa.Schema) -> bool:
         return False
     no_partition = "-1" if pa.types.is_integer(columns.field(by).type) else "0001-01-01"
     why = {WIDENED: {name: f"{kind}" for name, kind in wider.items()}}
+    before = table.version()
     with committing(table):
         table.create_write_transaction(
             [],
@@ -200,7 +201,8 @@ def widen(table: DeltaTable, schema: pa.Schema) -> bool:
             partition_filters=[(by, "=", no_partition)],  # no file is removed, whether or not the days share files
             commit_properties=CommitProperties(custom_metadata={"userMetadata": json.dumps(why)}),
         )
-        table.update_incremental()
+        if table.version() == before:
+            table.update_incremental()
     return True
 
 

@@ -115,7 +115,7 @@ class Storage:
         columns = table.metadata().partition_columns
         wanted = ds.field(columns[0]).isin(list(partitions)) if columns else None
         with_int96 = set()
-        for file in table.to_pyarrow_dataset(filesystem=self._local).get_fragments(wanted):
+        for file in table.to_pyarrow_dataset(filesystem=file_system(table)).get_fragments(wanted):
             schema = file.metadata.schema
             if any(schema.column(place).physical_type == "INT96" for place in range(len(schema))):
                 with_int96.add(ds.get_partition_keys(file.partition_expression)[columns[0]] if columns else None)

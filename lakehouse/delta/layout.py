@@ -166,7 +166,7 @@ def keep(lake: Lake, target: Table, *, alone: bool = False, at_most: int = MANY_
     if table is None or not wanted:
         return False
     if alone:
-        with leases.alone(target):
+        with leases.alone(target, is_noted=True):
             return keep(lake, target, at_most=at_most)
     if sum(file.rows for file in wanted.old) > at_most:
         return False
@@ -370,7 +370,7 @@ def convert(lake: Lake, target: Table, column: str) -> bool:
         actions.append({"add": {"path": file.path, **numbers, **kept}})
     entry = "\n".join(map(json.dumps, actions)).encode()
     with leases.alone(target):
-        is_done = object_store.write_new(lake, f"{target.address}/_delta_log/{version:020}.json", entry)
+        is_done = object_store.write_new(lake.storage_options, f"{target.address}/_delta_log/{version:020}.json", entry)
     if not is_done:
         for file in added:
             file_system(table).delete_file(file.path)
@@ -404,6 +404,7 @@ def _commit(table: DeltaTable, removed: Sequence[DayFile], added: Sequence[AddAc
     now = int(time.time() * 1000)
     actions: list[AddAction | RemoveAction] = [*added]
     actions += [RemoveAction(file.path, changes_rows, now, file.size, {}) for file in removed]
+    before = table.version()
     with committing(table):
         table.create_write_transaction(
             actions,
@@ -414,7 +415,8 @@ def _commit(table: DeltaTable, removed: Sequence[DayFile], added: Sequence[AddAc
                 custom_metadata={"userMetadata": json.dumps(why, default=str)}, max_commit_retries=0
             ),
         )
-        table.update_incremental()
+        if table.version() == before:
+            table.update_incremental()
 
 
 def _files(table: DeltaTable) -> list[DayFile]:

@@ -21,16 +21,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError
 
 from lakehouse import object_store
 from lakehouse.delta.partition_writer import commit_without_rows
+from lakehouse.lake import table_io
 from lakehouse.lake.delta_rs_internals import log_entry, transaction_version
 from lakehouse.lake.table_cache import look_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from deltalake import DeltaTable
 
     from lakehouse.lake import Table
 
@@ -160,12 +162,11 @@ def _milliseconds(moment: datetime | None) -> int:
 
 
 def _leases(target: Table, work: Work) -> DeltaTable:
-    address, storage_options = f"{target.address}/{work.folder}", dict(target.options)
-    with suppress(TableNotFoundError):
-        return DeltaTable(address, storage_options=storage_options)
-    with suppress(CommitFailedError):  # another process creates it at this moment
-        DeltaTable.create(address, _SCHEMA, mode="ignore", storage_options=storage_options, configuration=_PROPERTIES)
-    return DeltaTable(address, storage_options=storage_options)
+    address, options = f"{target.address}/{work.folder}", dict(target.options)
+    while (table := table_io.open_snapshot(address, options)) is None:
+        with suppress(CommitFailedError):  # another process creates it at this moment
+            return table_io.create(address, options, schema=_SCHEMA, configuration=_PROPERTIES)
+    return table
 
 
 def _recorded(leases: DeltaTable, event: str, number: int) -> int | None:
@@ -207,16 +208,25 @@ _RENEWED, _WAITS = 30.0, 0.5
 
 
 @contextmanager
-def alone(target: Table) -> Iterator[None]:
+def alone(target: Table, *, is_noted: bool = False) -> Iterator[None]:
     """Hold the lease of a table within the context, for a commit; wait for it while another process holds it.
 
     Outside S3, tables need no lease.
+
+    :param is_noted: whether the block notes its commit itself, as one by delta-rs; else it is noted at the end.
     """
-    if not object_store.is_s3(target.address):
-        try:
+    try:
+        with _leased(target):
             yield
-        finally:
+    finally:
+        if not is_noted:
             target.committed()
+
+
+@contextmanager
+def _leased(target: Table) -> Iterator[None]:
+    if not object_store.is_s3(target.address):
+        yield
         return
     while (number := take(target, COMMITS)) is None:
         time.sleep(_WAITS)
@@ -226,7 +236,6 @@ def alone(target: Table) -> Iterator[None]:
         yield
     finally:
         renewal.end()
-        target.committed()
 
 
 class _Renewal(threading.Thread):

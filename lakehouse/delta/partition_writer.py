@@ -10,16 +10,18 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse.calendar import days as day_conditions
 from lakehouse.delta import columns
-from lakehouse.lake import table_parts
+from lakehouse.lake import table_io, table_parts
 from lakehouse.lake.table_cache import committing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+
+    from deltalake import DeltaTable
 
     from lakehouse.lake import Table
 
@@ -49,14 +51,13 @@ def create(
     :param properties: in addition to :data:`PROPERTIES`.
     :returns: the table, at its newest version.
     """
-    table = DeltaTable.create(
+    table = table_io.create(
         target.address,
-        pa.schema([pa.field(item.name, item.type) for item in schema]),
-        mode="ignore",
+        target.options,
+        schema=pa.schema([pa.field(item.name, item.type) for item in schema]),
         partition_by=partition_by if isinstance(partition_by, str) else list(partition_by or []),
         configuration={**PROPERTIES, **(properties or {})},
         raise_if_key_not_exists=False,  # some properties are this project's
-        storage_options=dict(target.options),
     )
     target.committed()
     return table
@@ -86,6 +87,7 @@ def replace(
     else:
         predicate = f"{column} IN ({', '.join(repr(value) for value in sorted(f'{value}' for value in partitions))})"
     properties = commit_properties(why, transaction)
+    table_io.bring(table, {column: partitions})
     if not len(rows):
         with committing(table):
             return bool(table.delete(predicate, commit_properties=properties)["num_removed_files"])

@@ -23,7 +23,7 @@ from lakehouse.calendar import days
 from lakehouse.delta import columns as wider_types
 from lakehouse.delta import leases, partition_writer
 from lakehouse.delta.data_files import COMPRESSED
-from lakehouse.lake import table_parts
+from lakehouse.lake import table_io, table_parts
 from lakehouse.lake.delta_rs_internals import listed_files, transaction_version
 from lakehouse.lake.table_cache import committing, look_again
 
@@ -169,6 +169,7 @@ def replace(
         how: dict[str, Any] = {"mode": "overwrite", "predicate": predicate, **_schema_mode(table, schema)}
         write_deltalake(table, data, commit_properties=why, writer_properties=properties, **how)
 
+    table_io.bring(table, {column: values})
     with committing(table):
         if not in_one_commit(rows, write):
             table.delete(predicate, commit_properties=why)
@@ -281,6 +282,7 @@ def merge(
     differs = " OR ".join(
         f"(t.{name} IS DISTINCT FROM s.{name})" if name in existing else f"(s.{name} IS NOT NULL)" for name in values
     )
+    table_io.bring(table, {partition_by: pc.unique(rows[partition_by]).to_pylist()} if partition_by else None)
     merging = table.merge(
         rows,
         same,

@@ -90,6 +90,7 @@ class BucketTable(NamedTuple):
             completes = number == len(groups)
             metadata = why if completes else {name: value for name, value in why.items() if name != _FOLLOWED}
             recorded = (mark, version) if completes else None
+            table_io.bring(table, {"bucket": buckets})
             commits.merge_rows(table, self.table, part, clauses, metadata, recorded)
         if self._snapshot().transaction_version(mark) != version:  # a merge without effect makes no commit
             partition_writer.commit_without_rows(self._snapshot(), why=why, transaction=(mark, version))

@@ -1,5 +1,5 @@
 """Everything that the project uses of delta-rs beyond its public interface: private parts of its package, the files and the log
-of an open table. Here is also the count of what is done in object stores.
+of an open table. How a table of an object store is opened and written is in ``replica``, which uses the parts that are here.
 
 No other module uses the internals of ``DeltaTable``. delta-rs is pinned to a minor version, and an upgrade is checked against
 this list.
@@ -8,10 +8,10 @@ this list.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,15 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake._internal import RawDeltaTable
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
+from lakehouse.lake import table_folder
+from lakehouse.lake.table_folder import count_request, is_local
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Mapping
 
 #: The attributes in which an open table carries its files, and the file system that knows them, with their version.
 _LISTED, _SYSTEM = "_lakehouse_files", "_lakehouse_file_system"
@@ -33,6 +37,29 @@ _TRANSACTIONS, _COMMITS, _FEEDS = "_lakehouse_transactions", "_lakehouse_commits
 #: once, and the size up to which an entry is read by one request and kept.
 _ENTRIES = "_lakehouse_log_entries"
 _FEW_ENTRIES, _AT_ONCE, _ENTRY_BYTES = 20, 8, 2**18
+_LOCK = Lock()
+
+
+def raw_table(address: str, version: int | None = None, options: Mapping[str, str] | None = None) -> RawDeltaTable:
+    """What ``DeltaTable`` uses of delta-rs."""
+    return RawDeltaTable(address, version, None if options is None else dict(options))
+
+
+def table_of(raw: Any, options: Mapping[str, str]) -> DeltaTable:
+    """A ``DeltaTable`` that uses another object in the place of delta-rs."""
+    table = DeltaTable.__new__(DeltaTable)
+    table._storage_options, table._table = dict(options), raw  # noqa: SLF001
+    return table
+
+
+def raw_of(table: DeltaTable) -> Any:
+    """What a ``DeltaTable`` uses."""
+    return table._table  # noqa: SLF001
+
+
+def has_replica(table: DeltaTable) -> bool:
+    """Whether an open table is used through a replica of its log, see ``replica``."""
+    return getattr(raw_of(table), "is_replica", False)
 
 
 def listed_files(table: DeltaTable) -> pa.Table:
@@ -82,7 +109,7 @@ def _transactions_in(table: DeltaTable, versions: Collection[int]) -> dict[str, 
 
 def log_entries(table: DeltaTable, versions: Collection[int]) -> list[bytes | None]:
     """The entries of some versions in an open table's log; see :func:`log_entry`."""
-    if len(versions) <= 1 or _is_local(table.table_uri):
+    if len(versions) <= 1 or is_local(table.table_uri):
         return [log_entry(table, version) for version in versions]
     with ThreadPoolExecutor(min(len(versions), _AT_ONCE)) as threads:
         return [*threads.map(partial(log_entry, table), versions)]
@@ -97,8 +124,11 @@ def log_entry(table: DeltaTable, version: int) -> bytes | None:
 
 def _log_entry(table: DeltaTable, version: int) -> bytes:
     name, uri = f"_delta_log/{version:020}.json", table.table_uri
-    if _is_local(uri):
+    if is_local(uri):
         return Path(unquote(uri.removeprefix("file://")), name).read_bytes()
+    if has_replica(table):
+        entry: bytes = raw_of(table).entry(version)
+        return entry
     entries: dict[int, bytes] = vars(table).setdefault(_ENTRIES, {})
     if version in entries:
         return entries[version]
@@ -108,7 +138,7 @@ def _log_entry(table: DeltaTable, version: int) -> bytes:
         with DeltaStorageHandler.from_table(table._table, known_sizes=sizes).open_input_file(name) as file:  # noqa: SLF001
             entry = bytes(file.read())
         if len(entry) < _ENTRY_BYTES:
-            with _KEPT_LOCK:
+            with _LOCK:
                 newest = sorted(vars(table)[_ENTRIES].items())[1 - _FEW_ENTRIES :]
                 vars(table)[_ENTRIES] = {**dict(newest), version: entry}
             break
@@ -138,7 +168,8 @@ def at_version(table: DeltaTable, version: int) -> DeltaTable:
 
 def newest_version(table: DeltaTable) -> int:
     """The newest version in the log; ``table`` stays at its own. The public way opens the table a second time."""
-    count_request(table.table_uri, "looks")
+    if not has_replica(table):
+        count_request(table.table_uri, "looks")
     version: int = table._table.get_latest_version()  # noqa: SLF001
     return version
 
@@ -150,46 +181,20 @@ def file_system(table: DeltaTable) -> fs.FileSystem:
     small data files are fetched as a whole, by one request instead of several, and kept: they never change.
     """
     uri = table.table_uri
-    if _is_local(uri):
+    if is_local(uri):
         return fs.SubTreeFileSystem(unquote(uri.removeprefix("file://")), fs.LocalFileSystem())
     version, system = vars(table).get(_SYSTEM, (None, None))
     if system is None or version != table.version():
         listed = listed_files(table)
         sizes = dict(zip(map(unquote, listed["path"].to_pylist()), listed["size_bytes"].to_pylist()))
-        handler = _SmallFilesWhole.from_table(table._table, known_sizes=sizes)  # noqa: SLF001
+        if has_replica(table):
+            handler = _SmallFilesWhole(uri, dict(table._storage_options or {}), sizes)  # noqa: SLF001
+        else:
+            handler = _SmallFilesWhole.from_table(table._table, known_sizes=sizes)  # noqa: SLF001
         handler.uri, handler.sizes = uri, sizes
         system = fs.PyFileSystem(handler)
         vars(table)[_SYSTEM] = (table.version(), system)
     return system
-
-
-def _is_local(uri: str) -> bool:
-    return "://" not in uri or uri.startswith("file://")
-
-
-#: What this process has done in object stores, by table and kind.
-_requests: Counter[tuple[str, str]] = Counter()
-
-
-def count_request(path: str, kind: str, amount: int = 1) -> None:
-    """Count what is done with a table, if it is in an object store: a request or some, or bytes."""
-    if path and not _is_local(path):
-        _requests["/".join(path.rstrip("/").split("/")[-2:]), kind] += amount
-
-
-@contextmanager
-def counted_requests() -> Iterator[dict[str, dict[str, int]]]:
-    """What is done in object stores within the context, by table and kind; known at its end."""
-    before, during = _requests.copy(), dict[str, dict[str, int]]()
-    yield during
-    for (table, kind), amount in sorted((_requests - before).items()):
-        during.setdefault(table, {})[kind] = amount
-
-
-_SMALL_BYTES, _KEPT_BYTES = 2**20, 2**26
-_KEPT: dict[tuple[str, str], pa.Buffer] = {}
-_held_bytes = [0]
-_KEPT_LOCK = Lock()
 
 
 class _SmallFilesWhole(DeltaStorageHandler):  # type: ignore[misc] # a class without types
@@ -203,21 +208,56 @@ class _SmallFilesWhole(DeltaStorageHandler):  # type: ignore[misc] # a class wit
 
     def open_input_file(self, path: str) -> pa.NativeFile:
         """A data file for random access."""
-        size = self.sizes.get(path, _SMALL_BYTES)
-        if size >= _SMALL_BYTES:
-            count_request(self.uri, "files")
+        kept = table_folder.small_file(self.uri, path)
+        if kept is not None:
+            return pa.BufferReader(kept)
+        count_request(self.uri, "files")
+        size = self.sizes.get(path)
+        if size is None or not table_folder.is_small(size):
             return super().open_input_file(path)
-        with _KEPT_LOCK:
-            kept = _KEPT.pop((self.uri, path), None)
-        if kept is None:
-            count_request(self.uri, "files")
-            count_request(self.uri, "bytes", size)
-            with super().open_input_file(path) as file:
-                kept = pa.py_buffer(file.read(size))
-            with _KEPT_LOCK:
-                _held_bytes[0] += kept.size
-        with _KEPT_LOCK:
-            _KEPT[self.uri, path] = kept
-            while _held_bytes[0] > _KEPT_BYTES and len(_KEPT) > 1:
-                _held_bytes[0] -= _KEPT.pop(next(iter(_KEPT))).size
-        return pa.BufferReader(kept)
+        count_request(self.uri, "bytes", size)
+        with super().open_input_file(path) as file:
+            content = pa.py_buffer(file.read(size))
+        table_folder.keep_small_file(self.uri, path, content)
+        return pa.BufferReader(content)
+
+
+class StatedMerge:
+    """A merge as it is stated, so that it can be executed on this machine or in the store.
+
+    :param raw: the table of which it is, for what the merge says of it.
+    """
+
+    def __init__(self, raw: RawDeltaTable, source: pa.Table, how: Mapping[str, Any]) -> None:
+        self._source, self._how = source, how
+        self._clauses: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        self._first = self._begun(raw)
+
+    def _begun(self, raw: RawDeltaTable) -> Any:
+        return raw.create_merge_builder(source=self._source.to_reader(), **self._how)
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("when_"):
+            return getattr(self._first, name)
+        return lambda *args, **named: self._clauses.append((name, args, named))
+
+    def on(self, raw: RawDeltaTable) -> Any:
+        """Execute the merge on a table."""
+        builder = self._begun(raw)
+        for name, args, named in self._clauses:
+            getattr(builder, name)(*args, **named)
+        return raw.merge_execute(builder)
+
+
+def few_or_stream(data: Any, at_most: int) -> tuple[pa.Table | None, Any]:
+    """Rows in memory if they have few bytes, and else None; and a stream of them."""
+    reader = pa.RecordBatchReader.from_stream(data)
+    batches, size = list[pa.RecordBatch](), 0
+    for batch in reader:
+        batches.append(batch)
+        size += batch.nbytes
+        if size > at_most:
+            stream = pa.RecordBatchReader.from_batches(reader.schema, chain(batches, reader))
+            return None, stream
+    rows = pa.Table.from_batches(batches, reader.schema)
+    return rows, rows.to_reader()

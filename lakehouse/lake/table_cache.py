@@ -11,7 +11,7 @@ that. A rule that compares two tables, where the second has to be as new as the 
 
 These moments are numbered, and shared by all caches of the process. A table is as new as the step needs if it was looked at in
 its present moment (:func:`moment_of`) or later: by the step itself, by an open that the step has begun (``expect``), or by the
-commit that began the moment. In an object store, a table that another process creates is seen some seconds later, see
+commit of the step that began the moment. In an object store, a table that another process creates is seen some seconds later, see
 :func:`lakehouse.lake.table_io.open_listed`, and a sensor looks at most tables only if somebody may have written since its last
 tick, see :class:`Quiet`.
 
@@ -32,7 +32,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from deltalake.exceptions import DeltaError
 
-from lakehouse.lake.delta_rs_internals import count_request, newest_version
+from lakehouse.lake import replica
+from lakehouse.lake.delta_rs_internals import has_replica, newest_version
+from lakehouse.lake.table_folder import count_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sized
@@ -56,6 +58,8 @@ _newest_moment, _newest_surprise = [0], [0]
 #: The moment of the last commit of this process to each table, or of the last wish to look at it, by layer and name.
 _newest_of = dict[str, int]()
 _LOCK = threading.Lock()
+#: The table of a store with which this process has last committed, by address, with its thread: no cache has to look for it.
+_committed_with: dict[str, tuple[int, DeltaTable]] = {}
 
 
 def note_commit(path: str) -> None:
@@ -82,6 +86,8 @@ def committing(table: DeltaTable) -> Iterator[None]:
     if table.version() > before:
         count_request(path, "commits")
         vars(table)[_COMMITTED] = moment
+        if has_replica(table):
+            _committed_with[path] = threading.get_ident(), table
 
 
 def look_again(path: str | None = None) -> None:
@@ -138,6 +144,8 @@ class _Kept:
         self.answers: dict[Hashable, tuple[tuple[int, Hashable] | None, Any]] = {}
         self.entries: dict[Hashable, tuple[frozenset[str], list[Any]]] = {}
         self.is_in_step = False
+        #: The moment in which the running step has begun.
+        self.since = newest_moment()
         #: For each table the moment of :func:`moment_of` after which the running step has looked at it.
         self.looks: dict[str, int] = {}
         #: The tables that a step has begun to open, each with the step and the moment before.
@@ -232,7 +240,7 @@ class TableCache:
         if self._kept.is_in_step:
             yield
             return
-        self._kept.is_in_step = True
+        self._kept.is_in_step, self._kept.since = True, newest_moment()
         try:
             yield
         finally:
@@ -265,13 +273,25 @@ class TableCache:
         moment = moment_of(path)  # before looking: a commit meanwhile is looked for once more
         if self._kept.looks.get(path) == moment:
             return self._kept.tables.get(path)
-        table = self._kept.tables.get(path)
-        if table is not None and vars(table).get(_COMMITTED) == moment:
+        table, committed_since = self._kept.tables.get(path), moment if moment > self._kept.since else -1
+        if table is None or vars(table).get(_COMMITTED) != committed_since:
+            table = self._taken_over(path, committed_since) or table
+        if table is not None and vars(table).get(_COMMITTED) == committed_since:
             self._note(path, table.version())
         else:
             table = self._expected(path, moment) or self._newest(path, in_step or default)
         self._kept.looks[path] = moment
         return table
+
+    def _taken_over(self, path: str, moment: int) -> DeltaTable | None:
+        """A copy of the table with which this thread has made the last commit, unless others may have been made since."""
+        thread, table = _committed_with.get(path, (0, None))
+        if table is None or thread != threading.get_ident() or vars(table).get(_COMMITTED) != moment:
+            return None
+        del _committed_with[path]
+        copy = self._kept.tables[path] = replica.copied(table)
+        vars(copy)[_COMMITTED] = moment
+        return copy
 
     def _expected(self, path: str, moment: int) -> DeltaTable | None:
         """A table that the step has begun to open, unless it may have got a commit since; one of an earlier step is looked at."""

@@ -6,6 +6,7 @@ import math
 import time
 from bisect import bisect_left
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from datetime import date
 from functools import reduce
 from itertools import accumulate
@@ -25,8 +26,10 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 from lakehouse.errors import LakehouseError
-from lakehouse.lake.delta_rs_internals import count_request, file_system, listed_files
+from lakehouse.lake import replica
+from lakehouse.lake.delta_rs_internals import file_system, has_replica, listed_files
 from lakehouse.lake.table_cache import Entry, cache_of, moment_of, newest_moment
+from lakehouse.lake.table_folder import count_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -66,6 +69,9 @@ def open_snapshot(path: str, options: Mapping[str, str] | None = None) -> DeltaT
         return None
     count_request(path, "opens")
     try:
+        if replica.is_possible(path, options or {}):
+            with suppress(replica.UnknownFormError):
+                return replica.open_table(path, dict(options or {}))
         return DeltaTable(path, storage_options=dict(options or {}))
     except TableNotFoundError:
         return None
@@ -78,6 +84,30 @@ def open_snapshot(path: str, options: Mapping[str, str] | None = None) -> DeltaT
             f"newest file of {path}/_delta_log away, and run the same command again, which makes up for what it held"
         )
         raise DamagedLogError(msg) from None
+
+
+def create(path: str, options: Mapping[str, str], **how: Any) -> DeltaTable:
+    """Create a table without rows, unless there is one.
+
+    :param how: as for ``DeltaTable.create``.
+    :returns: the table at its newest version.
+    """
+    if replica.is_possible(path, options):
+        with suppress(replica.UnknownFormError):
+            table = replica.create(path, dict(options), **how) or replica.open_table(path, dict(options))
+            if table is not None:
+                return table
+    return DeltaTable.create(path, mode="ignore", storage_options=dict(options), **how)
+
+
+def bring(table: DeltaTable, where: Where | None = None) -> None:
+    """Bring the files with rows that meet ``where`` to this machine, if the table is in an object store and they are few.
+
+    The next operation of delta-rs that reads rows of the table reads no others.
+    """
+    if has_replica(table):
+        files = files_with(table, where or {})
+        replica.bring(table, dict(zip(files["path"].to_pylist(), files["size_bytes"].to_pylist())))
 
 
 #: For so many seconds a table counts as absent that a listing of its layer has not shown.

@@ -1,13 +1,16 @@
-"""``ops/live_batches``: the rows of Bronze that each batch of a stream has read, and the watermark behind which it dropped rows.
+"""The logs of live numbers: ``ops/live_batches`` and ``ops/reconciliations``.
 
-The rows of a batch are the lines of each ingestion in the files that were added between two places of Bronze's log.
+The first has the rows of Bronze that each batch of a stream has read, and the watermark behind which it dropped rows. The rows of
+a batch are the lines of each ingestion in the files that were added between two places of Bronze's log. The second has the
+comparisons of live with published numbers, with the causes of each difference. One is written only if its content differs from
+the previous one of its day.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from datetime import datetime  # noqa: TC003 (columns of the log)
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
@@ -18,15 +21,19 @@ import pyarrow.parquet as pq
 from lakehouse import locations
 from lakehouse.lake.delta_rs_internals import file_system
 from lakehouse.ledger.log_table import LogTable
+from lakehouse.live.causes import Reconciled, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from datetime import date
 
     from deltalake import DeltaTable
     from pyarrow import fs
 
     from lakehouse.lake import Lake
     from lakehouse.live.checkpoint import BronzeOffset
+
+_ANY_TIME = datetime.min.replace(tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -119,3 +126,47 @@ def _files(system: fs.FileSystem, version: int) -> list[str]:
     with system.open_input_stream(f"_delta_log/{version:020d}.json") as stream:
         actions = [json.loads(line) for line in stream.read().splitlines()]
     return [unquote(action["add"]["path"]) for action in actions if "add" in action and action["add"]["dataChange"]]
+
+
+def reconciliation_log(lake: Lake) -> LogTable[Reconciled]:
+    """``ops/reconciliations``. The reconciliations of a day are numbered."""
+    return LogTable(Reconciled, lake, locations.reconciliations(lake), partition_by="metric")
+
+
+def newest_reconciliation(lake: Lake, metric: str, day: date) -> list[Reconciled]:
+    """The last reconciliation of a day, by window, grain and measure; empty if there is none."""
+    entries = reconciliation_log(lake).read({"metric": [metric], "day": [day]})
+    last = max((entry.number for entry in entries), default=0)
+    return sorted((entry for entry in entries if entry.number == last), key=_place)
+
+
+def newest_beyond_threshold(lake: Lake, metric: str, since: datetime) -> dict[date, list[Reconciled]]:
+    """The numbers beyond the threshold in the last reconciliation of each day that had such numbers in a reconciliation since
+    ``since``.
+    """
+    rows = reconciliation_log(lake).select(["day", "reconciled_at"], {"metric": [metric], "exceeds": [True]})
+    recent = rows.filter(pc.greater_equal(rows["reconciled_at"], pa.scalar(since, rows["reconciled_at"].type)))
+    last = {day: newest_reconciliation(lake, metric, day) for day in sorted(recent["day"].unique().to_pylist())}
+    return {day: [entry for entry in entries if entry.exceeds] for day, entries in last.items()}
+
+
+def record_reconciliation(lake: Lake, before: Sequence[Reconciled], entries: Sequence[Reconciled]) -> bool:
+    """Append a reconciliation of a day, unless its content equals the previous one.
+
+    :param before: the newest reconciliation, from :func:`newest_reconciliation`.
+    :returns: whether it was written.
+    """
+    if not entries or [_content(entry) for entry in before] == [_content(entry) for entry in sorted(entries, key=_place)]:
+        return False
+    first, number = entries[0], (before[0].number if before else 0) + 1
+    numbered = [replace(entry, number=number) for entry in entries]
+    return reconciliation_log(lake).append(numbered, app_id=f"reconciliation:{first.metric}:{first.day}", app_version=number)
+
+
+def _content(entry: Reconciled) -> Reconciled:
+    """An entry without the fields that differ when only the stream has advanced and the numbers of the day are the same."""
+    return replace(entry, number=0, batch=0, reconciled_at=_ANY_TIME, grain=dict(entry.grain), causes=dict(entry.causes))
+
+
+def _place(entry: Reconciled) -> list[tuple[bool, str]]:
+    return in_order(entry.cell)

@@ -1,6 +1,6 @@
 """The causes of a difference between a live number and the published one, as a chain of row sets. Plain Python.
 
-Here is also the entry of a reconciliation; its table is in ``reconciliation_log``.
+Here is also the entry of a reconciliation; its table is in ``batches``.
 """
 
 from __future__ import annotations

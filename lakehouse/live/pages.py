@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse.calendar import windows
 from lakehouse.contracts.windows import WINDOW_START
-from lakehouse.live import causes, reconciliation_log, status, table
+from lakehouse.live import batches, causes, status, table
 from lakehouse.reports.templates import COLOURS, HEIGHT, Chart, chart, frame, label, short, values
 from lakehouse.serving.page import HEADERS, PREFIX, STATIC, respond
 from lakehouse.serving.parameters import Day, MetricName, NoParameters
@@ -84,7 +84,7 @@ def _compared(cache: PublishedCache, metric: MetricContract, published: Publishe
     newest = versions.version(published.series, versions.newest_revision) if versions else None
     live = {_group(metric, row): row for row in table.live_rows(cache.lake, metric, [day])}
     books = {_group(metric, row): row for row in newest.rows if row["row_count"]} if newest else {}
-    reconciled = {entry.cell: entry for entry in reconciliation_log.newest(cache.lake, metric.name, day)}
+    reconciled = {entry.cell: entry for entry in batches.newest_reconciliation(cache.lake, metric.name, day)}
     measures = [*(measure.name for measure in metric.measures if measure.is_number), "row_count"]
     rows = []
     for group in sorted({**live, **books}, key=causes.in_order):

@@ -2,7 +2,7 @@
 
 A day can be reconciled in any state: while the stream runs, and before the day is final. The result is a function of the tables.
 Closed days are reconciled when they are due; a check judges each, and their live numbers then expire. The causes of a difference
-are determined in ``causes``, the results are stored in ``reconciliation_log``.
+are determined in ``causes``, the results are stored in ``batches``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lakehouse.gold.numbers import published_table
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.lake import table_io
 from lakehouse.ledger import failures
-from lakehouse.live import batches, causes, reconciliation_log, row_sets, table
+from lakehouse.live import batches, causes, row_sets, table
 from lakehouse.live import batches as live_batches
 from lakehouse.live.causes import Reconciled, RowSet
 from lakehouse.quality.check_rules import CheckResult
@@ -77,7 +77,7 @@ def reconcile(
     :param session: returns the Spark session.
     :raises IncompleteKeyLogError: when the operational tables were lost and Bronze has to be run again first.
     """
-    before = reconciliation_log.newest(lake, metric.name, day)
+    before = batches.newest_reconciliation(lake, metric.name, day)
     live = _live(lake, metric, day)
     revision, books = _books(lake, metric, day)
     sets = _sets(metric, row_sets.measured(session(), lake, metric, contract, day, live.batches))
@@ -91,7 +91,7 @@ def reconcile(
             values = [numbers.get(group, {}).get(measure) for numbers in sets]
             compared = _ComparedMeasure(measure, stream.get(measure), is_closed, values, books.get(group, {}).get(measure))
             entries.append(_entry(lake, metric, day, group, compared, live, revision))
-    return DayReconciliation(entries, reconciliation_log.record(lake, before, entries))
+    return DayReconciliation(entries, batches.record_reconciliation(lake, before, entries))
 
 
 def _entry(
@@ -217,7 +217,7 @@ def due(lake: Lake, metric: MetricContract, days: Collection[date]) -> list[date
     published = rows.group_by([series.by, "revision", "state"]).aggregate([]).to_pylist()
     revisions = {row[series.by]: row["revision"] for row in published if row["state"] != State.LIVE.value}
     streamed = set(table.days(lake, metric))
-    reconciled = {day: reconciliation_log.newest(lake, metric.name, day) for day in revisions}
+    reconciled = {day: batches.newest_reconciliation(lake, metric.name, day) for day in revisions}
     return [
         day
         for day, revision in sorted(revisions.items())
@@ -246,7 +246,7 @@ def check_reconciled(
     days: Collection[date],
 ) -> list[CheckResult]:
     """The check of those ``days`` that have been reconciled, or are due, in their present state."""
-    wanted = sorted({*due(lake, metric, days), *(day for day in days if reconciliation_log.newest(lake, metric.name, day))})
+    wanted = sorted({*due(lake, metric, days), *(day for day in days if batches.newest_reconciliation(lake, metric.name, day))})
     return [_reconciled(session, lake, metric, contract, day) for day in wanted]
 
 
@@ -292,7 +292,7 @@ def expire(lake: Lake, metric: MetricContract) -> int:
     ended_by = min(lake.now() - metric.live.keep, newest.watermark)
     known = set(table.days(lake, metric))
     old = [day for day in known if day <= ended_by.date()]
-    return table.expire(lake, metric, [day for day in old if reconciliation_log.newest(lake, metric.name, day)], ended_by)
+    return table.expire(lake, metric, [day for day in old if batches.newest_reconciliation(lake, metric.name, day)], ended_by)
 
 
 def _share(entry: Reconciled) -> Decimal:

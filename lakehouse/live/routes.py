@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 
 from lakehouse.calendar.periods import Kind
 from lakehouse.gold.numbers import window_history
-from lakehouse.live import reconciliation_log, status, table
+from lakehouse.live import batches, status, table
 from lakehouse.live.table import LayerChoice, NumberLayer
 from lakehouse.serving import responses
 from lakehouse.serving.models import Row, Shape, State, WindowModel
@@ -312,7 +312,7 @@ def layer_routes(cache: PublishedCache) -> APIRouter:
     ) -> Response:
         """The newest reconciliation of a day: each number in both layers, the difference, and its causes by name."""
         metric = cache.metric(name)
-        entries = await run_in_threadpool(reconciliation_log.newest, cache.lake, metric.name, wanted.day)
+        entries = await run_in_threadpool(batches.newest_reconciliation, cache.lake, metric.name, wanted.day)
         if not entries:
             raise Problem(404, "not-reconciled", f"{name} has not been reconciled for {wanted.day}")
         shown = entries[wanted.row_offset : wanted.row_offset + responses.MOST_ROWS]

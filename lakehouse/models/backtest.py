@@ -241,7 +241,7 @@ def _keep(lake: Lake, entry: Backtest, result: BacktestResult) -> None:
         "json": as_json(result, about),
     }
     for form, text in forms.items():
-        object_store.write_text(lake, f"{entry.report}/report.{form}", text)
+        object_store.write_text(lake.storage_options, f"{entry.report}/report.{form}", text)
 
 
 #: The horizontal offset of the two versions from the middle of their month, in months.

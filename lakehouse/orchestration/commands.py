@@ -123,7 +123,8 @@ def replay(
     from lakehouse.orchestration.execution.in_process import local_instance  # noqa: PLC0415
     from lakehouse.orchestration.execution.replay import Replay, total_causes  # noqa: PLC0415
 
-    notices = contract_archive.notices_of_source(lake, catalog.sources[source])
+    with lake.step():
+        notices = contract_archive.notices_of_source(lake, catalog.sources[source])
     with local_instance() as instance:
         run = Replay(lake, catalog, source, instance)
         days, complaints = run.arrival_days(first.date() if first else None, last.date() if last else None)

@@ -27,7 +27,7 @@ from pydantic import Field
 from lakehouse import pieces
 from lakehouse.calendar.days import from_json, to_json
 from lakehouse.gold.publication.checks import with_deprecated_names
-from lakehouse.lake.delta_rs_internals import counted_requests
+from lakehouse.lake.table_folder import counted_requests
 from lakehouse.orchestration.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,

@@ -73,7 +73,7 @@ def temporary(lake: Lake, source: str) -> Iterator[Lake]:
 
 def _delete(lake: Lake, root: str) -> None:
     if object_store.is_s3(root):
-        S3.of(lake).file_system().delete_dir(root.partition("://")[2])
+        S3.of(lake.storage_options).file_system().delete_dir(root.partition("://")[2])
     elif "://" in root:
         system, path = fs.FileSystem.from_uri(root)
         system.delete_dir(path)

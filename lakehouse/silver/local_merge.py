@@ -65,6 +65,7 @@ def merge(
         before = table.version()
         rows = _merge_rows(lake, contract, days, ingestion_ids, arrival_days)
         if len(rows):
+            table_io.bring(table, {"event_date": days})
             spark_commits.merge_rows(table, stored, rows, silver_merge.clauses(table, contract, days), why)
         if not stored.is_beyond(before + 1):
             return
@@ -91,7 +92,7 @@ def rebuild(lake: Lake, contract: SourceContract, days: Collection[date], why: M
         different = changed_days(held.select(schema.names).cast(schema), wanted)
         if different:
             rows = wanted.filter(pc.is_in(wanted["event_date"], value_set=pa.array(sorted(different), pa.date32())))
-            with leases.alone(stored):
+            with leases.alone(stored, is_noted=True):
                 partition_writer.replace(table, rows, different, why=why)
         if not stored.is_beyond(before + bool(different)):
             return True

@@ -35,7 +35,7 @@ from lakehouse.delta.row_writer import in_one_commit
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_parts
 from lakehouse.lake.delta_rs_internals import transaction_version
-from lakehouse.lake.table_cache import look_again
+from lakehouse.lake.table_cache import committing, look_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -215,7 +215,7 @@ def append_rows_alone(
     :param also: further Delta transactions that the commit records, as id to version.
     :raises CommitFailedError: if another writer has appended at the same moment.
     """
-    with alone(target):
+    with alone(target, is_noted=True):
         look_again(target.address)
         table = target.open()
         if table is None or (transaction_version(table, app_id) or -1) > since:
@@ -229,7 +229,8 @@ def append_rows_alone(
                 mode["schema_mode"] = "merge"  # the table has columns that were removed from the contract
             write_deltalake(table, data, commit_properties=why, **mode)
 
-        in_one_commit(rows, write)
+        with committing(table):
+            in_one_commit(rows, write)
 
 
 def replace_days(frame: DataFrame, target: Table, days: Collection[date], metadata: Mapping[str, Any]) -> None:
@@ -287,7 +288,7 @@ def merge_rows(
     )
     merging = merging.when_matched_delete(clauses.delete)
     merging = merging.when_matched_update(values | dict.fromkeys(clauses.emptied, "NULL"), predicate=clauses.update)
-    with alone(target):
+    with alone(target, is_noted=True), committing(table):
         merging.when_not_matched_insert(values, predicate=clauses.insert).execute()
 
 

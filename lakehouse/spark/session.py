@@ -103,8 +103,8 @@ def local_options(lake: Lake) -> dict[str, str]:
     options = {"spark.master": lake.settings.spark_master, **_DELTA, **_of_any_session(lake), **_DRIVER}
     options["spark.driver.memory"] = lake.settings.spark_memory
     java_path, jars = java(), delta_jars(lake)
-    if object_store.is_used(lake):
-        options |= S3.of(lake).spark_options()
+    if object_store.is_used(lake.settings):
+        options |= S3.of(lake.storage_options).spark_options()
         jars += s3_jars(lake)
     options["spark.driver.extraClassPath"] = os.pathsep.join(str(jar) for jar in jars)
     if lake.settings.spark_master.startswith("local"):

@@ -95,13 +95,13 @@ def create(lake: Lake, catalog: Catalog, session: Callable[[], SparkSession], re
     lake = lake.cached()
     stage_log.check_free(lake, request.name)
     staged = _staged(lake, catalog, request.source, request.name, request.kind, request.about)
-    object_store.remove_folder(lake, staged.lake.root)  # what a stopped creation has left
+    object_store.remove_folder(lake.storage_options, staged.lake.root)  # what a stopped creation has left
     try:
         if request.kind is StageKind.FILES:
             validation.copy_files(staged.lake, staged.source, request.files, lake.now().date())
         report = validation.validated(lake, staged, session, run_id)
     except Exception:
-        object_store.remove_folder(lake, staged.lake.root)
+        object_store.remove_folder(lake.storage_options, staged.lake.root)
         raise
     event = StageEvent(
         name=request.name,
@@ -133,7 +133,7 @@ def refresh(lake: Lake, catalog: Catalog, session: Callable[[], SparkSession], n
         raise StageError(msg)
     staged = _staged(lake, catalog, stage.source, name, stage.created.kind, stage.created.about)
     for layer in TABLES:
-        object_store.remove_folder(lake, f"{staged.lake.root}/{layer}")
+        object_store.remove_folder(lake.storage_options, f"{staged.lake.root}/{layer}")
     report = validation.validated(lake, staged, session, run_id)
     changes = {
         "report": report.model_dump_json(),
@@ -159,7 +159,7 @@ def drop(lake: Lake, name: str, by: str, reason: str) -> Stage:
         raise StageError(msg)
     if stage.state is not StageEventKind.DROPPED:
         stage_log.record(lake, next_event(lake, stage, StageEventKind.DROPPED, by, reason))
-    object_store.remove_folder(lake, lake.stage(name).root)
+    object_store.remove_folder(lake.storage_options, lake.stage(name).root)
     return stage_log.find(lake, name)
 
 

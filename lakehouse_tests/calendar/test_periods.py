@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.calendar.periods import KNOWN_NAMES, Calendar, Kind, UnknownPeriodError
+from lakehouse.calendar.periods import KNOWN_NAMES, Calendar, Kind, UnknownPeriodError, checked_cron
 
 DAYS = st.one_of(st.dates(date(3, 1, 1), date(9997, 12, 31)), st.dates(date(1990, 1, 1), date(2040, 12, 31)))
 KINDS = st.sampled_from(Kind)
@@ -205,3 +205,29 @@ def test_a_name_means_the_period_that_has_it(day: date, starts: int, kind: Kind)
 def test_a_text_that_means_no_period_is_shown_as_it_was_written(text: str) -> None:
     with pytest.raises(UnknownPeriodError, match=f"^'{text}' is no period"):
         Calendar().read(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["0 0 1 1 0", "59 23 31 12 7", "*/59 0-23 1-31/2 1,12 0-7", "0 0 30 4,5 *", "0 0 31 2,3 *", "0 0 29 2 *"]
+)
+def test_each_field_goes_from_its_first_to_its_last_value(text: str) -> None:
+    assert checked_cron(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ("60 0 1 1 0", "goes from 0 to 59"),
+        ("0 24 1 1 0", "goes from 0 to 23"),
+        ("0 0 0 1 0", "goes from 1 to 31"),
+        ("0 0 32 1 0", "goes from 1 to 31"),
+        ("0 0 1 0 0", "goes from 1 to 12"),
+        ("0 0 1 13 0", "goes from 1 to 12"),
+        ("0 0 1 1 8", "goes from 0 to 7"),
+        ("0 0 30 2 *", "none of these months has that day"),
+        *((f"0 0 31 {month} *", "none of these months has that day") for month in (2, 4, 6, 9, 11)),
+    ],
+)
+def test_nothing_beyond_is_taken(text: str, mistake: str) -> None:
+    with pytest.raises(ValueError, match=mistake):
+        checked_cron(text)

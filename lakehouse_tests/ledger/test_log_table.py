@@ -33,7 +33,6 @@ from lakehouse.ledger import (
 )
 from lakehouse.ledger.log_table import Int32, LogTable
 from lakehouse.live import batches as live_batches
-from lakehouse.live import reconciliation_log as reconciliations
 from lakehouse.models import backtest_log, canary_log, retraining
 from lakehouse.models import promotion_log as model_promotions
 from lakehouse.operations import pauses
@@ -62,7 +61,7 @@ def _logs(lake: Lake) -> list[LogTable[Any]]:
         *(publications.log, publications.restatement_log, rebuild_requests.log, tokens.log, cutoff.log, missing_inputs.log),
         *(status.gap_log, alerts.log, notices.log, dispatch.late_output_log, promotion_log.log, held_numbers.rejected_log),
         *(held_numbers.revert_log, restatement_reports.log, max_lateness_decisions.decision_log, input_sets.log),
-        *(input_sets.snapshot_log, correction_record.log, live_batches.log, reconciliations.log, backtest_log.log),
+        *(input_sets.snapshot_log, correction_record.log, live_batches.log, live_batches.reconciliation_log, backtest_log.log),
         *(canary_log.log, model_promotions.log, releases.log, retraining.log, pauses.log),
     )
     of_a_source = [log(lake, "events") for log in of_source]

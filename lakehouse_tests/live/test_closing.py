@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakehouse.live import batches, table
 from lakehouse.live import reconcile as closing
-from lakehouse.live import reconciliation_log, table
 from lakehouse.live.reconcile import reconcile
 from lakehouse.operations.alerts import signals
 from lakehouse.operations.alerts.alert import AlertKind
@@ -56,7 +56,7 @@ def test_a_closed_day_is_reconciled_once_for_each_revision(lake: Lake, spark: An
     sample.send(Event("late", 2, 4, "correct"))
     (again,) = reconciled()
     assert again.explanation == "row_count at 22:00 UTC was 1 and is 2: late_dropped 1"
-    (total,) = [entry for entry in reconciliation_log.newest(lake, "hourly", FIRST) if entry.measure == "total" and entry.gap]
+    (total,) = [entry for entry in batches.newest_reconciliation(lake, "hourly", FIRST) if entry.measure == "total" and entry.gap]
     assert (total.live, total.books, total.number) == ("80", "84", 2)
     assert {**total.causes} == {"late_dropped": "3", "corrected": "1"}
 

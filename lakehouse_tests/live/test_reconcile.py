@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lakehouse.live import dropped_rows, reconciliation_log, stream
+from lakehouse.live import batches, dropped_rows, stream
 from lakehouse.live.causes import add_up
 from lakehouse.live.reconcile import reconcile
 from lakehouse_tests.support.empty_lake import lake_in
@@ -162,7 +162,7 @@ def test_a_reconciliation_is_a_function_of_the_tables(lake: Lake, spark: Any) ->
     once = reconcile(sample.session, lake, sample.hourly, sample.sources["orders"], FIRST)
     again = reconcile(sample.session, lake, sample.hourly, sample.sources["orders"], FIRST)
     assert (once.is_new, again.is_new) == (True, False)
-    assert [entry.number for entry in reconciliation_log.newest(lake, "hourly", FIRST)] == [1] * len(once.entries)
+    assert [entry.number for entry in batches.newest_reconciliation(lake, "hourly", FIRST)] == [1] * len(once.entries)
     sample.send(Event("a", 2, 1, "correct"))
     assert reconcile(sample.session, lake, sample.hourly, sample.sources["orders"], FIRST).is_new
-    assert {entry.number for entry in reconciliation_log.newest(lake, "hourly", FIRST)} == {2}
+    assert {entry.number for entry in batches.newest_reconciliation(lake, "hourly", FIRST)} == {2}

@@ -30,8 +30,8 @@ from lakehouse.late_events import counters
 from lakehouse.lateness import recent_lags
 from lakehouse.lateness.rules import tiers_of
 from lakehouse.ledger import failures
+from lakehouse.live import batches as live_batches
 from lakehouse.live import dropped_rows
-from lakehouse.live import reconciliation_log as reconciliations
 from lakehouse.live import table as live_table
 from lakehouse.operations.alerts import input_signals
 from lakehouse.operations.alerts import rules as alert_rules
@@ -127,7 +127,7 @@ def _of_live(lake: Lake, metric: MetricContract, about: AlertSubject) -> Iterato
     if metric.reconcile is None:
         return
     since = lake.now() - alert_rules.JUDGED_FOR
-    for day, reconciled in reconciliations.newest_beyond_threshold(lake, metric.name, since).items():
+    for day, reconciled in live_batches.newest_beyond_threshold(lake, metric.name, since).items():
         yield from filter(None, [alert_rules.live_difference(about, day, reconciled)])
 
 

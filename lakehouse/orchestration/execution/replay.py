@@ -17,8 +17,8 @@ from lakehouse.bronze import pending_files
 from lakehouse.bronze.pending_files import UnfinishedFiles
 from lakehouse.calendar.days import replay_clock, span
 from lakehouse.lake import SimulatedClock
-from lakehouse.lake.delta_rs_internals import counted_requests
 from lakehouse.lake.table_cache import TableCache
+from lakehouse.lake.table_folder import counted_requests
 from lakehouse.ledger import ingestions
 from lakehouse.orchestration.execution.catch_up import catch_up, close_due
 from lakehouse.orchestration.execution.in_process import InProcess
@@ -40,7 +40,7 @@ class DayResult:
     """The result of one arrival day. ``restated`` are the days written per metric, ``causes`` the keys changed in silver;
     ``unread_reason`` is why its first malformed row is malformed. ``absent`` are the event days that a re-sent range lacks.
     ``held`` and ``left`` name the files that were not ingested, with the reasons (see ``pending_files.UnfinishedFiles``).
-    ``object_store`` is what was done there, by table, see ``lake.delta_rs_internals.counted_requests``.
+    ``object_store`` is what was done there, by table, see ``lake.table_folder.counted_requests``.
     """
 
     arrival_date: date
@@ -100,7 +100,8 @@ class Replay:
 
         :raises RunFailedError: if a run fails; start the replay again once the cause is fixed.
         """
-        lived_through = self._lived_through()
+        with self._lake.step():
+            lived_through = self._lived_through()
         before: date | None = lived_through
         for day in sorted(days):
             if before is not None:

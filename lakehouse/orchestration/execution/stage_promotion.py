@@ -85,7 +85,7 @@ class StagePromotion:
             end = staging.next_event(lake, stage, StageEventKind.PROMOTED, begun.by, begun.reason, sign_off=begun.sign_off)
             stage_log.record(lake, end)
             for layer in staging.TABLES:  # the stage's files stay
-                object_store.remove_folder(lake, f"{lake.stage(name).root}/{layer}")
+                object_store.remove_folder(lake.storage_options, f"{lake.stage(name).root}/{layer}")
             return replace(done, stage=stage_log.find(lake, name))
 
     def _take_input(self, stage: Stage, tags: dict[str, str]) -> None:

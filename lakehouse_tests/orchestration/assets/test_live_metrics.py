@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
-from lakehouse.live import reconciliation_log
+from lakehouse.live import batches
 from lakehouse.orchestration.assets.checks import check_names
 from lakehouse.orchestration.build import build_definitions
 from lakehouse.orchestration.run_events import tags_for
@@ -33,7 +33,7 @@ def test_a_day_is_reconciled_by_the_run_that_closes_it(lake: Lake, spark: Any) -
     with dg.DagsterInstance.ephemeral() as instance:
         done = job.execute_in_process(instance=instance, asset_selection=[GOLD], tags=tags_for([FIRST]))
         assert done.success
-        (entry,) = [one for one in reconciliation_log.newest(lake, "hourly", FIRST) if one.measure == "total" and one.gap]
+        (entry,) = [one for one in batches.newest_reconciliation(lake, "hourly", FIRST) if one.measure == "total" and one.gap]
         assert (entry.live, entry.books, {**entry.causes}) == ("10", "5", {"duplicate": "-5"})
         of_live = [found for found in done.get_asset_check_evaluations() if found.check_name == "live_equals_books"]
         assert [(found.passed, found.partition) for found in of_live] == [(False, f"{FIRST}")]

@@ -8,8 +8,8 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 import lakehouse
-from lakehouse.lake import delta_rs_internals, table_io
-from lakehouse.lake.delta_rs_internals import counted_requests
+from lakehouse.lake import table_folder, table_io
+from lakehouse.lake.table_folder import counted_requests
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,10 +54,10 @@ def test_a_delivery_opens_each_table_once(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_what_is_done_in_object_stores_is_counted_by_table() -> None:
     with counted_requests() as before:
-        delta_rs_internals.count_request("/lake/silver/orders", "opens")
+        table_folder.count_request("/lake/silver/orders", "opens")
     with counted_requests() as during:
-        delta_rs_internals.count_request("s3://bucket/lake/silver/orders", "opens")
-        delta_rs_internals.count_request("s3://bucket/lake/silver/orders/", "bytes", 1000)
-        delta_rs_internals.count_request("s3://bucket/lake/ops/*", "listings")
+        table_folder.count_request("s3://bucket/lake/silver/orders", "opens")
+        table_folder.count_request("s3://bucket/lake/silver/orders/", "bytes", 1000)
+        table_folder.count_request("s3://bucket/lake/ops/*", "listings")
     assert before == {}
     assert during == {"ops/*": {"listings": 1}, "silver/orders": {"bytes": 1000, "opens": 1}}

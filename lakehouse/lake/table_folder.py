@@ -1,0 +1,371 @@
+"""The folder of a table in an object store: its log and its small data files, and what this machine keeps of them.
+
+Entries, checkpoints and data files never change. The log is kept in the user's cache folder for later processes of this
+machine; that of a table which nobody has opened for a week is removed, and so are small data
+files of the books (``ops``) that nobody has read for a week. Other small data files are kept in memory.
+Here is also the count of what this process does in object stores.
+
+Which version of a table is read, and how it is written, is in ``replica``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+import uuid
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import obstore
+import platformdirs
+import psutil
+import pyarrow as pa
+from obstore.exceptions import AlreadyExistsError, BaseError
+
+from lakehouse.object_store import S3
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from obstore.store import S3Store
+
+ENTRY = re.compile(r"(\d{20})\.json")
+CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
+LAST_CHECKPOINT = "_last_checkpoint"
+_AT_ONCE = 16
+_KEPT_SECONDS = 7 * 24 * 3600
+
+Answer = TypeVar("Answer")
+
+
+def entry_name(version: int) -> str:
+    return f"{version:020}.json"
+
+
+def checkpoint_name(version: int) -> str:
+    return f"{version:020}.checkpoint.parquet"
+
+
+def in_log(name: str) -> str:
+    return f"_delta_log/{name}"
+
+
+def log_of(work: Path) -> Path:
+    return work / "_delta_log"
+
+
+def versions_of(form: re.Pattern[str], names: Iterable[str]) -> list[int]:
+    return sorted(int(match[1]) for match in map(form.fullmatch, names) if match is not None)
+
+
+def actions_of(entry: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+    for line in entry.splitlines():
+        yield from json.loads(line).items()
+
+
+def new_files(entry: bytes) -> list[str]:
+    return [action["path"] for kind, action in actions_of(entry) if kind in {"add", "cdc"}]
+
+
+def files_of_feed(entry: bytes) -> dict[str, int]:
+    """The files that the change feed of a version is read from, with their sizes."""
+    sizes: dict[str, dict[str, int]] = {"cdc": {}, "add": {}, "remove": {}}
+    for kind, action in actions_of(entry):
+        if kind == "cdc" or (kind in sizes and action.get("dataChange")):
+            sizes[kind][action["path"]] = action.get("size") or 0
+    return sizes["cdc"] or sizes["add"] | sizes["remove"]
+
+
+def commute(ours: bytes, other: bytes) -> bool:
+    """Whether a commit that only appends may come behind another one that it has not seen, by the rules of Delta."""
+    own, of_other = [*actions_of(ours)], [*actions_of(other)]
+    apps = {action["appId"] for kind, action in own if kind == "txn"}
+    return {kind for kind, _ in own} <= {"commitInfo", "add", "txn"} and not any(
+        kind in {"metaData", "protocol"} or (kind == "txn" and action["appId"] in apps) for kind, action in of_other
+    )
+
+
+def stated(ask: Callable[[], Answer]) -> Answer:
+    """An answer of the store, whose errors become those of the readers of tables."""
+    try:
+        return ask()
+    except BaseError as problem:
+        raise OSError(f"{problem}") from None
+
+
+class TableFolder:
+    """The folder of a table in its store; a name is the path below it."""
+
+    def __init__(self, address: str, options: Mapping[str, str]) -> None:
+        self.address, self.options = address.rstrip("/"), options
+        bucket, _, self._path = self.address.partition("://")[2].partition("/")
+        self.connection = S3.of(options)
+        self._store = _connected(bucket, self.connection)
+
+    def log(self, since: int) -> dict[str, str]:
+        """The names in the log from those of a version on, with their ETags; all of them from version 0 on."""
+        folder = f"{self._path}/_delta_log"
+        count_request(self.address, "listings")
+        offset = f"{folder}/{since:020}" if since > 0 else None
+        found = obstore.list(self._store, folder, offset=offset, chunk_size=1000).collect()
+        return {meta["path"].removeprefix(f"{folder}/"): f"{meta['e_tag']}" for meta in found}
+
+    def whole_log(self) -> dict[str, str]:
+        """The same from the last checkpoint on, where it is as the log says."""
+        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+            count_request(self.address, "log entries")
+            last = json.loads(self._get(in_log(LAST_CHECKPOINT)))
+            names = self.log(last["version"])
+            if checkpoint_name(last["version"]) in names and entry_name(last["version"]) in names:
+                return names
+        return self.log(0)
+
+    def read(self, names: Iterable[str]) -> list[bytes]:
+        """Entries and checkpoints of the log; several at once."""
+        wanted = [*names]
+        count_request(self.address, "log entries", len(wanted))
+        return self._read(wanted)
+
+    def read_small(self, names: Iterable[str]) -> list[bytes]:
+        """Data files; those that were read before are in memory."""
+        wanted = [*names]
+        kept = {name: content for name in wanted if (content := small_file(self.address, name)) is not None}
+        missing = [name for name in wanted if name not in kept]
+        count_request(self.address, "files", len(missing))
+        contents = dict(zip(missing, stated(lambda: self._read(missing))))
+        for name, content in contents.items():
+            count_request(self.address, "bytes", len(content))
+            keep_small_file(self.address, name, pa.py_buffer(content))
+        return [contents[name] if name in contents else kept[name].to_pybytes() for name in wanted]
+
+    def _read(self, names: list[str]) -> list[bytes]:
+        if len(names) <= 1:
+            return [self._get(name) for name in names]
+        with ThreadPoolExecutor(min(len(names), _AT_ONCE)) as threads:
+            return [*threads.map(self._get, names)]
+
+    def _get(self, name: str) -> bytes:
+        return bytes(obstore.get(self._store, f"{self._path}/{name}").bytes())
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a file."""
+        count_request(self.address, "writes")
+        obstore.put(self._store, f"{self._path}/{name}", content)
+        if not name.startswith("_delta_log/"):
+            keep_small_file(self.address, name, pa.py_buffer(content))
+
+    def put_new(self, name: str, content: bytes) -> str | None:
+        """Write a file on the condition that there is none; returns its ETag, None if there is one."""
+        count_request(self.address, "writes")
+        with suppress(AlreadyExistsError):
+            return f"{obstore.put(self._store, f'{self._path}/{name}', content, mode='create')['e_tag']}"
+        return None
+
+
+@lru_cache(maxsize=64)
+def _connected(bucket: str, connection: S3) -> S3Store:
+    return connection.conditional(f"s3://{bucket}")
+
+
+# What this machine keeps
+
+
+def _cache_folder() -> Path:
+    return platformdirs.user_cache_path("lakehouse", appauthor=False)
+
+
+@lru_cache(maxsize=1)
+def _work_folders() -> Path | None:
+    """The folder of the open tables of this machine; None if the cache cannot be written. Those of ended processes go."""
+    with suppress(OSError, RuntimeError):
+        folder = _cache_folder() / "open"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in folder.iterdir():
+            pid = path.name.partition("-")[0]
+            if pid.isdigit() and not psutil.pid_exists(int(pid)):
+                shutil.rmtree(path, ignore_errors=True)
+        old = time.time() - _KEPT_SECONDS
+        for newest in _cache_folder().glob("logs/*/newest"):
+            if newest.stat().st_mtime < old:
+                shutil.rmtree(newest.parent, ignore_errors=True)
+        for path in _cache_folder().glob("files/*/*"):
+            if path.stat().st_mtime < old:
+                path.unlink(missing_ok=True)
+        return folder
+    return None
+
+
+def new_work_folder() -> Path:
+    above = _work_folders()
+    if above is not None:
+        above.mkdir(mode=0o700, parents=True, exist_ok=True)  # somebody may have emptied the cache
+    folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=above))
+    log_of(folder).mkdir()
+    return folder
+
+
+class KeptLog:
+    """The entries and checkpoints of a table's log that are kept on this machine.
+
+    They are in a folder with a random name, which begins with an opening that finds another table in the place of the known one.
+    """
+
+    def __init__(self, folder: TableFolder, name: str | None = None) -> None:
+        self._folder = folder
+        source = f"{folder.connection.endpoint} {folder.address}"
+        self._of_table: Path | None = None
+        if _work_folders() is not None:
+            self._of_table = _cache_folder() / "logs" / uuid.uuid5(uuid.NAMESPACE_URL, source).hex
+        self._newest: tuple[int, str] = (-1, "")
+        self._name = name or self._read_newest()
+
+    def _read_newest(self) -> str:
+        if self._of_table is not None:
+            with suppress(OSError, ValueError):
+                name, version, tag = json.loads((self._of_table / "newest").read_text(encoding="utf-8"))
+                self._newest = version, tag
+                return f"{name}"
+        return uuid.uuid4().hex
+
+    def newest(self) -> tuple[int, str]:
+        """The newest version up to which the log is kept, -1 if it is not; with the ETag of its entry."""
+        return self._newest
+
+    def begun_again(self) -> KeptLog:
+        """A folder of its own for another table."""
+        return KeptLog(self._folder, uuid.uuid4().hex)
+
+    def checkpoints(self) -> list[int]:
+        """The versions of which a checkpoint is kept."""
+        with suppress(OSError):
+            if self._of_table is not None:
+                return versions_of(CHECKPOINT, [path.name for path in (self._of_table / self._name).iterdir()])
+        return []
+
+    def put_into(self, log: Path, name: str) -> bool:
+        """Put a file of the log into a folder, if it is kept."""
+        if self._of_table is not None:
+            with suppress(OSError):
+                os.link(self._of_table / self._name / name, log / name)
+                return True
+        return False
+
+    def add(self, name: str, content: bytes) -> None:
+        """Keep a file of the log."""
+        if self._of_table is not None:
+            with suppress(OSError):
+                (self._of_table / self._name).mkdir(mode=0o700, parents=True, exist_ok=True)
+                _replace(self._of_table / self._name / name, content)
+                if CHECKPOINT.fullmatch(name):
+                    self._forget_before(self.checkpoints()[-2:][0])
+
+    def _forget_before(self, version: int) -> None:
+        for path in (self._of_table / self._name).iterdir() if self._of_table is not None else ():
+            if path.name[:20].isdigit() and int(path.name[:20]) < version:
+                path.unlink(missing_ok=True)
+
+    def note_newest(self, version: int, tag: str) -> None:
+        """Note up to which version the log is kept, unless a later one is noted."""
+        if self._of_table is None:
+            return
+        with suppress(OSError, ValueError):
+            path = self._of_table / "newest"
+            with suppress(FileNotFoundError):
+                name, known, _ = json.loads(path.read_text(encoding="utf-8"))
+                if name == self._name and known > version:
+                    return
+                if name != self._name and self._newest[0] < 0:
+                    shutil.rmtree(self._of_table / f"{name}", ignore_errors=True)
+            _replace(path, json.dumps([self._name, version, tag]).encode())
+            self._newest = version, tag
+
+
+def _replace(path: Path, content: bytes) -> None:
+    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+    part.write_bytes(content)
+    part.replace(path)
+
+
+_SMALL_FILES_BYTES, _SMALL_BYTES, _LOG_FILE_BYTES = 2**26, 2**20, 2**16
+_small_files: dict[tuple[str, str], pa.Buffer] = {}
+_held_bytes = [0]
+_SMALL_LOCK = Lock()
+
+
+def is_small(size: int) -> bool:
+    """Whether a data file of so many bytes is read as a whole, and kept in memory."""
+    return size < _SMALL_BYTES
+
+
+def small_file(address: str, path: str) -> pa.Buffer | None:
+    """A data file that is kept in memory, or on this machine; None if it is not."""
+    with _SMALL_LOCK:
+        kept = _small_files.pop((address, path), None)
+        if kept is not None:
+            _small_files[address, path] = kept
+    if kept is None and (on_disk := _on_disk(address, path)) is not None:
+        with suppress(OSError):
+            kept = pa.py_buffer(on_disk.read_bytes())
+            os.utime(on_disk)
+            _hold(address, path, kept)
+    return kept
+
+
+def keep_small_file(address: str, path: str, content: pa.Buffer) -> None:
+    """Keep a data file if it is small: it never changes."""
+    if is_small(content.size):
+        _hold(address, path, content)
+        if content.size < _LOG_FILE_BYTES and (on_disk := _on_disk(address, path)) is not None:
+            with suppress(OSError):
+                on_disk.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _replace(on_disk, content.to_pybytes())
+
+
+def _on_disk(address: str, path: str) -> Path | None:
+    """Where a data file of the books is kept on this machine: a log has many small ones. Rows of other tables are not kept."""
+    if address.rstrip("/").rsplit("/", 2)[-2] != "ops" or _work_folders() is None:
+        return None
+    return _cache_folder() / "files" / uuid.uuid5(uuid.NAMESPACE_URL, address).hex / path.replace("/", "%2F")
+
+
+def _hold(address: str, path: str, content: pa.Buffer) -> None:
+    """Keep a file in memory; those that were not read for the longest time go."""
+    with _SMALL_LOCK:
+        if (address, path) not in _small_files:
+            _held_bytes[0] += content.size
+        _small_files[address, path] = content
+        while _held_bytes[0] > _SMALL_FILES_BYTES and len(_small_files) > 1:
+            _held_bytes[0] -= _small_files.pop(next(iter(_small_files))).size
+
+
+#: What this process has done in object stores, by table and kind.
+_requests: Counter[tuple[str, str]] = Counter()
+
+
+def is_local(uri: str) -> bool:
+    """Whether an address is on a disk of this machine."""
+    return "://" not in uri or uri.startswith("file://")
+
+
+def count_request(path: str, kind: str, amount: int = 1) -> None:
+    """Count what is done with a table, if it is in an object store: a request or some, or bytes."""
+    if path and amount and not is_local(path):
+        _requests["/".join(path.rstrip("/").split("/")[-2:]), kind] += amount
+
+
+@contextmanager
+def counted_requests() -> Iterator[dict[str, dict[str, int]]]:
+    """What is done in object stores within the context, by table and kind; known at its end."""
+    before, during = _requests.copy(), dict[str, dict[str, int]]()
+    yield during
+    for (table, kind), amount in sorted((_requests - before).items()):
+        during.setdefault(table, {})[kind] = amount
