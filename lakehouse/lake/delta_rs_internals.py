@@ -29,6 +29,8 @@ from lakehouse.lake.table_folder import count_request, is_local
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from lakehouse.lake.table_folder import TableFolder
+
 #: The attributes in which an open table carries its files, and the file system that knows them, with their version.
 _LISTED, _SYSTEM = "_lakehouse_files", "_lakehouse_file_system"
 #: The attributes for the transactions of a version; for the commits of its log and for its change feed, which never change.
@@ -189,6 +191,7 @@ def file_system(table: DeltaTable) -> fs.FileSystem:
         sizes = dict(zip(map(unquote, listed["path"].to_pylist()), listed["size_bytes"].to_pylist()))
         if has_replica(table):
             handler = _SmallFilesWhole(uri, dict(table._storage_options or {}), sizes)  # noqa: SLF001
+            handler.folder = raw_of(table).folder
         else:
             handler = _SmallFilesWhole.from_table(table._table, known_sizes=sizes)  # noqa: SLF001
         handler.uri, handler.sizes = uri, sizes
@@ -205,16 +208,20 @@ class _SmallFilesWhole(DeltaStorageHandler):  # type: ignore[misc] # a class wit
 
     uri: str
     sizes: Mapping[str, int]
+    folder: TableFolder | None = None
 
     def open_input_file(self, path: str) -> pa.NativeFile:
         """A data file for random access."""
+        size = self.sizes.get(path)
+        if size is None or not table_folder.is_small(size):
+            count_request(self.uri, "files")
+            return super().open_input_file(path)
+        if self.folder is not None:
+            return pa.BufferReader(self.folder.read_small([path])[0])
         kept = table_folder.small_file(self.uri, path)
         if kept is not None:
             return pa.BufferReader(kept)
         count_request(self.uri, "files")
-        size = self.sizes.get(path)
-        if size is None or not table_folder.is_small(size):
-            return super().open_input_file(path)
         count_request(self.uri, "bytes", size)
         with super().open_input_file(path) as file:
             content = pa.py_buffer(file.read(size))

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.lake import table_io
 from lakehouse.lake.table import Table
-from lakehouse.lake.table_cache import CachedStorageOptions, Opened, TableCache
+from lakehouse.lake.table_cache import Opened, TableCache
+from lakehouse.lake.table_io import CachedStorageOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -140,7 +141,11 @@ class Lake:
     def expect(self, tables: Iterable[Table]) -> None:
         """Begin to open tables that the running step will read; no effect on a local disk, where this takes a millisecond."""
         if self.cache is not None and "://" in self.root:
-            self.cache.expect([table.address for table in tables], partial(table_io.open_listed, options=self.storage_options))
+            by_layer: dict[str, list[str]] = {"gold": [], "silver": []}  # what follows from others comes first
+            for table in tables:
+                by_layer.setdefault(table.name.partition("/")[0], []).append(table.address)
+            groups = [by_layer.pop("gold"), by_layer.pop("silver"), [path for paths in by_layer.values() for path in paths]]
+            self.cache.expect(groups, partial(table_io.open_listed, options=self.storage_options))
 
     def with_settings(self, **changes: Any) -> Lake:
         """The same lake with some settings changed, as a stage or a replay needs them; open tables are kept."""

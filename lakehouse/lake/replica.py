@@ -19,9 +19,11 @@ which rows are read in ``table_io``.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
+import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -49,6 +51,7 @@ from lakehouse.lake.table_folder import (
     log_of,
     new_files,
     new_work_folder,
+    remove_work_folder,
     stated,
     versions_of,
 )
@@ -87,15 +90,16 @@ class UnknownFormError(Exception):
     """A table that is not opened through a replica: delta-rs has to open it itself."""
 
 
-#: The tables for which that was found out.
-_opened_by_delta_rs: set[str] = set()
+#: The tables for which that was found out, and until when it is taken for granted: a store may answer again.
+_opened_by_delta_rs: dict[str, float] = {}
+_AGAIN_SECONDS = 300.0
 
 
 def is_possible(address: str, options: Mapping[str, str]) -> bool:
     """Whether a table may be opened through a replica: S3 is the store whose conditional writes are known here."""
     return (
         is_s3(address)
-        and address not in _opened_by_delta_rs
+        and time.monotonic() > _opened_by_delta_rs.get(address, 0)
         and {name.lower().removeprefix("aws_") for name in options} <= _OPTIONS
         and {name.lower(): value for name, value in options.items()}.get("aws_conditional_put", "etag") == "etag"
     )
@@ -109,9 +113,9 @@ def open_table(address: str, options: Mapping[str, str]) -> DeltaTable | None:
     """
     try:
         return _opened(TableFolder(address, options))
-    except (BaseError, UnknownFormError) as problem:
+    except (BaseError, FileNotFoundError, UnknownFormError) as problem:
         # delta-rs knows more kinds of credentials and of logs, and says what is wrong.
-        _opened_by_delta_rs.add(address)
+        _opened_by_delta_rs[address] = time.monotonic() + _AGAIN_SECONDS
         raise UnknownFormError(f"{problem}") from None
 
 
@@ -178,7 +182,8 @@ def _opened(folder: TableFolder) -> DeltaTable | None:
         base = max(base, checkpoints[-1])
     work = new_work_folder()
     try:
-        wanted = [entry_name(version) for version in range(base + 1, newest + 1)]
+        # To commit behind a checkpoint, delta-rs needs the entry of its version, too.
+        wanted = [entry_name(version) for version in range(max(base, 0), newest + 1)]
         wanted += [checkpoint_name(base)] if base >= 0 else []
         # What is kept of later versions is not confirmed by the ETag of the newest one.
         missing = [name for name in wanted if int(name[:20]) > known or not kept.put_into(log_of(work), name)]
@@ -212,12 +217,12 @@ class _Replica:
         self._listed: dict[str, str] | None = None
         #: The version of which all files that the next operation reads are here.
         self._brought = -1
-        self._finalizer = weakref.finalize(self, shutil.rmtree, work, ignore_errors=True)
+        self._finalizer = weakref.finalize(self, remove_work_folder, work, os.getpid())
         self._check_form()
 
     def _check_form(self) -> None:
         if self._local.protocol_versions()[0] > 1:
-            _opened_by_delta_rs.add(self.folder.address)
+            _opened_by_delta_rs[self.folder.address] = math.inf
             msg = f"{self.folder.address} has features for which it has to be opened again"
             raise UnknownFormError(msg)
 
@@ -243,8 +248,7 @@ class _Replica:
 
     def load_version(self, version: int) -> None:
         """Go to another version of the table, for reads alone."""
-        native = raw_table(self.folder.address, version, self.folder.options)
-        self._local = native
+        self._local = raw_table(self.folder.address, version, self.folder.options)
 
     def copied(self) -> _Replica:
         """The same version with a folder of its own."""
@@ -262,22 +266,24 @@ class _Replica:
 
     def update_incremental(self) -> None:
         """Bring the table to its newest version."""
-        self._pull(self._list() if self._listed is None else self._listed, None)
+        listed = self._listed
+        is_newer = listed is not None and versions_of(ENTRY, listed)[-1] > self._local.version()
+        self._pull(listed if listed is not None and is_newer else self._list(), None)
 
     def _follow(self, version: int) -> None:
         if version > self._local.version():
             self._pull(self._list(), version)
 
-    def _list(self) -> dict[str, str]:
-        """The files of the log from the table's version on.
+    def _list(self, since: int | None = None, error: type[DeltaError] = DeltaError) -> dict[str, str]:
+        """The files of the log from a version on, by default the table's.
 
         :raises DeltaError: if the table is not the one that was opened.
         """
-        version = self._local.version()
+        version = self._local.version() if since is None else since
         names = stated(lambda: self.folder.log(version))
         if names.get(entry_name(version)) != self.tag:
             msg = f"{self.folder.address}: another table, or an earlier state of it, has taken its place"
-            raise DeltaError(msg)
+            raise error(msg)
         return names
 
     def _pull(self, names: Mapping[str, str], last: int | None) -> None:
@@ -451,7 +457,7 @@ class _Replica:
             tag = self.folder.put_new(in_log(entry_name(version)), entry)
             if tag is not None:
                 return version, tag
-            names = self._log_since(before)
+            names = self._list(before, CommitFailedError)
             newer = [one for one in versions_of(ENTRY, names) if one >= version]
             for name in (entry_name(version), checkpoint_name(version), LAST_CHECKPOINT):
                 (log_of(self._work) / name).unlink(missing_ok=True)
@@ -464,13 +470,6 @@ class _Replica:
             (log_of(self._work) / entry_name(version)).write_bytes(entry)
         msg = f"{self.folder.address}: another writer has committed version {version} since version {before} was read"
         raise CommitFailedError(msg)
-
-    def _log_since(self, version: int) -> dict[str, str]:
-        names = self.folder.log(version)
-        if names.get(entry_name(version)) != self.tag:
-            msg = f"{self.folder.address}: another table, or an earlier state of it, has taken its place"
-            raise CommitFailedError(msg)
-        return names
 
     def _publish_checkpoint(self, version: int) -> None:
         """Publish the checkpoint that delta-rs has made after a commit. Without it, readers read more entries."""

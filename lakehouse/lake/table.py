@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lakehouse.lake import table_io
-from lakehouse.lake.delta_rs_internals import transaction_version
-from lakehouse.lake.table_cache import cache_of, look_again, note_commit
+from lakehouse.lake import replica, table_io
+from lakehouse.lake.delta_rs_internals import has_replica, transaction_version
+from lakehouse.lake.table_cache import look_again, note_commit
+from lakehouse.lake.table_io import cache_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -71,9 +72,21 @@ class Table:
     def newest_version(self) -> int:
         """The version of :meth:`version`, looked up again also within a step: to find that another writer has committed.
 
-        Whatever the step reads from now on is looked up again, too.
+        Whatever the step reads from now on is as new as this version.
         """
         return newest_versions([self])[0]
+
+    def newest_snapshot(self) -> DeltaTable | None:
+        """The table of :meth:`snapshot`. Whatever the step reads from now on is as new as this version."""
+        look_again(self.address)
+        table = self.open()
+        if table is None or cache_of(self.options) is None:
+            return table
+        copy = replica.copied(table) if has_replica(table) else self.snapshot()
+        if copy is not None and copy.version() != table.version():
+            look_again()
+        _look_again_behind([self])
+        return copy
 
     def is_beyond(self, version: int) -> bool:
         """Whether the newest version, looked up again, is later than ``version``.
@@ -135,5 +148,14 @@ class Table:
 
 def newest_versions(tables: Sequence[Table]) -> list[int]:
     """The versions of some tables, see :meth:`Table.newest_version`."""
-    look_again()
-    return [table.version() for table in tables]
+    for table in tables:
+        look_again(table.address)
+    versions = [table.version() for table in tables]
+    _look_again_behind(tables)
+    return versions
+
+
+def _look_again_behind(tables: Sequence[Table]) -> None:
+    cache = cache_of(tables[0].options) if tables else None
+    if cache is not None:
+        cache.look_again_behind(table.address for table in tables)

@@ -7,7 +7,10 @@ lake, which carry the cache. Two callers that share no lake share no cache.
 To look for later commits is a request or two in an object store. In a *step* (see :meth:`TableCache.step`) each table is looked
 at once until this process commits to it: every writer calls :func:`note_commit`, or is :func:`committing`. So what the process
 commits is seen at once, and what is read after :meth:`lakehouse.lake.Table.newest_version`, or after a conflict, is as new as
-that. A rule that compares two tables, where the second has to be as new as the first, asks for it.
+that.
+
+A rule that compares two tables, where the second has to be as new as the first, asks for the newest version of the first. Then
+the step looks again at each table that it has not looked at since it has first seen this version.
 
 These moments are numbered, and shared by all caches of the process. A table is as new as the step needs if it was looked at in
 its present moment (:func:`moment_of`) or later: by the step itself, by an open that the step has begun (``expect``), or by the
@@ -24,11 +27,11 @@ import math
 import os
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from deltalake.exceptions import DeltaError
 
@@ -37,8 +40,7 @@ from lakehouse.lake.delta_rs_internals import has_replica, newest_version
 from lakehouse.lake.table_folder import count_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sized
-    from concurrent.futures import Future
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
 
     from deltalake import DeltaTable
 
@@ -53,7 +55,7 @@ Answer = TypeVar("Answer", bound="Sized")
 Entry = TypeVar("Entry")
 Found = TypeVar("Found")
 
-_MOMENTS = count(1)
+_MOMENTS, _LOOKS = count(1), count(1)
 _newest_moment, _newest_surprise = [0], [0]
 #: The moment of the last commit of this process to each table, or of the last wish to look at it, by layer and name.
 _newest_of = dict[str, int]()
@@ -135,6 +137,21 @@ def confirmed(look: Callable[[], Found | None]) -> Found | None:
     return found
 
 
+#: The numbers of the looks at whole layers, by address, and the look behind which such a look must be.
+listed_at: dict[str, int] = {}
+_layers_behind = [0]
+
+
+def next_look() -> int:
+    """The number of a look: what is seen by a look was committed before any look with a number that is drawn behind it."""
+    return next(_LOOKS)
+
+
+def is_listed_behind(layer: str) -> bool:
+    """Whether the last look at a layer is behind the version of any table that the second of two tables has to be as new as."""
+    return listed_at.get(layer, 0) >= _layers_behind[0]
+
+
 class _Kept:
     """What a cache keeps."""
 
@@ -148,8 +165,11 @@ class _Kept:
         self.since = newest_moment()
         #: For each table the moment of :func:`moment_of` after which the running step has looked at it.
         self.looks: dict[str, int] = {}
+        #: For each table the number drawn before the last look; its version, and the number drawn when this was first seen.
+        self.looked: dict[str, int] = {}
+        self.seen: dict[str, tuple[int, int]] = {}
         #: The tables that a step has begun to open, each with the step and the moment before.
-        self.coming: dict[str, tuple[object, int, Future[DeltaTable | None]]] = {}
+        self.coming: dict[str, _Coming] = {}
 
 
 class _OfThread(_Kept, threading.local):
@@ -161,7 +181,15 @@ class Opened:
     """What the steps of a thread have opened, and have begun to open, by address."""
 
     tables: dict[str, DeltaTable] = field(default_factory=dict)
-    coming: dict[str, tuple[object, int, Future[DeltaTable | None]]] = field(default_factory=dict)
+    coming: dict[str, _Coming] = field(default_factory=dict)
+
+
+class _Coming(NamedTuple):
+    """A table that a step has begun to open: the step, the moment before, and the table between the numbers of two looks."""
+
+    by: object
+    moment: int
+    opened: Future[tuple[int, DeltaTable | None, int]]
 
 
 class Quiet:
@@ -248,17 +276,41 @@ class TableCache:
             self._kept.looks.clear()
             self._kept.coming.clear()
 
-    def expect(self, paths: Iterable[str], open_table: Callable[[str], DeltaTable | None]) -> None:
-        """Begin to open tables that the running step will read, all at once; it is as if the step opened each when it reads it.
+    def expect(self, groups: Iterable[Iterable[str]], open_table: Callable[[str], DeltaTable | None]) -> None:
+        """Begin to open tables that the running step will read; it is as if the step opened each when it reads it.
 
+        :param groups: the tables of a group are opened at once, after those of the group before, from which nothing else follows:
+            they are as new as these.
         :param open_table: opens the table at an address, None if there is none.
         """
-        unknown = [path for path in paths if path not in self._kept.tables and path not in self._kept.coming]
-        if unknown and (self._kept.is_in_step or self._is_of_one_step):
-            threads = ThreadPoolExecutor(_OPENED_AT_ONCE)
-            for path in unknown:
-                self._kept.coming[path] = self, newest_moment(), threads.submit(open_table, path)
-            threads.shutdown(wait=False)
+        if not (self._kept.is_in_step or self._is_of_one_step):
+            return
+        threads, before = ThreadPoolExecutor(_OPENED_AT_ONCE), list[Future[Any]]()
+        for group in groups:
+            unknown = [path for path in group if path not in self._kept.tables and path not in self._kept.coming]
+            opened = [threads.submit(_opened_after, tuple(before), open_table, path) for path in unknown]
+            coming = [_Coming(self, newest_moment(), future) for future in opened]
+            self._kept.coming.update(zip(unknown, coming))
+            before = opened or before
+        threads.shutdown(wait=False)
+
+    def look_again_behind(self, paths: Iterable[str]) -> None:
+        """Let the running step look again at all tables at which it has looked before it has seen the versions of some tables.
+
+        What a version of these follows from was committed before it was first seen. A commit of the step itself follows from what
+        the step has seen.
+        """
+        if not (self._kept.is_in_step or self._is_of_one_step):
+            return
+        behind = max((self._kept.seen[path][1] for path in paths if path in self._kept.seen), default=0)
+        _layers_behind[0] = max(_layers_behind[0], behind)
+        for path, moment in list(self._kept.looks.items()):
+            if self._kept.looked.get(path, 0) < behind and moment == moment_of(path):
+                _begin_moment(path)
+        for path, coming in list(self._kept.coming.items()):
+            is_open = coming.opened.done() and coming.opened.exception() is None
+            if not is_open or coming.opened.result()[0] < behind:
+                self._kept.coming[path] = coming._replace(by=None)
 
     def table(
         self, path: str, default: Callable[[], DeltaTable | None], in_step: Callable[[], DeltaTable | None] | None = None
@@ -278,6 +330,9 @@ class TableCache:
             table = self._taken_over(path, committed_since) or table
         if table is not None and vars(table).get(_COMMITTED) == committed_since:
             self._note(path, table.version())
+            before, seen = self._kept.seen.get(path, (-1, 0))
+            if before != table.version():
+                self._kept.seen[path] = table.version(), seen if table.version() == before + 1 else next_look()
         else:
             table = self._expected(path, moment) or self._newest(path, in_step or default)
         self._kept.looks[path] = moment
@@ -295,12 +350,28 @@ class TableCache:
 
     def _expected(self, path: str, moment: int) -> DeltaTable | None:
         """A table that the step has begun to open, unless it may have got a commit since; one of an earlier step is looked at."""
-        by, opened_in, future = self._kept.coming.pop(path, (None, 0, None))
-        if future is None or path in self._kept.tables or future.exception() is not None or (table := future.result()) is None:
+        coming = self._kept.coming.pop(path, None)
+        if coming is None or path in self._kept.tables or coming.opened.exception() is not None:
+            return None
+        number, table, behind = coming.opened.result()
+        if table is None:
             return None
         self._kept.tables[path] = table
-        self._note(path, table.version())
-        return table if by is self and opened_in >= moment else None
+        self._saw(path, table, number, behind)
+        return table if coming.by is self and coming.moment >= moment else None
+
+    def _saw(self, path: str, table: DeltaTable | None, number: int, behind: int | None = None) -> None:
+        """Note a look at a table.
+
+        :param number: drawn before the look; ``behind`` after it.
+        """
+        if table is None and "://" in path:  # a listing of the layer shows it
+            number = min(number, listed_at.get(path.rpartition("/")[0], number))
+        self._kept.looked[path] = number
+        if table is not None:
+            self._note(path, table.version())
+            if self._kept.seen.get(path, (-1, 0))[0] != table.version():
+                self._kept.seen[path] = table.version(), behind or next_look()
 
     def _newest(self, path: str, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:
         table = self._kept.tables.get(path)
@@ -309,15 +380,15 @@ class TableCache:
         if table is not None and self._is_replaced(path, table.version()):
             self._forget(path)
             table = None
-        before, moment = None if table is None else table.version(), newest_moment()
+        before, moment, number = None if table is None else table.version(), newest_moment(), next_look()
         if table is not None and not _is_brought_up_to_date(path, table):
             self._forget(path)
             table = None
         if table is None:
             table = default() if self._open_table is None else self._open_table(path)
+        self._saw(path, table, number)
         if table is not None:
             self._kept.tables[path] = table
-            self._note(path, table.version())
             if self._quiet is not None:
                 self._quiet.looked(path, moment, is_new=table.version() != before)
         return table
@@ -336,6 +407,7 @@ class TableCache:
         """Forget a table, and every result: some are computed from several tables."""
         del self._kept.tables[path]
         self._kept.newest.pop(path, None)
+        self._kept.seen.pop(path, None)
         self._kept.answers.clear()
         self._kept.entries.clear()
 
@@ -375,6 +447,13 @@ class TableCache:
     def __reduce__(self) -> tuple[type[TableCache], tuple[()]]:
         """Open tables stay in their process: a copy in another one, such as a task of Spark, begins empty."""
         return TableCache, ()
+
+
+def _opened_after(
+    before: Sequence[Future[Any]], open_table: Callable[[str], DeltaTable | None], path: str
+) -> tuple[int, DeltaTable | None, int]:
+    wait(before)
+    return next_look(), open_table(path), next_look()
 
 
 #: The number of a file on its disk, its size and the time at which it was written.
@@ -418,16 +497,3 @@ def _is_newest(path: str, table: DeltaTable) -> bool:
 
 def _entry(path: str, version: int) -> str:
     return f"{path}/_delta_log/{version:020}.json"
-
-
-class CachedStorageOptions(dict[str, str]):
-    """delta-rs options together with the cache that reads with these options use."""
-
-    def __init__(self, options: Mapping[str, str], cache: TableCache) -> None:
-        super().__init__(options)
-        self.cache = cache
-
-
-def cache_of(options: Mapping[str, str] | None) -> TableCache | None:
-    """The cache that reads with these options use."""
-    return options.cache if isinstance(options, CachedStorageOptions) else None

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import tempfile
 import time
 import uuid
@@ -171,6 +172,13 @@ class TableFolder:
         return None
 
 
+def names_below(address: str, options: Mapping[str, str]) -> set[str]:
+    """The names of the folders directly below an address of S3."""
+    bucket, _, path = address.partition("://")[2].partition("/")
+    found = stated(lambda: obstore.list_with_delimiter(_connected(bucket, S3.of(options)), path))
+    return {f"{prefix}".rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"]}
+
+
 @lru_cache(maxsize=64)
 def _connected(bucket: str, connection: S3) -> S3Store:
     return connection.conditional(f"s3://{bucket}")
@@ -190,8 +198,8 @@ def _work_folders() -> Path | None:
         folder = _cache_folder() / "open"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in folder.iterdir():
-            pid = path.name.partition("-")[0]
-            if pid.isdigit() and not psutil.pid_exists(int(pid)):
+            host, _, pid = path.name.rpartition("-")[0].rpartition("-")
+            if host == socket.gethostname() and not psutil.pid_exists(int(pid)):
                 shutil.rmtree(path, ignore_errors=True)
         old = time.time() - _KEPT_SECONDS
         for newest in _cache_folder().glob("logs/*/newest"):
@@ -208,9 +216,15 @@ def new_work_folder() -> Path:
     above = _work_folders()
     if above is not None:
         above.mkdir(mode=0o700, parents=True, exist_ok=True)  # somebody may have emptied the cache
-    folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=above))
+    folder = Path(tempfile.mkdtemp(prefix=f"{socket.gethostname()}-{os.getpid()}-", dir=above))
     log_of(folder).mkdir()
     return folder
+
+
+def remove_work_folder(folder: Path, pid: int) -> None:
+    """Remove the folder of an open table, unless this is a copy of the process that has opened it."""
+    if pid == os.getpid():
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class KeptLog:

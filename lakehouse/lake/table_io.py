@@ -28,11 +28,13 @@ from pyarrow import fs
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import replica
 from lakehouse.lake.delta_rs_internals import file_system, has_replica, listed_files
-from lakehouse.lake.table_cache import Entry, cache_of, moment_of, newest_moment
-from lakehouse.lake.table_folder import count_request
+from lakehouse.lake.table_cache import Entry, is_listed_behind, listed_at, moment_of, newest_moment, next_look
+from lakehouse.lake.table_folder import count_request, names_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
+
+    from lakehouse.lake.table_cache import TableCache
 
 #: The wanted values by column; many are best given as an Arrow array.
 Where = Mapping[str, "Collection[Any] | pa.Array"]
@@ -110,6 +112,19 @@ def bring(table: DeltaTable, where: Where | None = None) -> None:
         replica.bring(table, dict(zip(files["path"].to_pylist(), files["size_bytes"].to_pylist())))
 
 
+class CachedStorageOptions(dict[str, str]):
+    """delta-rs options together with the cache that reads with these options use."""
+
+    def __init__(self, options: Mapping[str, str], cache: TableCache) -> None:
+        super().__init__(options)
+        self.cache = cache
+
+
+def cache_of(options: Mapping[str, str] | None) -> TableCache | None:
+    """The cache that reads with these options use."""
+    return options.cache if isinstance(options, CachedStorageOptions) else None
+
+
 #: For so many seconds a table counts as absent that a listing of its layer has not shown.
 _LISTED_SECONDS = 14.0
 _LISTING = Lock()
@@ -132,15 +147,20 @@ def open_listed(path: str, options: Mapping[str, str] | None = None) -> DeltaTab
     with _LISTING:
         now, moment = time.monotonic(), newest_moment()
         read_at, read_in, names = _listed.get(folder, (-math.inf, -1, set[str]()))
-        if now - read_at > _LISTED_SECONDS or read_in < moment_of(path):
+        if now - read_at > _LISTED_SECONDS or read_in < moment_of(path) or not is_listed_behind(folder):
             count_request(f"{folder}/*", "listings")
+            number = next_look()
             try:
-                infos = DeltaStorageHandler(folder, dict(options or {})).get_file_info_selector(_DIRECTLY)
-                names = {info.base_name for info in infos}
+                if replica.is_possible(folder, options or {}):
+                    names = names_below(folder, options or {})
+                else:
+                    infos = DeltaStorageHandler(folder, dict(options or {})).get_file_info_selector(_DIRECTLY)
+                    names = {info.base_name for info in infos}
             except UNREADABLE:  # such as a store that lets nobody list
                 names = {name}
             else:
                 _listed[folder] = (now, moment, names)
+            listed_at[folder] = number
     return open_snapshot(path, options) if name in names else None
 
 

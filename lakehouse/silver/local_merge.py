@@ -19,7 +19,6 @@ from lakehouse.dispositions.readings import ROW_ID
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.winners import positions
 from lakehouse.lake import table_io
-from lakehouse.lake.table_cache import look_again
 from lakehouse.ledger import decisions, ingestions, key_log
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import commits as spark_commits
@@ -60,7 +59,7 @@ def merge(
     """
     stored = locations.silver_of(lake, contract)
     while True:
-        look_again()  # the key log has to be as new as silver, see the end
+        stored.newest_version()  # the key log has to be as new as silver, see the end
         table = spark_commits.table_of(stored, silver_columns(contract), *layout.of_silver(lake))
         before = table.version()
         rows = _merge_rows(lake, contract, days, ingestion_ids, arrival_days)
@@ -80,10 +79,9 @@ def rebuild(lake: Lake, contract: SourceContract, days: Collection[date], why: M
     """
     stored, schema = locations.silver_of(lake, contract), arrow_schema(silver_columns(contract))
     while True:
-        table = stored.snapshot()
+        table = stored.newest_snapshot()  # what is computed has to be as new as silver
         if table is None or table_io.rows_at_most(table, {"event_date": days}) > _HELD_ROWS:
             return False
-        look_again()  # what is computed has to be as new as silver
         before = table.version()
         wanted = living_rows.computed(lake, contract, living_rows.Slice(days), lake.settings.local_rows)
         if wanted is None:

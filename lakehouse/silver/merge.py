@@ -25,7 +25,6 @@ from lakehouse.dispositions.readings import ROW_ID
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.winners import LIVING_KINDS
 from lakehouse.lake import table_io, table_parts
-from lakehouse.lake.table_cache import look_again
 from lakehouse.ledger import decisions, key_log
 from lakehouse.silver import admitted_claims
 from lakehouse.spark import commits as spark_commits
@@ -132,7 +131,7 @@ def merge(
     target = locations.silver_of(lake, contract)
     row_count = sum(entry.rows for entry in contents.values())
     while True:
-        look_again()  # the key log has to be as new as silver, see the end
+        target.newest_version()  # the key log has to be as new as silver, see the end
         table = spark_commits.table_of(target, silver_columns(contract), *layout.of_silver(lake))
         before = table.version()
         if not table_io.rows_at_most(table, {"event_date": days}):

@@ -6,9 +6,11 @@ import pickle
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +18,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from lakehouse.delta import row_writer
 from lakehouse.lake import Lake, Table, table_cache, table_io
-from lakehouse.lake.table_cache import CachedStorageOptions, Opened, Quiet, TableCache, cache_of, look_again
+from lakehouse.lake.table_cache import Opened, Quiet, TableCache, look_again
+from lakehouse.lake.table_io import CachedStorageOptions, cache_of
 from lakehouse.settings import Settings
 from lakehouse_tests.support.noted_commits import uncompared
 from lakehouse_tests.support.s3_server import BUCKET, s3_server
@@ -199,8 +203,8 @@ def test_what_a_step_has_begun_to_open_is_as_new_as_if_it_had_opened_it_and_a_la
         return Table(path).snapshot()
 
     first, second = (TableCache(is_of_one_step=True, opened=shared) for _ in range(2))
-    first.expect([*(table.address for table in tables), str(tmp_path / "absent")], open_table)
-    while sum(opens.values()) < 4 or not all(future.done() for _, _, future in shared.coming.values()):
+    first.expect([[*(table.address for table in tables)], [], [str(tmp_path / "absent")]], open_table)
+    while sum(opens.values()) < 4 or not all(coming.opened.done() for coming in shared.coming.values()):
         time.sleep(0.001)
     for table in tables[1:]:
         row_writer.append(table, pa.table({"number": [2]}))
@@ -226,6 +230,57 @@ def test_what_another_process_commits_is_seen_by_the_next_step_and_where_it_is_l
     subprocess.run([sys.executable, "-c", script], check=True)
     with cache.step():
         assert table.version() == 4, "the commit of an earlier step is no look"
+
+
+#: Another process commits to two tables, the second of which follows from the first, or to the first alone; the step reads one,
+#: begins again, expects both, commits to one, or asks that the first is as new as the second.
+_FOLLOWING = st.lists(
+    st.sampled_from(["other", "other", "other source", "read source", "read target", "own source", "own target", "again", "ask"]),
+    max_size=14,
+)
+
+
+@examples(max_examples=60, deadline=None)
+@given(_FOLLOWING, st.booleans())
+def test_what_is_read_after_a_newest_version_is_as_new_as_it(events: list[str], snapshot: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder, uncompared():
+        cache = TableCache()
+        source, target = (Table(f"{folder}/{layer}/t", CachedStorageOptions({}, cache)) for layer in ("ops", "gold"))
+        for table in (source, target):
+            row_writer.append(table, pa.table({"follows": [0]}))
+
+        def newest(table: Table) -> int:
+            return DeltaTable(table.address).version()
+
+        def by_other(table: Table, version: int = 0) -> None:
+            write_deltalake(table.address, pa.table({"follows": [version]}), mode="append")
+
+        def begin_again() -> None:
+            steps.close()
+            steps.enter_context(cache.step())
+            cache.expect([[target.address], [source.address]], lambda path: Table(path).snapshot())
+
+        def ask() -> None:
+            table = target.newest_snapshot() if snapshot else None
+            assert table is not None or target.newest_version() == newest(target)
+            rows = target.read() if table is None else table_io.read_version(table)
+            assert len(rows) == newest(target)
+            assert source.version() >= max(rows["follows"].to_pylist())
+
+        done = {
+            "other": lambda: (by_other(source), by_other(target, newest(source))),
+            "other source": lambda: by_other(source),
+            "read source": source.version,
+            "read target": target.version,
+            "own source": lambda: row_writer.append(source, pa.table({"follows": [0]})),
+            "own target": lambda: row_writer.append(target, pa.table({"follows": [source.version()]})),
+            "again": begin_again,
+            "ask": ask,
+        }
+        with ExitStack() as steps:
+            steps.enter_context(cache.step())
+            for event in [*events, "ask"]:
+                done[event]()
 
 
 def test_the_cache_of_one_step_is_in_a_step_from_its_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

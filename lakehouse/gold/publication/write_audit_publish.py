@@ -128,9 +128,7 @@ def read(lake: Lake, series: Series, starts: Sequence[date] | None = None, *, to
     if to_publish:
         revisions.make_up_for_lost_commits(lake, series)
     published = locations.gold(lake, series)
-    table = published.snapshot() if to_publish else published.open()
-    if to_publish:
-        look_again()  # the inputs have to be as new as the table
+    table = published.newest_snapshot() if to_publish else published.open()  # the inputs have to be as new as it
     existing = None if table is None else table_io.read_version(table, None, None if starts is None else {series.by: starts})
     if starts is None:
         starts = [] if existing is None else sorted(set(existing[series.by].to_pylist()))
