@@ -32,7 +32,7 @@ from pyarrow import dataset as ds
 from pyarrow import fs
 
 from lakehouse.lake import table_io, table_parts
-from lakehouse.lake.delta_rs_internals import file_system, listed_files
+from lakehouse.lake.delta_rs_internals import file_system, listed_files, output_stream
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -330,7 +330,7 @@ def write_file(table: DeltaTable, rows: pa.Table, *, changes_rows: bool, every_c
     :returns: the action with which a commit adds it, with the statistics that the table asks for.
     """
     path = f"part-{uuid.uuid4()}.zstd.parquet"
-    with file_system(table).open_output_stream(path) as stream:
+    with output_stream(table, path) as stream:
         pq.write_table(rows, stream, _ROW_GROUP_ROWS, compression="zstd", compression_level=1, coerce_timestamps="us")
         size = stream.tell()
     with_bounds = -1 if every_column else int(table.metadata().configuration.get("delta.dataSkippingNumIndexedCols", 32))

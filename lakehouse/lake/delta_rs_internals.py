@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -27,7 +27,7 @@ from lakehouse.lake import table_folder
 from lakehouse.lake.table_folder import count_request, is_local
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from lakehouse.lake.table_folder import TableFolder
 
@@ -198,6 +198,18 @@ def file_system(table: DeltaTable) -> fs.FileSystem:
         system = fs.PyFileSystem(handler)
         vars(table)[_SYSTEM] = (table.version(), system)
     return system
+
+
+@contextmanager
+def output_stream(table: DeltaTable, path: str) -> Iterator[pa.NativeFile]:
+    """A stream to a new file in a table's folder. In the store of a table with a replica it is written as a whole, at the end."""
+    if not has_replica(table):
+        with file_system(table).open_output_stream(path) as stream:
+            yield stream
+        return
+    content = pa.BufferOutputStream()
+    yield content
+    raw_of(table).folder.put(path, content.getvalue())
 
 
 class _SmallFilesWhole(DeltaStorageHandler):  # type: ignore[misc] # a class without types

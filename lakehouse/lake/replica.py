@@ -477,7 +477,7 @@ class _Replica:
         if (log_of(self._work) / name).exists():
             content = (log_of(self._work) / name).read_bytes()
             self._kept.add(name, content)
-            with suppress(BaseError):
+            with suppress(OSError):
                 self.folder.put(in_log(name), content)
                 self.folder.put(in_log(LAST_CHECKPOINT), last.read_bytes())
         last.unlink(missing_ok=True)

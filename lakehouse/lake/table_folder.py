@@ -157,10 +157,14 @@ class TableFolder:
     def _get(self, name: str) -> bytes:
         return bytes(obstore.get(self._store, f"{self._path}/{name}").bytes())
 
-    def put(self, name: str, content: bytes) -> None:
-        """Write a file."""
+    def put(self, name: str, content: bytes | pa.Buffer) -> None:
+        """Write a file.
+
+        :raises OSError: if the store does not answer, or refuses it.
+        """
         count_request(self.address, "writes")
-        obstore.put(self._store, f"{self._path}/{name}", content)
+        sent = content if isinstance(content, bytes) else content.to_pybytes()
+        stated(lambda: obstore.put(self._store, f"{self._path}/{name}", sent))
         if not name.startswith("_delta_log/"):
             keep_small_file(self.address, name, pa.py_buffer(content))
 
@@ -309,7 +313,7 @@ def _replace(path: Path, content: bytes) -> None:
     part.replace(path)
 
 
-_SMALL_FILES_BYTES, _SMALL_BYTES, _LOG_FILE_BYTES = 2**26, 2**20, 2**16
+_SMALL_FILES_BYTES, _SMALL_BYTES, _LOG_FILE_BYTES = 2**26, 2**23, 2**16
 _small_files: dict[tuple[str, str], pa.Buffer] = {}
 _held_bytes = [0]
 _SMALL_LOCK = Lock()

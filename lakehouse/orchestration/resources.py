@@ -6,10 +6,11 @@ Assets write with Spark through :class:`LakeSpark`. Checks and sensors read with
 
 from __future__ import annotations
 
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from threading import Lock
+from threading import Lock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from dagster_pyspark import LazyPySparkResource
 from dagster_pyspark.resources import spark_session_from_config
 from deltalake.exceptions import TableNotFoundError
 from pydantic import Field, PrivateAttr
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from lakehouse.lake import Lake, table_io
@@ -41,6 +43,10 @@ _QUIET_SECONDS = 300.0
 _OF_PEOPLE = ("_decisions", "_admissions", "_redactions")
 
 
+#: The session that this process has begun to start, if the first use has not taken it over yet.
+_begun: list[Future[SparkSession]] = []
+
+
 class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark has no types
     """dagster-pyspark's lazy session, with the options of the deployment's settings.
 
@@ -57,13 +63,32 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
         """:raises SetupProblem: if Java or a JAR is missing."""
         if self._session is None:
             # Runs in one process share its session; options take effect when the session starts.
+            while _begun:
+                wait([_begun.pop()])  # an error comes again
             running = SparkSession.getActiveSession()
-            if running is None:
-                options = self._options()
-                with without_usual_lines():
-                    running = spark_session_from_config(options)
-            self._session = running
+            self._session = self._started() if running is None else running
         return self._session
+
+    def begin(self) -> None:
+        """Begin to start the session beside other work that does not need it, unless there is one; its first use waits for it."""
+        if _begun or SparkContext._active_spark_context is not None or Lake.open().settings.spark_remote:  # noqa: SLF001
+            return
+        future: Future[SparkSession] = Future()
+
+        def start() -> None:
+            try:
+                future.set_result(self._started())
+            except BaseException as problem:  # noqa: BLE001 (the first use meets it, too)
+                future.set_exception(problem)
+
+        _begun.append(future)
+        Thread(target=start, name="spark-start", daemon=True).start()
+
+    def _started(self) -> SparkSession:
+        options = self._options()
+        with without_usual_lines():
+            session: SparkSession = spark_session_from_config(options)
+        return session
 
     def _options(self) -> dict[str, Any]:
         lake = Lake.open()

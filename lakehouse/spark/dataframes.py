@@ -11,6 +11,7 @@ two differ, the same row would have two different days. So the rules of a zone a
 from __future__ import annotations
 
 import logging
+import re
 from datetime import date, datetime, timedelta, timezone
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -41,6 +42,8 @@ FEW_ROWS = 10_000
 _MICROS_OF_DAY = 86_400_000_000
 #: More files are listed by a Spark job.
 _FEW_FILES = 32
+#: Names of files that mean themselves in a pattern of names.
+_PLAIN_NAME = re.compile(r"[\w.-]+")
 
 
 def local(spark: SparkSession, rows: pa.Table) -> DataFrame:
@@ -108,8 +111,14 @@ def scan(spark: SparkSession, lake: Lake, source: Table, columns: Sequence[str],
 def _of_files(spark: SparkSession, source: Table, table: DeltaTable, files: pa.Table) -> DataFrame:
     """The rows of ``files`` of a table."""
     schema = from_arrow_schema(pa.schema(table.schema().to_arrow()))
-    names = [f"{source}/{unquote(name)}" for name in files["path"].to_pylist()]
-    return spark.read.schema(schema).option("basePath", source.address).parquet(*names)
+    names = [unquote(name) for name in files["path"].to_pylist()]
+    reader = spark.read.schema(schema).option("basePath", source.address)
+    if "://" in source.address and len(names) > 1 and all(map(_PLAIN_NAME.fullmatch, names)):
+        # One listing of the folder, in the place of three requests for each file. It would say nothing of a missing one.
+        frame = reader.option("pathGlobFilter", f"{{{','.join(names)}}}").parquet(source.address)
+        if len(frame.inputFiles()) == len(names):
+            return frame
+    return reader.parquet(*(f"{source}/{name}" for name in names))
 
 
 #: From 1970 to the year 2100, in days.

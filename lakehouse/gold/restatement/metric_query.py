@@ -119,9 +119,14 @@ def _by_day(numbers: pa.Table) -> dict[date, pa.Table]:
 
 def of_periods(rows: DataFrame, metric: MetricContract, periods: Collection[Period]) -> dict[date, pa.Table]:
     """The numbers of whole periods, not divided into windows, by first day; ``rows`` are all Silver rows of them."""
+    if not periods:
+        return {}
     metric = metric.whole
-    cases = [f"WHEN event_date BETWEEN DATE'{one.start}' AND DATE'{one.last}' THEN DATE'{one.start}'" for one in periods]
-    starts = rows.withColumn("event_date", F.expr(f"CASE {' '.join(cases)} END"))
+    # By a join: of an expression with a case for each of 107 weeks, Spark makes no code, and 46,000 rows take nine seconds.
+    start_of = [(day, period.start) for period in periods for day in period.days]
+    days, firsts = (pa.array(column, pa.date32()) for column in zip(*start_of))
+    calendar = dataframes.local(rows.sparkSession, pa.table({"event_date": days, "_start": firsts}))
+    starts = rows.join(F.broadcast(calendar), "event_date").drop("event_date").withColumnRenamed("_start", "event_date")
     with commits.watched(rows.sparkSession, f"{metric.name} on {len(periods):,} periods"):
         return of_days(starts, metric, [one.start for one in periods])
 

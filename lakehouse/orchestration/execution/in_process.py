@@ -15,12 +15,14 @@ import dagster as dg
 
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.publication import held_numbers
+from lakehouse.gold.restatement import local_measures
 from lakehouse.ledger.failures import COMPUTED
 from lakehouse.orchestration import launcher
 from lakehouse.orchestration.assets.source_assets import keys
 from lakehouse.orchestration.build import assets_of
 from lakehouse.orchestration.dagster_internals import InstanceRef, NoOpComputeLogManager
 from lakehouse.orchestration.event_storage import ephemeral_instance, store_together
+from lakehouse.orchestration.resources import LakeSpark
 from lakehouse.orchestration.run_events import pool_of, table_of, tags_for
 from lakehouse.settings import dagster_home
 
@@ -117,6 +119,11 @@ class InProcess:
             for event in result.all_events
             if event.is_step_materialization and event.asset_key == key and _has_new_content(event)
         ]
+
+    def expect_spark(self, source: str) -> None:
+        """Begin to start Spark if the numbers of a metric that follows a source need it, while this process ingests its files."""
+        if not all(local_measures.is_local(metric) for metric in self._catalog.metrics_following(source)):
+            LakeSpark(long_lived=self._lake.settings.spark_long_lived).begin()
 
     def check_again(self, source: str, days: Collection[date]) -> None:
         """Evaluate the checks of arrival days, whose files are in Bronze, again; no file is ingested.

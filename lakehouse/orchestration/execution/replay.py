@@ -130,6 +130,7 @@ class Replay:
         before = ingestions.inputs(ingestions.all_of(self._lake, self._source)).keys() if held else ()
         unfinished = UnfinishedFiles()
         if self._has_unseen_files(day):
+            self._layers.expect_spark(self._source)
             self._layers.run(asset_key("bronze", self._source), [day])
             unfinished = pending_files.unfinished(self._lake, self._contract, day, self._catalog.sources.values())
         after = catch_up(self._lake, self._catalog, self._source, self._layers)

@@ -93,6 +93,7 @@ def ingest(lake: Lake, catalog: Catalog, source: str, day: date, files: Sequence
     """
     before = ingestions.inputs(ingestions.all_of(lake, source)).keys()
     held_before = replaced_days.rows_by_day(lake, catalog.sources[source])
+    layers.expect_spark(source)
     layers.run(asset_key("bronze", source), [day])
     after = catch_up(lake, catalog, source, layers)
     entries = [entry for entry in ingestions.all_of(lake, source) if entry.arrival_date == day]
