@@ -95,14 +95,15 @@ class ArrivalDays:
         return first, last
 
 
-def metric_named(name: str) -> tuple[Lake, Catalog, MetricContract]:
+def metric_named(name: str, *, reading: bool = False) -> tuple[Lake, Catalog, MetricContract]:
     """The lake, the contracts, and the metric ``name``.
 
+    :param reading: for a command that only reads, see :func:`lakehouse.cli.console.deployment`.
     :raises typer.Exit: if no contract describes the metric.
     """
     from lakehouse.gold.numbers import version_selector  # noqa: PLC0415
 
-    lake, catalog = deployment()
+    lake, catalog = deployment(reading=reading)
     try:
         return lake, catalog, version_selector.find_metric(catalog, name)
     except version_selector.UnknownMetricError as problem:
@@ -194,7 +195,7 @@ def about_window(metric: str, period: str) -> About:
     :raises typer.Exit: if no contract describes the metric.
     :raises typer.BadParameter: if the text names neither, or a kind of period for which the metric is not published.
     """
-    lake, catalog, contract = metric_named(metric)
+    lake, catalog, contract = metric_named(metric, reading=True)
     wanted, window = period_or_window(contract, period)
     series = series_of(lake, catalog, contract, wanted.kind)
     warn_if_deprecated(series.metric)

@@ -53,13 +53,16 @@ out = DataConsole(highlight=False, emoji=False, markup=False)
 errors = DataConsole(stderr=True, emoji=False, markup=False)
 
 
-def deployment(landing: Path | None = None) -> tuple[Lake, Catalog]:
-    """The lake and all contracts."""
+def deployment(landing: Path | None = None, *, reading: bool = False) -> tuple[Lake, Catalog]:
+    """The lake and all contracts.
+
+    :param reading: for a command that only reads, and soon ends: it looks at each table once.
+    """
     from lakehouse.contracts.loader import load_catalog, with_examples  # noqa: PLC0415 (`--help` need not wait for it)
     from lakehouse.lake import Lake  # noqa: PLC0415
 
     lake = Lake.open() if landing is None else Lake.open(landing=str(landing))
-    return lake, load_catalog(lake.settings.contracts, bundled=with_examples(lake.settings))
+    return lake.for_step() if reading else lake, load_catalog(lake.settings.contracts, bundled=with_examples(lake.settings))
 
 
 def sound_deployment(source: str) -> tuple[Lake, Catalog]:
@@ -90,9 +93,10 @@ def print_unfinished(kind: str, about: Iterable[str]) -> None:
         errors.print(f"{kind}: {text}", style="yellow", highlight=False, soft_wrap=True)
 
 
-def catalog_with(source: str, landing: Path | None = None) -> tuple[Lake, Catalog]:
+def catalog_with(source: str, landing: Path | None = None, *, reading: bool = False) -> tuple[Lake, Catalog]:
     """The lake and the contracts, which include the contract of ``source``.
 
+    :param reading: see :func:`deployment`.
     :raises typer.Exit: if no contract describes the source.
     """
     lake, catalog = sound_deployment(source)
@@ -101,7 +105,7 @@ def catalog_with(source: str, landing: Path | None = None) -> tuple[Lake, Catalo
         known = ", ".join(sorted(catalog.sources)) or "none"
         errors.print(f"No contract has 'dataset: {source}'; known are {known}.", style="red")
         raise typer.Exit(2)
-    return lake, catalog
+    return lake.for_step() if reading else lake, catalog
 
 
 def unexpected(problem: Exception) -> str:
@@ -128,7 +132,7 @@ def damage() -> list[str]:
     try:
         from lakehouse.operations import damaged_tables  # noqa: PLC0415
 
-        return [f"{entry}" for entry in damaged_tables.find(*deployment())]
+        return [f"{entry}" for entry in damaged_tables.find(*deployment(reading=True))]
     except Exception:  # noqa: BLE001 (what has failed is said in any case)
         return []
 

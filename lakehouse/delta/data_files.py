@@ -32,7 +32,7 @@ from pyarrow import dataset as ds
 from pyarrow import fs
 
 from lakehouse.lake import table_io, table_parts
-from lakehouse.lake.delta_rs_internals import file_system, listed_files, output_stream
+from lakehouse.lake.delta_rs_internals import file_system, listed_files, output_stream, sizes_of_files
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -281,7 +281,7 @@ class DamagedFile(NamedTuple):
 
 def damaged_files(table: Table) -> list[DamagedFile]:
     """The damaged files of a table, by path; only names and lengths are looked up."""
-    opened = table.snapshot()
+    opened = table.open()
     return [] if opened is None else damaged_files_of_table(opened)
 
 
@@ -291,12 +291,13 @@ def damaged_files_of_table(table: DeltaTable) -> list[DamagedFile]:
     if not len(listed):
         return []
     counts = listed["num_records"].to_pylist() if "num_records" in listed.column_names else [0] * len(listed)
-    infos = file_system(table).get_file_info([unquote(path) for path in listed["path"].to_pylist()])
-    expected = zip(infos, listed["size_bytes"].to_pylist(), table_parts.spans(table, listed), counts)
+    paths = [unquote(path) for path in listed["path"].to_pylist()]
+    sizes = sizes_of_files(table, paths)
+    expected = zip(paths, listed["size_bytes"].to_pylist(), table_parts.spans(table, listed), counts)
     damaged = [
-        DamagedFile(info.path, first, last, count or 0, not info.is_file)
-        for info, size, (first, last), count in expected
-        if not info.is_file or info.size != size
+        DamagedFile(path, first, last, count or 0, path not in sizes)
+        for path, size, (first, last), count in expected
+        if sizes.get(path) != size
     ]
     return sorted(damaged, key=lambda file: file.path)
 

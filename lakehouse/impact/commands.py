@@ -83,7 +83,7 @@ def impact(
     from lakehouse.models import lineage  # noqa: PLC0415
 
     source = named or source or _only_source()
-    lake, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source, reading=True)
     lake = lake.cached()
     try:
         result = _analysed(lake, catalog, source, subject)
@@ -214,7 +214,7 @@ def trace(
     from lakehouse.dispositions import unread as malformed_rows  # noqa: PLC0415
     from lakehouse.impact import row_changes  # noqa: PLC0415 (Arrow loads in a second)
 
-    lake, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source, reading=True)
     contract, metrics = catalog.sources[source], catalog.metrics_of(source)
     records = dispositions_account.rows(lake, contract, keys=[key])
     readings = bronze_readings.requests_of(lake, source, [row.row_id for row in records])
@@ -304,7 +304,7 @@ def account(
     """Count the rows of Bronze by disposition; every row has exactly one."""
     from lakehouse.dispositions import account as dispositions_account  # noqa: PLC0415 (Arrow loads in a second)
 
-    lake, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source, reading=True)
     contract = catalog.sources[source]
     days = [arrival_date.date()] if arrival_date else None
     counts = dispositions_account.counts(dispositions_account.table(lake, contract, arrival_days=days))

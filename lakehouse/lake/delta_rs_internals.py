@@ -27,7 +27,7 @@ from lakehouse.lake import table_folder
 from lakehouse.lake.table_folder import count_request, is_local
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from lakehouse.lake.table_folder import TableFolder
 
@@ -40,6 +40,8 @@ _TRANSACTIONS, _COMMITS, _FEEDS = "_lakehouse_transactions", "_lakehouse_commits
 _ENTRIES = "_lakehouse_log_entries"
 _FEW_ENTRIES, _AT_ONCE, _ENTRY_BYTES = 20, 8, 2**18
 _LOCK = Lock()
+#: Of more files in an object store, the sizes are listed.
+_FEW_FILES = 2
 
 
 def raw_table(address: str, version: int | None = None, options: Mapping[str, str] | None = None) -> RawDeltaTable:
@@ -198,6 +200,14 @@ def file_system(table: DeltaTable) -> fs.FileSystem:
         system = fs.PyFileSystem(handler)
         vars(table)[_SYSTEM] = (table.version(), system)
     return system
+
+
+def sizes_of_files(table: DeltaTable, paths: Sequence[str]) -> dict[str, int]:
+    """The sizes of those of the files in a table's folder that exist."""
+    if has_replica(table) and len(paths) > _FEW_FILES:
+        listed: dict[str, int] = raw_of(table).folder.sizes()
+        return {path: listed[path] for path in paths if path in listed}
+    return {info.path: info.size for info in file_system(table).get_file_info([*paths]) if info.is_file}
 
 
 @contextmanager

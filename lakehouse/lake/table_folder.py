@@ -120,6 +120,12 @@ class TableFolder:
         found = obstore.list(self._store, folder, offset=offset, chunk_size=1000).collect()
         return {meta["path"].removeprefix(f"{folder}/"): f"{meta['e_tag']}" for meta in found}
 
+    def sizes(self) -> dict[str, int]:
+        """The bytes of all files in the folder, by their names."""
+        count_request(self.address, "listings")
+        found = stated(lambda: obstore.list(self._store, self._path, chunk_size=1000).collect())
+        return {meta["path"].removeprefix(f"{self._path}/"): meta["size"] for meta in found}
+
     def whole_log(self) -> dict[str, str]:
         """The same from the last checkpoint on, where it is as the log says."""
         with suppress(FileNotFoundError, ValueError, KeyError, TypeError):

@@ -68,7 +68,7 @@ def late(
     from lakehouse.late_events.late_rows import ADMITTED  # noqa: PLC0415
     from lakehouse.ledger import late_decisions  # noqa: PLC0415
 
-    lake, catalog, contract = arguments.metric_named(metric)
+    lake, catalog, contract = arguments.metric_named(metric, reading=True)
     if contract.late_events is None:
         errors.print(f"{metric} counts every row, however late: its contract has no 'late_events'.", style="red")
         raise typer.Exit(2)

@@ -325,7 +325,7 @@ def _measured(source: str, start: datetime | None, end: datetime | None) -> _Of:
     """:raises typer.Exit: if nothing has arrived."""
     from lakehouse.lateness import measurement  # noqa: PLC0415
 
-    lake, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source, reading=True)
     contract = catalog.sources[source]
     newest = measurement.newest_arrival(lake, source)
     if newest is None:

@@ -203,7 +203,7 @@ def status(
     from lakehouse.serving import overview  # noqa: PLC0415
     from lakehouse.serving.published_cache import PublishedCache  # noqa: PLC0415 (FastAPI loads in a second)
 
-    lake, catalog = deployment()
+    lake, catalog = deployment(reading=True)
     shown = asyncio.run(overview.read(PublishedCache(lake, catalog)))
     if as_json:
         out.print(json.dumps(overview.as_json(shown), ensure_ascii=False), soft_wrap=True)
@@ -322,7 +322,7 @@ def view(
     from lakehouse.serving import sql_views  # noqa: PLC0415
 
     errors.print("'lakehouse view' is deprecated: 'lakehouse gold views' writes the view SOURCE_newest.", style="yellow")
-    lake, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source, reading=True)
     out.print(sql_views.newest_rows(lake, catalog.sources[source], sql_views.Dialect(engine)), soft_wrap=True)
 
 

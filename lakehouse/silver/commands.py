@@ -188,7 +188,7 @@ def audit(
     if about.action is not None and about.action not in log.ACTIONS:
         msg = f"--action is one of {', '.join(log.ACTIONS)}"
         raise typer.BadParameter(msg)
-    lake, _ = catalog_with(source)
+    lake, _ = catalog_with(source, reading=True)
     day, since = about.date.date() if about.date else None, about.since
     since = since.replace(tzinfo=timezone.utc) if since is not None and since.tzinfo is None else since
     rows = log.read(lake, source, day=day, key=about.key, actor=about.actor, action=about.action, since=since)

@@ -136,7 +136,7 @@ def rows(
     from lakehouse.snapshots import input_sets, local_rows  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.snapshots import rows as snapshot_rows  # noqa: PLC0415
 
-    lake, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source, reading=True)
     contract = catalog.sources[source]
     if as_of_event is not None and not contract.is_dimension:
         msg = f"--as-of-event: {source} is no dimension; its rows have an event time each (--date shows those of a day)"
@@ -316,7 +316,7 @@ def list_(source: _Source, as_json: arguments.AsJson = False) -> None:  # noqa: 
     """List the snapshots of a source, oldest first."""
     from lakehouse.snapshots import input_sets  # noqa: PLC0415
 
-    lake, _ = catalog_with(source)
+    lake, _ = catalog_with(source, reading=True)
     known = input_sets.snapshots_of(lake, source)
     for snapshot in known:
         out.print(_as_json(snapshot) if as_json else _line(snapshot), soft_wrap=True, highlight=False)
@@ -331,7 +331,7 @@ def show(source: _Source, name: _Name, as_json: arguments.AsJson = False) -> Non
     from lakehouse.ledger import ingestions  # noqa: PLC0415
     from lakehouse.snapshots import input_sets  # noqa: PLC0415
 
-    lake, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source, reading=True)
     snapshot = input_sets.find_snapshot(lake, source, name)
     ids = input_sets.ids_of(lake, source, snapshot.inputs)
     delivered = {one: entry for one, entry in ingestions.inputs(ingestions.all_of(lake, source)).items() if one in ids}
@@ -362,7 +362,7 @@ def compare(
     from lakehouse.snapshots import input_sets  # noqa: PLC0415
     from lakehouse.snapshots import rows as snapshot_rows  # noqa: PLC0415
 
-    lake, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source, reading=True)
     sides = [input_sets.find_snapshot(lake, source, name) for name in (before, after)]
     with errors.status("computing the rows of both from Bronze"):
         compared = snapshot_rows.compare_snapshots(LakeSpark().session(), lake, catalog.sources[source], *sides)

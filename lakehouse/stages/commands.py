@@ -110,7 +110,7 @@ def list_(
     # MERGED
     from lakehouse.stages import stage_log  # noqa: PLC0415
 
-    lake, _ = deployment()
+    lake, _ = deployment(reading=True)
     stages = stage_log.all_of(lake, source or None)
     for stage in stages:
         out.print(as_json_text(stage) if as_json else line(stage), soft_wrap=True)
@@ -125,7 +125,7 @@ def show(name: _Name, as_json: arguments.AsJson = False) -> None:  # noqa: FBT00
     from lakehouse.stages import stage_log, staging  # noqa: PLC0415
     from lakehouse.stages.stage_log import StageEventKind  # noqa: PLC0415
 
-    lake, _ = deployment()
+    lake, _ = deployment(reading=True)
     stage = stage_log.find(lake, name)
     if as_json:
         out.print(as_json_text(stage, whole=True), soft_wrap=True)

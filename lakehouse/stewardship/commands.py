@@ -76,7 +76,7 @@ def list_(
     """List the waiting rows, each with id, reason and review deadline."""
     from lakehouse.stewardship import quarantine  # noqa: PLC0415 (Arrow loads in a second)
 
-    lake, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source, reading=True)
     statuses = [word.value for word in quarantine.StatusFilter]
     if status not in statuses:
         msg = f"--status is one of {', '.join(statuses)}"
@@ -102,7 +102,7 @@ def show(source: Source, row: Annotated[str, typer.Argument(help="A row, as 'lis
     """Show a row with all its values."""
     from lakehouse.stewardship import quarantine  # noqa: PLC0415
 
-    lake, catalog = catalog_with(source)
+    lake, catalog = catalog_with(source, reading=True)
     wanted = quarantine.QuarantineFilter(status=None, rows=_parsed([row], None))
     found = quarantine.entries(lake, catalog.sources[source], wanted)
     if not found:

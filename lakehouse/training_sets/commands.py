@@ -83,7 +83,7 @@ def list_(
     """List the released versions of labels, training sets and models, with deprecations."""
     from lakehouse.training_sets import releases  # noqa: PLC0415
 
-    lake, _ = deployment()
+    lake, _ = deployment(reading=True)
     known, deprecated = releases.all_of(lake, name=name), releases.deprecations(lake, name=name)
     if as_json:
         for entry in known:
@@ -110,7 +110,7 @@ def show(name: _Name, version: _Version, as_json: arguments.AsJson = False) -> N
     from lakehouse.training_sets import releases  # noqa: PLC0415
     from lakehouse.training_sets.releases import ReleaseKind  # noqa: PLC0415
 
-    lake, _ = deployment()
+    lake, _ = deployment(reading=True)
     version_of_set = releases.find(lake, ReleaseKind.TRAINING_SET, name, version)
     ended = releases.deprecations(lake, ReleaseKind.TRAINING_SET, name).get(version_of_set.full_name)
     if as_json:

@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pytest
@@ -20,7 +21,7 @@ from pyarrow import fs
 
 from lakehouse.delta import commit_log
 from lakehouse.lake import replica, table_folder, table_io
-from lakehouse.lake.delta_rs_internals import has_replica
+from lakehouse.lake.delta_rs_internals import has_replica, listed_files, sizes_of_files
 from lakehouse.lake.table_folder import TableFolder, counted_requests
 from lakehouse_tests.support.s3_server import BUCKET, Store, s3_server
 
@@ -85,6 +86,12 @@ class OfStore:
 
 def rows_in(table: DeltaTable) -> Counter[tuple[int, str]]:
     return Counter((row["day"], row["key"]) for row in table_io.read_version(table).to_pylist())
+
+
+def rows_of_native(of_store: OfStore) -> Counter[tuple[int, str]]:
+    """The rows as delta-rs reads them, too, without a part of this project."""
+    rows = of_store.native().to_pyarrow_table()
+    return Counter((row["day"], row["key"]) for row in rows.to_pylist())
 
 
 def feed_in(table: DeltaTable) -> Counter[tuple[Any, ...]]:
@@ -280,6 +287,23 @@ def test_many_rows_are_written_and_many_files_are_read_by_delta_rs(store: Store,
     table.delete("day = 4")
     assert len(rows_in(table)) == len(rows_in(of_store.native())) == 36
     assert feed_in(table) == feed_in(of_store.native())
+
+
+@pytest.mark.merge
+def test_a_part_may_have_any_name(store: Store) -> None:
+    of_store = OfStore(store)
+    how = {"schema": SCHEMA, "partition_by": ["key"], "configuration": PROPERTIES}
+    table = table_io.create(of_store.address, of_store.options, **how)
+    names = ["ops/contracts", "a b", "ü=1%", "100%25", "'quoted'"]
+    for day, name in enumerate(names):
+        write_deltalake(table, rows_of((day, name)), mode="append")
+    table_io.bring(table, {"key": [names[0]]})
+    write_deltalake(table, rows_of((7, names[0])), mode="overwrite", predicate=f"key = '{names[0]}'")
+    expected = Counter([(7, names[0]), *enumerate(names)]) - Counter([(0, names[0])])
+    assert rows_in(table) == rows_in(of_store.opened()) == rows_in(of_store.native()) == expected
+    assert rows_of_native(of_store) == expected
+    paths = [*map(unquote, listed_files(table)["path"].to_pylist())]
+    assert sizes_of_files(table, paths).keys() == {*paths}
 
 
 @pytest.mark.merge

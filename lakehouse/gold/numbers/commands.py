@@ -217,10 +217,10 @@ def list_(
     from lakehouse.ledger import publications  # noqa: PLC0415
 
     if metric is None:
-        lake, catalog = deployment()
+        lake, catalog = deployment(reading=True)
         contracts = list(catalog.metrics.values())
     else:
-        lake, catalog, named = arguments.metric_named(metric)
+        lake, catalog, named = arguments.metric_named(metric, reading=True)
         contracts = [named]
     daily = {each.name: each for each in (served_version.daily(lake, catalog, contract) for contract in contracts)}
     for days in daily.values():
@@ -331,7 +331,7 @@ def diff(
             raise typer.BadParameter(msg)
         _compare(arguments.about_window(metric, period), (from_version, to_version), as_json=as_json, files=files)
         return
-    lake, catalog, contract = arguments.metric_named(metric)
+    lake, catalog, contract = arguments.metric_named(metric, reading=True)
     if periods.by not in [kind.value for kind in Kind]:
         msg = f"--by is one of {', '.join(kind.value for kind in Kind)}"
         raise typer.BadParameter(msg)

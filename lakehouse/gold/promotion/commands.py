@@ -340,7 +340,7 @@ def _print_as_json(name: str | None) -> None:
     from lakehouse.models import promotion  # noqa: PLC0415
     from lakehouse.models import promotion_log as of_both  # noqa: PLC0415
 
-    lake, catalog = deployment()
+    lake, catalog = deployment(reading=True)
     if name is not None and name not in {*(metric.metric for metric in catalog.metrics.values()), *catalog.models}:
         errors.print(f"No contract has 'metric: {name}' or 'model: {name}'.", style="red", highlight=False, soft_wrap=True)
         raise typer.Exit(2)
@@ -357,7 +357,7 @@ def _print_as_json(name: str | None) -> None:
 def _print_of_model(name: str) -> None:
     from lakehouse.models import promotion, promotion_log  # noqa: PLC0415 (Arrow loads in a second)
 
-    lake, catalog = deployment()
+    lake, catalog = deployment(reading=True)
     running = promotion.settle(lake, catalog.models[name])
     for move in promotion_log.completed(lake, name):
         out.print(f"{format_moment(move.recorded_at)}  {move.title} by {move.by}", style="bold", soft_wrap=True)

@@ -46,7 +46,7 @@ def held(
     from lakehouse.gold.publication import candidates, held_numbers  # noqa: PLC0415 (Arrow loads in a second)
     from lakehouse.ledger import failures  # noqa: PLC0415
 
-    lake, catalog = arguments.metric_named(metric)[:2] if metric else deployment()
+    lake, catalog = arguments.metric_named(metric, reading=True)[:2] if metric else deployment(reading=True)
     count = 0
     for one_metric in [catalog.metrics[metric]] if metric else catalog.metrics.values():
         daily = arguments.series_of(lake, catalog, one_metric, Kind.DAY)

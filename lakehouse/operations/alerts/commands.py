@@ -181,7 +181,7 @@ def notices(
     """List the notices of restated numbers and rejected rows: recipients, targets and times."""
     from lakehouse.operations.notices import log as ledger  # noqa: PLC0415 (Arrow loads in a second)
 
-    lake, catalog = metric_named(metric)[:2] if metric else deployment()
+    lake, catalog = metric_named(metric, reading=True)[:2] if metric else deployment(reading=True)
     failed = _send(lake, catalog) if send else False
     statuses = [ledger.NoticeStatus.WAITING] if pending else [*ledger.NoticeStatus]
     entries = ledger.of(lake, _series(lake, catalog, metric) if metric else None, statuses=statuses)

@@ -61,7 +61,7 @@ def list_corrections(
     """List the corrections that wait for approval."""
     from lakehouse.operations.changes import correction_record  # noqa: PLC0415
 
-    lake, _ = catalog_with(source)
+    lake, _ = catalog_with(source, reading=True)
     known = [one for one in correction_record.of_source(lake, source) if every or one.end is None]
     for correction in known:
         if as_json:
@@ -113,7 +113,7 @@ def list_(
     """List what people have decided, corrected, redacted, rebuilt, staged, reverted and promoted; the newest first."""
     from lakehouse.operations.changes import change_list  # noqa: PLC0415 (Arrow loads in a second)
 
-    known = change_list.changes(*deployment(), kind or ())
+    known = change_list.changes(*deployment(reading=True), kind or ())
     if target is not None:
         known = [change for change in known if change.target == target]
     if by is not None:
@@ -136,7 +136,7 @@ def show(change: _ChangeId, as_json: arguments.AsJson = False) -> None:  # noqa:
     """Show a change: who made it, when and why, whether it counts, and how to take it back."""
     from lakehouse.operations.changes import change_list, correction_record  # noqa: PLC0415
 
-    lake, catalog = deployment()
+    lake, catalog = deployment(reading=True)
     wanted = change_list.find(lake, catalog, change)
     if as_json:
         out.print(json.dumps(wanted.as_json(), ensure_ascii=False, indent=2), soft_wrap=True)
