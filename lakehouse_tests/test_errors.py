@@ -22,6 +22,7 @@ INTERNAL = {
     "SqlSyntaxError": "becomes a mistake of a contract, with file and line",
     "NotWrittenSoError": "becomes the malformed_reason of a row",
     "ForgottenFeedError": "makes the reader fall back to all rows",
+    "UnknownFormError": "makes delta-rs open the table itself",
     "ManyChangesError": "makes all days of a joined metric pending",
     "_LeftToSparkError": "makes Spark compute the number",
     "UnbookableError": "gold.publication holds the period, with the sentence of ledger.failures",

@@ -22,7 +22,7 @@ from lakehouse.dispositions import account, claims, readings
 from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.winners import positions
 from lakehouse.errors import LakehouseError
-from lakehouse.lake import newest_versions, table_io
+from lakehouse.lake import is_any_beyond, newest_versions, table_io
 from lakehouse.ledger import applied_inputs, decisions, ingestions, key_log, redactions
 from lakehouse.ledger.row_states import AdmissionStatus, Disposition, QuarantineReason, QuarantineStatus, StewardVerdict
 
@@ -299,7 +299,7 @@ def _enter(
         inputs = _inputs(lake, contract.dataset)
         before = newest_versions(inputs)
         _write(lake, contract, affected, delivered)
-        if not any(table.is_beyond(version) for table, version in zip(inputs, before)):
+        if not is_any_beyond(zip(inputs, before)):
             return
 
 

@@ -15,7 +15,7 @@ from lakehouse.lake.table_cache import look_again, note_commit
 from lakehouse.lake.table_io import cache_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from deltalake import DeltaTable
@@ -93,11 +93,7 @@ class Table:
 
         If it is, whatever the step reads from now on is looked up again, too.
         """
-        look_again(self.address)
-        if self.version() <= version:
-            return False
-        look_again()
-        return True
+        return is_any_beyond([(self, version)])
 
     def transaction(self, app_id: str) -> int | None:
         """The version of a Delta transaction that the table records; None if it records none, or does not exist."""
@@ -153,6 +149,17 @@ def newest_versions(tables: Sequence[Table]) -> list[int]:
     versions = [table.version() for table in tables]
     _look_again_behind(tables)
     return versions
+
+
+def is_any_beyond(versions: Iterable[tuple[Table, int]]) -> bool:
+    """Whether :meth:`Table.is_beyond` holds for any of some tables; they are looked at together."""
+    known = [*versions]
+    for table, _ in known:
+        look_again(table.address)
+    if all(table.version() <= version for table, version in known):
+        return False
+    look_again()
+    return True
 
 
 def _look_again_behind(tables: Sequence[Table]) -> None:

@@ -302,14 +302,14 @@ class TableCache:
         """
         if not (self._kept.is_in_step or self._is_of_one_step):
             return
-        behind = max((self._kept.seen[path][1] for path in paths if path in self._kept.seen), default=0)
-        _layers_behind[0] = max(_layers_behind[0], behind)
+        first_seen = max((self._kept.seen[path][1] for path in paths if path in self._kept.seen), default=0)
+        _layers_behind[0] = max(_layers_behind[0], first_seen)
         for path, moment in list(self._kept.looks.items()):
-            if self._kept.looked.get(path, 0) < behind and moment == moment_of(path):
+            if self._kept.looked.get(path, 0) < first_seen and moment == moment_of(path):
                 _begin_moment(path)
         for path, coming in list(self._kept.coming.items()):
             is_open = coming.opened.done() and coming.opened.exception() is None
-            if not is_open or coming.opened.result()[0] < behind:
+            if not is_open or coming.opened.result()[0] < first_seen:
                 self._kept.coming[path] = coming._replace(by=None)
 
     def table(
@@ -353,17 +353,17 @@ class TableCache:
         coming = self._kept.coming.pop(path, None)
         if coming is None or path in self._kept.tables or coming.opened.exception() is not None:
             return None
-        number, table, behind = coming.opened.result()
+        number, table, later = coming.opened.result()
         if table is None:
             return None
         self._kept.tables[path] = table
-        self._saw(path, table, number, behind)
+        self._saw(path, table, number, later)
         return table if coming.by is self and coming.moment >= moment else None
 
-    def _saw(self, path: str, table: DeltaTable | None, number: int, behind: int | None = None) -> None:
+    def _saw(self, path: str, table: DeltaTable | None, number: int, later: int | None = None) -> None:
         """Note a look at a table.
 
-        :param number: drawn before the look; ``behind`` after it.
+        :param number: drawn before the look; ``later`` after it.
         """
         if table is None and "://" in path:  # a listing of the layer shows it
             number = min(number, listed_at.get(path.rpartition("/")[0], number))
@@ -371,7 +371,7 @@ class TableCache:
         if table is not None:
             self._note(path, table.version())
             if self._kept.seen.get(path, (-1, 0))[0] != table.version():
-                self._kept.seen[path] = table.version(), behind or next_look()
+                self._kept.seen[path] = table.version(), later or next_look()
 
     def _newest(self, path: str, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:
         table = self._kept.tables.get(path)

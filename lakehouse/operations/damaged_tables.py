@@ -95,8 +95,9 @@ class DamagedTable:
 
 def find(lake: Lake, catalog: Catalog) -> list[DamagedTable]:
     """The tables with damaged files, in the order of repair; only names and lengths are checked."""
-    damaged = []
-    for table in locations.every_table(catalog):
+    damaged, tables = [], [*locations.every_table(catalog)]
+    lake.expect(table.of(lake) for table in tables)
+    for table in tables:
         try:
             files = data_files.damaged_files(table.of(lake))
         except table_io.DamagedLogError:  # readers of the table report it

@@ -112,29 +112,29 @@ _OPERATIONS = st.lists(
 )
 
 
-def _done(table: DeltaTable, what: str, new: tuple[int, str], model: Counter[tuple[int, str]]) -> Counter[tuple[int, str]]:
-    """Do what is asked with the table; returns its rows afterwards."""
+def _done(table: DeltaTable, act: str, new: tuple[int, str], model: Counter[tuple[int, str]]) -> Counter[tuple[int, str]]:
+    """Do something with the table; returns its rows afterwards."""
     day = new[0]
     replaced = Counter({row: count for row, count in model.items() if row[0] == day})
-    if what in {"delete", "merge"} or (what.startswith("merge") and not has_replica(table)):
-        table.update_incremental()  # what was not known is not deleted
-    if what.endswith("near"):
-        table_io.bring(table, {"day": [day]} if what.startswith("replace") else None)
-    if what in {"append", "once"}:
-        why = CommitProperties(app_transactions=[Transaction(f"once {day}", 1)] if what == "once" else None)
+    if act in {"delete", "merge"} or (act.startswith("merge") and not has_replica(table)):
+        table.update_incremental()  # a row that was not known is not deleted
+    if act.endswith("near"):
+        table_io.bring(table, {"day": [day]} if act.startswith("replace") else None)
+    if act in {"append", "once"}:
+        why = CommitProperties(app_transactions=[Transaction(f"once {day}", 1)] if act == "once" else None)
         write_deltalake(table, rows_of(new), mode="append", commit_properties=why)
         return model + Counter([new])
-    if what.startswith("replace"):
+    if act.startswith("replace"):
         write_deltalake(table, rows_of(new), mode="overwrite", predicate=f"day = {day}")
         return model - replaced + Counter([new])
-    if what == "delete":
+    if act == "delete":
         table.delete(f"day = {day}")
         return model - replaced
-    if what.startswith("merge"):
+    if act.startswith("merge"):
         merging = table.merge(rows_of(new), f"t.day = s.day AND s.day = {day}", source_alias="s", target_alias="t")
         merging.when_matched_delete().when_not_matched_insert_all().execute()
         return model - replaced if replaced else model + Counter([new])
-    if what == "compact":
+    if act == "compact":
         table.optimize.compact()
     else:
         table.update_incremental()
@@ -149,10 +149,10 @@ def test_any_history_of_several_writers_is_the_one_that_delta_rs_reads(store: St
     tables = {"one": of_store.create()}
     tables |= {"other": of_store.opened(), "native": of_store.native()}
     native = of_store.native()
-    for who, what, day in history:
+    for who, act, day in history:
         before = tables[who].version()
         try:
-            model = _done(tables[who], what, (day, f"{next(names)}"), model)
+            model = _done(tables[who], act, (day, f"{next(names)}"), model)
         except CommitFailedError:
             assert before < of_store.native().version(), "nobody else has committed"
             tables[who] = of_store.native() if who == "native" else of_store.opened()
