@@ -70,8 +70,13 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
         return self._session
 
     def begin(self) -> None:
-        """Begin to start the session beside other work that does not need it, unless there is one; its first use waits for it."""
-        if _begun or SparkContext._active_spark_context is not None or Lake.open().settings.spark_remote:  # noqa: SLF001
+        """Begin to start the session beside other work that does not need it, unless there is one; its first use waits for it.
+
+        On a cluster, a session that may not be needed would hold its executors.
+        """
+        settings = Lake.open().settings
+        is_here = settings.spark_master.startswith("local") and not settings.spark_remote
+        if _begun or not is_here or SparkContext._active_spark_context is not None:  # noqa: SLF001
             return
         future: Future[SparkSession] = Future()
 

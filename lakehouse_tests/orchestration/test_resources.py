@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +23,8 @@ from lakehouse_tests.support.arrivals import append_to_bronze, at, bronze_row
 from lakehouse_tests.support.sensor_ticks import SensorTicks
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lakehouse.lake import Lake
 
 CATALOG = load_catalog(None)
@@ -106,6 +111,37 @@ def test_a_session_for_large_files_is_compiled_fully() -> None:
     large.expect(1)
     assert "TieredStopAtLevel=1" in small._options()[compiled]
     assert "TieredStopAtLevel" not in large._options()[compiled]
+
+
+_BEGUN = """
+from lakehouse.orchestration.resources import LakeSpark
+from lakehouse.spark.jars import SetupProblem
+LakeSpark().begin()
+LakeSpark().begin()
+try:
+    first = LakeSpark().session()
+    print(first.range(3).count(), LakeSpark().session().sparkContext is first.sparkContext)
+    LakeSpark().begin()
+except SetupProblem as problem:
+    print("problem")
+"""
+
+
+@pytest.mark.merge
+def test_a_session_that_was_begun_is_that_of_the_first_use() -> None:
+    assert _printed_by(_BEGUN, {}) == "3 True"
+
+
+def test_the_first_use_says_what_a_session_that_was_begun_lacks(tmp_path: Path) -> None:
+    assert _printed_by(_BEGUN, {"JAVA_HOME": f"{tmp_path}", "PATH": f"{tmp_path}"}) == "problem"
+
+
+def _printed_by(program: str, settings: dict[str, str]) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "LAKEHOUSE_SPARK_REMOTE"} | settings
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120, check=True
+    )
+    return done.stdout.strip()
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,19 @@ import subprocess
 import sys
 from pathlib import Path
 from textwrap import dedent
+from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
 from dagster._utils.error import serializable_error_info_from_exc_info
 
 from lakehouse.bronze.file_formats import FileProblem
-from lakehouse.orchestration.execution.in_process import _reason, local_instance
+from lakehouse.contracts import Catalog, load_catalog
+from lakehouse.orchestration.execution.in_process import InProcess, _reason, local_instance
+from lakehouse.orchestration.resources import LakeSpark
+
+if TYPE_CHECKING:
+    from lakehouse.lake import Lake
 
 CHECKOUT = Path(__file__).parents[3]
 
@@ -70,3 +76,17 @@ def test_the_reason_of_a_failed_run_names_no_class_of_ours() -> None:
 
     assert reason(FileProblem("a.csv: the file breaks off\nmore")) == "a.csv: the file breaks off"
     assert reason(ValueError("unexpected")) == "ValueError: unexpected"
+
+
+@pytest.mark.parametrize(("measure", "is_begun"), [("sum(amount)", False), ("avg(amount)", True)])
+def test_spark_begins_to_start_where_the_numbers_of_a_source_need_it(
+    deployment: Lake, monkeypatch: pytest.MonkeyPatch, measure: str, *, is_begun: bool
+) -> None:
+    begun: list[bool] = []
+    monkeypatch.setattr(LakeSpark, "begin", lambda spark: begun.append(spark.long_lived))
+    catalog = load_catalog(None)
+    sales, revenue = catalog.sources["sales"], catalog.metrics["revenue"]
+    own = revenue.model_copy(update={"measures": [revenue.measures[0].model_copy(update={"sql": measure})]})
+    with local_instance() as instance:
+        InProcess(deployment, Catalog({"sales": sales}, {"revenue": own}), instance).expect_spark("sales")
+    assert begun == [False] * is_begun
