@@ -160,6 +160,24 @@ def is_s3(address: str) -> bool:
     return address.startswith(("s3://", "s3a://"))
 
 
+#: The options of delta-rs that are understood, without "aws_".
+_OPTIONS = {
+    *("endpoint", "endpoint_url", "region", "default_region", "access_key_id", "secret_access_key", "session_token", "token"),
+    *("allow_http", "conditional_put"),
+}
+#: With these, given or in the environment, delta-rs writes entries of logs in another way.
+_OTHER_WRITES = ("s3_locking_provider", "s3_allow_unsafe_rename", "copy_if_not_exists")
+
+
+def has_conditional_writes(address: str, options: Mapping[str, str]) -> bool:
+    """Whether delta-rs writes the entries of logs in a store as :func:`write_new` does, and all options are understood here."""
+    given = {name.lower().removeprefix("aws_"): value for name, value in options.items()}
+    environment = {name.lower().removeprefix("aws_"): value for name, value in os.environ.items() if name.startswith("AWS_")}
+    both = {**environment, **given}
+    is_usual = both.get("conditional_put", "etag") == "etag" and not any(both.get(name) for name in _OTHER_WRITES)
+    return is_s3(address) and is_usual and given.keys() <= _OPTIONS
+
+
 def is_used(settings: Settings) -> bool:
     """Whether tables or landing files are in such a store."""
     return is_s3(settings.root) or is_s3(settings.landing or "")

@@ -7,7 +7,9 @@ argument is a lake.
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -16,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.lake import table_io
 from lakehouse.lake.table import Table
-from lakehouse.lake.table_cache import Opened, TableCache
+from lakehouse.lake.table_cache import Opened, TableCache, newest_moment
 from lakehouse.lake.table_io import CachedStorageOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Mapping
     from contextlib import AbstractContextManager
 
     from lakehouse.settings import Settings
@@ -52,6 +54,41 @@ class _Opened(threading.local):
 
 
 _opened = _Opened()
+
+
+class Quiet:
+    """What tells that nobody writes to some tables, so that a cache need not look at each of them.
+
+    :param covers: whether a table, by its address, is one of them.
+    :param seconds: after so many, a table is looked at in any case.
+    """
+
+    def __init__(self, covers: Callable[[str], bool], seconds: float) -> None:
+        self._covers, self._seconds = covers, seconds
+        self._sign: Hashable = None
+        self._looks: dict[str, tuple[Hashable, int, float]] = {}
+
+    def is_at(self, sign: Hashable) -> None:
+        """State what changes when somebody may have written; None if somebody may be writing now."""
+        self._sign = sign
+        if sign is None:
+            self._looks.clear()
+
+    def holds(self, path: str) -> bool:
+        """Whether a table has not changed since the last look; False after :func:`look_again`."""
+        sign, moment, looked_at = self._looks.get(path, (None, 0, -math.inf))
+        is_same = sign is not None and (sign, moment) == (self._sign, newest_moment())
+        return is_same and time.monotonic() - looked_at < self._seconds
+
+    def looked(self, path: str, moment: int, *, is_new: bool) -> None:
+        """Note a look at a table; one that finds a commit ends the quiet for all of them.
+
+        :param moment: that before the look.
+        """
+        if is_new:
+            self._looks.clear()
+        if self._sign is not None and self._covers(path):
+            self._looks[path] = self._sign, moment, time.monotonic()
 
 
 @dataclass(frozen=True)

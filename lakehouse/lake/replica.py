@@ -40,41 +40,38 @@ from lakehouse.lake.delta_rs_internals import StatedMerge, few_or_stream, raw_of
 from lakehouse.lake.table_folder import (
     CHECKPOINT,
     ENTRY,
+    FAR,
     LAST_CHECKPOINT,
     KeptLog,
+    Proof,
     TableFolder,
+    UnknownFormError,
     checkpoint_name,
     commute,
     entry_name,
     files_of_feed,
     in_log,
+    is_proved,
+    log_as_it_is,
     log_of,
     new_files,
     new_work_folder,
     remove_work_folder,
+    signed,
     stated,
     versions_of,
 )
-from lakehouse.object_store import is_s3
+from lakehouse.object_store import has_conditional_writes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-#: Checkpoints in several parts, or with files beside the log: delta-rs opens such a table itself.
-_OTHER_CHECKPOINT = re.compile(r"\d{20}\.checkpoint\..*")
-#: The options of delta-rs that are understood here; with others, such as an encryption of the store, it opens tables itself.
-_OPTIONS = {
-    *("endpoint", "endpoint_url", "region", "default_region", "access_key_id", "secret_access_key", "session_token", "token"),
-    *("allow_http", "conditional_put", "s3_allow_unsafe_rename"),
-}
-#: With more commits since the checkpoint from which a log is known, a newer one is read.
-_FAR = 20
 #: Rows of so many bytes are written to this machine before they are published, and brought here for an operation.
 _FEW_BYTES = 2**25
 #: Of the data files of a table, so many bytes stay on this machine.
 _HELD_BYTES = 2**27
-_AT_ONCE, _ATTEMPTS = 16, 15
+_AT_ONCE, _ATTEMPTS, _NOTED_SECONDS = 16, 15, 3600.0
 #: What a table says of itself from its log alone.
 _OF_LOG = {
     *("version", "schema", "metadata", "protocol_versions", "table_config", "transaction_version", "get_add_actions"),
@@ -86,23 +83,14 @@ _ON_LOG = {"set_table_properties", "add_columns"}
 _GONE = re.compile("not found|no such file", re.IGNORECASE)
 
 
-class UnknownFormError(Exception):
-    """A table that is not opened through a replica: delta-rs has to open it itself."""
-
-
-#: The tables for which that was found out, and until when it is taken for granted: a store may answer again.
+#: The tables that delta-rs opens itself, and until when this is taken for granted: a store may answer again.
 _opened_by_delta_rs: dict[str, float] = {}
 _AGAIN_SECONDS = 300.0
 
 
 def is_possible(address: str, options: Mapping[str, str]) -> bool:
-    """Whether a table may be opened through a replica: S3 is the store whose conditional writes are known here."""
-    return (
-        is_s3(address)
-        and time.monotonic() > _opened_by_delta_rs.get(address, 0)
-        and {name.lower().removeprefix("aws_") for name in options} <= _OPTIONS
-        and {name.lower(): value for name, value in options.items()}.get("aws_conditional_put", "etag") == "etag"
-    )
+    """Whether a table may be opened through a replica."""
+    return has_conditional_writes(address, options) and time.monotonic() > _opened_by_delta_rs.get(address, 0)
 
 
 def open_table(address: str, options: Mapping[str, str]) -> DeltaTable | None:
@@ -115,7 +103,7 @@ def open_table(address: str, options: Mapping[str, str]) -> DeltaTable | None:
         return _opened(TableFolder(address, options))
     except (BaseError, FileNotFoundError, UnknownFormError) as problem:
         # delta-rs knows more kinds of credentials and of logs, and says what is wrong.
-        _opened_by_delta_rs[address] = time.monotonic() + _AGAIN_SECONDS
+        _opened_by_delta_rs[address] = max(time.monotonic() + _AGAIN_SECONDS, _opened_by_delta_rs.get(address, 0))
         raise UnknownFormError(f"{problem}") from None
 
 
@@ -125,23 +113,27 @@ def create(address: str, options: Mapping[str, str], **how: Any) -> DeltaTable |
     :param how: as for ``DeltaTable.create``.
     :raises UnknownFormError: if delta-rs has to create it itself.
     """
-    folder, work = TableFolder(address, options), new_work_folder()
+    work = new_work_folder()
     try:
-        DeltaTable.create(f"{work}", mode="error", **how)
+        folder = TableFolder(address, options)
+        if folder.log(0):  # a log that was shortened has no first entry
+            remove_work_folder(work, os.getpid())
+            return None
+        DeltaTable.create(work.as_uri(), mode="error", **how)
         entry = log_of(work) / entry_name(0)
-        text = entry.read_text(encoding="utf-8").replace(json.dumps(f"file://{work}/"), json.dumps(address))
+        text = entry.read_text(encoding="utf-8").replace(json.dumps(f"{work.as_uri()}/"), json.dumps(address))
         entry.write_text(text, encoding="utf-8")
         tag = folder.put_new(in_log(entry_name(0)), text.encode())
-    except BaseError as problem:
-        shutil.rmtree(work, ignore_errors=True)
+    except (BaseError, OSError) as problem:
+        remove_work_folder(work, os.getpid())
         raise UnknownFormError(f"{problem}") from None
     if tag is None:
-        shutil.rmtree(work, ignore_errors=True)
+        remove_work_folder(work, os.getpid())
         return None
     kept = KeptLog(folder).begun_again()
     kept.add(entry_name(0), text.encode())
-    kept.note_newest(0, tag)
-    return _table(_Replica(folder, kept, work, tag))
+    kept.note([(0, tag)])
+    return _table(_Replica(folder, kept, work, [(0, tag)]))
 
 
 def bring(table: DeltaTable, sizes: Mapping[str, int]) -> None:
@@ -165,39 +157,18 @@ def _table(raw: _Replica) -> DeltaTable:
 
 
 def _opened(folder: TableFolder) -> DeltaTable | None:
-    kept = KeptLog(folder)
-    known, tag = kept.newest()
-    names = folder.log(known) if known >= 0 else {}
-    if known < 0 or names.get(entry_name(known)) != tag:
-        kept, known, names = kept.begun_again(), -1, folder.whole_log()
-    versions = versions_of(ENTRY, names)
-    if not versions:
+    log = log_as_it_is(folder)
+    if log is None:
         return None
-    newest, base = versions[-1], max(kept.checkpoints(), default=-1)
-    checkpoints = [version for version in versions_of(CHECKPOINT, names) if version <= newest]
-    if any(_OTHER_CHECKPOINT.fullmatch(name) and not CHECKPOINT.fullmatch(name) for name in names):
-        msg = "its checkpoints have another form"
-        raise UnknownFormError(msg)
-    if checkpoints and (known < 0 or newest - base > _FAR):
-        base = max(base, checkpoints[-1])
     work = new_work_folder()
     try:
-        # To commit behind a checkpoint, delta-rs needs the entry of its version, too.
-        wanted = [entry_name(version) for version in range(max(base, 0), newest + 1)]
-        wanted += [checkpoint_name(base)] if base >= 0 else []
-        # What is kept of later versions is not confirmed by the ETag of the newest one.
-        missing = [name for name in wanted if int(name[:20]) > known or not kept.put_into(log_of(work), name)]
-        for name, content in zip(missing, folder.read(map(in_log, missing))):
+        for name, content in log.files.items():
             (log_of(work) / name).write_bytes(content)
-            kept.add(name, content)
-        raw = _Replica(folder, kept, work, names[entry_name(newest)])
-    except FileNotFoundError as problem:  # maintenance has shortened the log meanwhile, or it is damaged
-        shutil.rmtree(work, ignore_errors=True)
-        raise UnknownFormError(f"{problem}") from None
+        raw = _Replica(folder, log.kept, work, [log.newest])
     except BaseException:
-        shutil.rmtree(work, ignore_errors=True)
+        remove_work_folder(work, os.getpid())
         raise
-    kept.note_newest(newest, raw.tag)
+    log.kept.note(raw.proofs)
     return _table(raw)
 
 
@@ -205,26 +176,26 @@ class _Replica:
     """What ``DeltaTable`` uses instead of its own connection to the store.
 
     :param work: the folder of this machine on which delta-rs works; it goes with this object.
-    :param tag: the ETag of the newest entry.
+    :param proofs: the newest entry of the last listing, and those that were published since.
     """
 
     is_replica = True
 
-    def __init__(self, folder: TableFolder, kept: KeptLog, work: Path, tag: str) -> None:
-        self.folder, self.tag = folder, tag
-        self._kept, self._work = kept, work
-        self._local = raw_table(f"{work}")
+    def __init__(self, folder: TableFolder, kept: KeptLog, work: Path, proofs: Sequence[Proof]) -> None:
+        self.folder, self.proofs = folder, [*proofs]
+        self._kept, self._work, self._noted = kept, work, time.monotonic()
+        self._local = raw_table(work.as_uri())
         self._listed: dict[str, str] | None = None
         #: The version of which all files that the next operation reads are here.
         self._brought = -1
         self._finalizer = weakref.finalize(self, remove_work_folder, work, os.getpid())
-        self._check_form()
+        self._check_form(UnknownFormError)
 
-    def _check_form(self) -> None:
+    def _check_form(self, error: type[Exception]) -> None:
         if self._local.protocol_versions()[0] > 1:
             _opened_by_delta_rs[self.folder.address] = math.inf
             msg = f"{self.folder.address} has features for which it has to be opened again"
-            raise UnknownFormError(msg)
+            raise error(msg)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -251,11 +222,18 @@ class _Replica:
         self._local = raw_table(self.folder.address, version, self.folder.options)
 
     def copied(self) -> _Replica:
-        """The same version with a folder of its own."""
+        """The same version with a folder of its own.
+
+        :raises OSError: if somebody has removed the folder of this one.
+        """
         work = new_work_folder()
-        for path in log_of(self._work).iterdir():
-            os.link(path, log_of(work) / path.name)
-        return _Replica(self.folder, self._kept, work, self.tag)
+        try:
+            for path in log_of(self._work).iterdir():
+                shutil.copyfile(path, log_of(work) / path.name)
+            return _Replica(self.folder, self._kept, work, self.proofs)
+        except BaseException:
+            remove_work_folder(work, os.getpid())
+            raise
 
     # Looks for commits
 
@@ -274,16 +252,18 @@ class _Replica:
         if version > self._local.version():
             self._pull(self._list(), version)
 
-    def _list(self, since: int | None = None, error: type[DeltaError] = DeltaError) -> dict[str, str]:
-        """The files of the log from a version on, by default the table's.
+    def _list(self, error: type[DeltaError] = DeltaError) -> dict[str, str]:
+        """The files of the log from the last listing's newest entry on.
 
-        :raises DeltaError: if the table is not the one that was opened.
+        :raises DeltaError: if the table is not the one that was opened, or somebody has removed its folder of this machine.
         """
-        version = self._local.version() if since is None else since
-        names = stated(lambda: self.folder.log(version))
-        if names.get(entry_name(version)) != self.tag:
+        names = stated(lambda: self.folder.log(self.proofs[0][0]))
+        if not is_proved(self.proofs, names) or not log_of(self._work).exists():
             msg = f"{self.folder.address}: another table, or an earlier state of it, has taken its place"
             raise error(msg)
+        self.proofs = self.proofs[-1:]
+        if time.monotonic() - self._noted > _NOTED_SECONDS:
+            self._note(self.proofs)
         return names
 
     def _pull(self, names: Mapping[str, str], last: int | None) -> None:
@@ -294,8 +274,8 @@ class _Replica:
             return
         self._take_over(new)
         self._local.update_incremental()
-        self._note_newest(new[-1], names[entry_name(new[-1])])
-        self._check_form()
+        self._check_form(DeltaError)
+        self._note([(new[-1], names[entry_name(new[-1])])])
 
     def _take_over(self, versions: Collection[int]) -> dict[int, bytes]:
         """Bring entries of the log to this machine."""
@@ -306,9 +286,9 @@ class _Replica:
             self._kept.add(name, content)
         return dict(zip(versions, contents))
 
-    def _note_newest(self, version: int, tag: str) -> None:
-        self.tag = tag
-        self._kept.note_newest(version, tag)
+    def _note(self, proofs: Sequence[Proof]) -> None:
+        self.proofs, self._noted = [*proofs], time.monotonic()
+        self._kept.note(self.proofs)
 
     def entry(self, version: int) -> bytes:
         """The entry of a version.
@@ -318,9 +298,8 @@ class _Replica:
         name = entry_name(version)
         with suppress(FileNotFoundError):
             return (log_of(self._work) / name).read_bytes()
-        if not self._kept.put_into(log_of(self._work), name):
-            self._take_over([version])
-        return (log_of(self._work) / name).read_bytes()
+        kept = self._kept.file(name)
+        return self._take_over([version])[version] if kept is None else kept
 
     # Operations
 
@@ -330,6 +309,7 @@ class _Replica:
         self._brought = self._local.version()
 
     def _fetch(self, paths: Iterable[str]) -> None:
+        self._drop_rows()
         missing = [path for path in map(unquote, paths) if not (self._work / path).exists()]
         for path, content in zip(missing, self.folder.read_small(missing)):
             (self._work / path).parent.mkdir(parents=True, exist_ok=True)
@@ -396,8 +376,9 @@ class _Replica:
         before = self._local.version()
         try:
             result = do(self._local)
-        except (OSError, DeltaError, ValueError) as problem:
-            if not _GONE.search(f"{problem}"):
+        except BaseException as problem:
+            self._take_back(before)  # delta-rs may have failed behind its commit
+            if not isinstance(problem, (OSError, DeltaError, ValueError)) or not _GONE.search(f"{problem}"):
                 raise
             native = self._native()
             result = do(native)
@@ -408,7 +389,11 @@ class _Replica:
 
     def _changed_here(self, name: str, /, *args: Any, **named: Any) -> Any:
         before = self._local.version()
-        result = getattr(self._local, name)(*args, **named)
+        try:
+            result = getattr(self._local, name)(*args, **named)
+        except BaseException:
+            self._take_back(before)
+            raise
         self._publish(before, may_follow=False)
         return result
 
@@ -420,15 +405,18 @@ class _Replica:
         :raises CommitFailedError: if another writer has committed.
         :raises OSError: if the store does not answer. As with any lost answer, the commit may have been published.
         """
-        if self._local.version() == before:
-            self._local.update_incremental()
-        version = self._local.version()
-        if version == before:
-            return
-        assert version == before + 1  # noqa: S101 (an operation makes one commit)
-        self._listed = None
-        entry = (log_of(self._work) / entry_name(version)).read_bytes()
         try:
+            if self._local.version() == before:
+                self._local.update_incremental()
+            version = self._local.version()
+            if version == before:
+                return
+            if version != before + 1:
+                msg = f"{self.folder.address}: {version - before} commits at once"
+                raise CommitFailedError(msg)  # noqa: TRY301 (it is taken back below)
+            self._listed = None
+            path = log_of(self._work) / entry_name(version)
+            path.write_bytes(entry := signed(path.read_bytes()))
             self._upload(new_files(entry))
             published, tag = self._entry_published(before, entry, may_follow=may_follow)
         except BaseException as problem:
@@ -438,9 +426,9 @@ class _Replica:
                 raise OSError(msg) from None
             raise
         if published != version:
-            self._local = raw_table(f"{self._work}")
+            self._local = raw_table(self._work.as_uri())
         self._kept.add(entry_name(published), entry)
-        self._note_newest(published, tag)
+        self._note([*self.proofs, (published, tag)])
         self._publish_checkpoint(published)
         self._drop_rows()
 
@@ -457,13 +445,13 @@ class _Replica:
             tag = self.folder.put_new(in_log(entry_name(version)), entry)
             if tag is not None:
                 return version, tag
-            names = self._list(before, CommitFailedError)
+            names = self._list(CommitFailedError)
             newer = [one for one in versions_of(ENTRY, names) if one >= version]
+            if version in newer and self.folder.read([in_log(entry_name(version))]) == [entry]:
+                return version, names[entry_name(version)]  # the answer to the request that had written it was lost
             for name in (entry_name(version), checkpoint_name(version), LAST_CHECKPOINT):
                 (log_of(self._work) / name).unlink(missing_ok=True)
             others = self._take_over(newer)
-            if others.get(version) == entry:  # the answer to the request that had written it was lost
-                return version, names[entry_name(version)]
             if not newer or not may_follow or not all(commute(entry, other) for other in others.values()):
                 break
             version = newer[-1] + 1
@@ -472,23 +460,33 @@ class _Replica:
         raise CommitFailedError(msg)
 
     def _publish_checkpoint(self, version: int) -> None:
-        """Publish the checkpoint that delta-rs has made after a commit. Without it, readers read more entries."""
-        name, last = checkpoint_name(version), log_of(self._work) / LAST_CHECKPOINT
-        if (log_of(self._work) / name).exists():
-            content = (log_of(self._work) / name).read_bytes()
-            self._kept.add(name, content)
-            with suppress(OSError):
+        """Publish the checkpoint that delta-rs has made after a commit. Without it, readers read more entries.
+
+        It has the whole state of the table, so a listing has to show before that the table is still the one that was opened.
+        """
+        log = log_of(self._work)
+        name, last = checkpoint_name(version), log / LAST_CHECKPOINT
+        if (log / name).exists():
+            with suppress(OSError, DeltaError, BaseError):
+                self._list()
+                self._kept.add(name, content := (log / name).read_bytes())
                 self.folder.put(in_log(name), content)
                 self.folder.put(in_log(LAST_CHECKPOINT), last.read_bytes())
+                if DeltaTable.metadata(_table(self)).configuration.get("delta.enableExpiredLogCleanup", "true") != "false":
+                    self._native().cleanup_metadata()  # delta-rs does it after a checkpoint, too
+            for path in log.iterdir():  # what is before the last checkpoint but one
+                if path.name[:20].isdigit() and int(path.name[:20]) < version - FAR:
+                    path.unlink()
         last.unlink(missing_ok=True)
 
     def _take_back(self, before: int) -> None:
         """Forget what was committed here after a version, and was not published."""
-        for path in log_of(self._work).iterdir():
-            match = ENTRY.fullmatch(path.name) or CHECKPOINT.fullmatch(path.name)
-            if path.name == LAST_CHECKPOINT or (match is not None and int(match[1]) > before):
-                path.unlink()
-        self._local = raw_table(f"{self._work}")
+        with suppress(OSError, DeltaError):  # else the next look opens the table again
+            for path in log_of(self._work).iterdir():
+                match = ENTRY.fullmatch(path.name) or CHECKPOINT.fullmatch(path.name)
+                if path.name == LAST_CHECKPOINT or (match is not None and int(match[1]) > before):
+                    path.unlink()
+            self._local = raw_table(self._work.as_uri())
 
     def _drop_rows(self) -> None:
         """Remove the data files that are on this machine if they are many."""

@@ -5,13 +5,14 @@ Only this package knows the options of an object store and the tables that are k
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from lakehouse.lake import replica, table_io
 from lakehouse.lake.delta_rs_internals import has_replica, transaction_version
-from lakehouse.lake.table_cache import look_again, note_commit
+from lakehouse.lake.table_cache import look_again, note_commit, note_snapshot
 from lakehouse.lake.table_io import cache_of
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Table:
         if cache is None:
             return self.snapshot()
         in_store = partial(table_io.open_listed, self.address, self.options) if "://" in self.address else None
-        return cache.table(self.address, self.snapshot, in_store)
+        return cache.table(self.address, partial(table_io.open_snapshot, self.address, self.options), in_store, self.options)
 
     def snapshot(self) -> DeltaTable | None:
         """The table at its newest version, as an object that no cache updates; None if it does not exist.
@@ -62,6 +63,7 @@ class Table:
 
         :raises DamagedLogError: if its log cannot be read.
         """
+        note_snapshot()
         return table_io.open_snapshot(self.address, self.options)
 
     def version(self) -> int:
@@ -82,7 +84,7 @@ class Table:
         table = self.open()
         if table is None or cache_of(self.options) is None:
             return table
-        copy = replica.copied(table) if has_replica(table) else self.snapshot()
+        copy = _copied(table) or table_io.open_snapshot(self.address, self.options)
         if copy is not None and copy.version() != table.version():
             look_again()
         _look_again_behind([self])
@@ -140,6 +142,12 @@ class Table:
         :param parse: the entry of a row must not depend on other rows.
         """
         return table_io.parsed(table, where, parse, self.options)
+
+
+def _copied(table: DeltaTable) -> DeltaTable | None:
+    with suppress(OSError):  # somebody may have emptied the cache of this machine
+        return replica.copied(table) if has_replica(table) else None
+    return None
 
 
 def newest_versions(tables: Sequence[Table]) -> list[int]:

@@ -16,19 +16,17 @@ These moments are numbered, and shared by all caches of the process. A table is 
 its present moment (:func:`moment_of`) or later: by the step itself, by an open that the step has begun (``expect``), or by the
 commit of the step that began the moment. In an object store, a table that another process creates is seen some seconds later, see
 :func:`lakehouse.lake.table_io.open_listed`, and a sensor looks at most tables only if somebody may have written since its last
-tick, see :class:`Quiet`.
+tick, see :class:`lakehouse.lake.lake.Quiet`.
 
 Reading is in ``table_io``; no other module accesses a cache.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import threading
-import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -36,13 +34,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from deltalake.exceptions import DeltaError
 
 from lakehouse.lake import replica
-from lakehouse.lake.delta_rs_internals import has_replica, newest_version
+from lakehouse.lake.delta_rs_internals import has_replica, newest_version, raw_of
 from lakehouse.lake.table_folder import count_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
 
     from deltalake import DeltaTable
+
+    from lakehouse.lake.lake import Quiet
 
 _KEEP_ROWS = 20_000
 #: An answer of so many rows or characters takes little memory.
@@ -142,6 +142,21 @@ listed_at: dict[str, int] = {}
 _layers_behind = [0]
 
 
+class _OfReads(threading.local):
+    """What a thread has last read outside of its caches: the listing that showed a table absent, and a snapshot of a table."""
+
+    number = 0
+    snapshot = 0
+
+
+used_listing, _read_outside = _OfReads(), _OfReads()
+
+
+def note_snapshot() -> None:
+    """Note that this thread reads a table as no cache has seen it: its next commit may follow from that."""
+    _read_outside.snapshot = next_look()
+
+
 def next_look() -> int:
     """The number of a look: what is seen by a look was committed before any look with a number that is drawn behind it."""
     return next(_LOOKS)
@@ -192,41 +207,6 @@ class _Coming(NamedTuple):
     opened: Future[tuple[int, DeltaTable | None, int]]
 
 
-class Quiet:
-    """What tells that nobody writes to some tables, so that a cache need not look at each of them.
-
-    :param covers: whether a table, by its address, is one of them.
-    :param seconds: after so many, a table is looked at in any case.
-    """
-
-    def __init__(self, covers: Callable[[str], bool], seconds: float) -> None:
-        self._covers, self._seconds = covers, seconds
-        self._sign: Hashable = None
-        self._looks: dict[str, tuple[Hashable, int, float]] = {}
-
-    def is_at(self, sign: Hashable) -> None:
-        """State what changes when somebody may have written; None if somebody may be writing now."""
-        self._sign = sign
-        if sign is None:
-            self._looks.clear()
-
-    def holds(self, path: str) -> bool:
-        """Whether a table has not changed since the last look; False after :func:`look_again`."""
-        sign, moment, looked_at = self._looks.get(path, (None, 0, -math.inf))
-        is_same = sign is not None and (sign, moment) == (self._sign, newest_moment())
-        return is_same and time.monotonic() - looked_at < self._seconds
-
-    def looked(self, path: str, moment: int, *, is_new: bool) -> None:
-        """Note a look at a table; one that finds a commit ends the quiet for all of them.
-
-        :param moment: that before the look.
-        """
-        if is_new:
-            self._looks.clear()
-        if self._sign is not None and self._covers(path):
-            self._looks[path] = self._sign, moment, time.monotonic()
-
-
 class TableCache:
     """Open tables by address, and results for their newest versions, such as rows, by question.
 
@@ -275,6 +255,9 @@ class TableCache:
             self._kept.is_in_step = False
             self._kept.looks.clear()
             self._kept.coming.clear()
+            for path, (thread, _) in list(_committed_with.items()):
+                if thread == threading.get_ident():
+                    _committed_with.pop(path, None)
 
     def expect(self, groups: Iterable[Iterable[str]], open_table: Callable[[str], DeltaTable | None]) -> None:
         """Begin to open tables that the running step will read; it is as if the step opened each when it reads it.
@@ -303,7 +286,8 @@ class TableCache:
         if not (self._kept.is_in_step or self._is_of_one_step):
             return
         first_seen = max((self._kept.seen[path][1] for path in paths if path in self._kept.seen), default=0)
-        _layers_behind[0] = max(_layers_behind[0], first_seen)
+        with _LOCK:
+            _layers_behind[0] = max(_layers_behind[0], first_seen)
         for path, moment in list(self._kept.looks.items()):
             if self._kept.looked.get(path, 0) < first_seen and moment == moment_of(path):
                 _begin_moment(path)
@@ -313,12 +297,17 @@ class TableCache:
                 self._kept.coming[path] = coming._replace(by=None)
 
     def table(
-        self, path: str, default: Callable[[], DeltaTable | None], in_step: Callable[[], DeltaTable | None] | None = None
+        self,
+        path: str,
+        default: Callable[[], DeltaTable | None],
+        in_step: Callable[[], DeltaTable | None] | None = None,
+        options: Mapping[str, str] | None = None,
     ) -> DeltaTable | None:
         """The table at its newest version, within a step at the one that the step has seen; None if it does not exist.
 
         :param default: opens the table if the cache was created without ``open_table``.
         :param in_step: the same within a step, for which a table may have been absent some seconds ago.
+        :param options: of delta-rs.
         """
         if not (self._kept.is_in_step or self._is_of_one_step):
             return self._newest(path, default)
@@ -326,27 +315,34 @@ class TableCache:
         if self._kept.looks.get(path) == moment:
             return self._kept.tables.get(path)
         table, committed_since = self._kept.tables.get(path), moment if moment > self._kept.since else -1
+        is_copy = False
         if table is None or vars(table).get(_COMMITTED) != committed_since:
-            table = self._taken_over(path, committed_since) or table
+            copy = self._taken_over(path, committed_since, options)
+            table, is_copy = copy or table, copy is not None
         if table is not None and vars(table).get(_COMMITTED) == committed_since:
             self._note(path, table.version())
             before, seen = self._kept.seen.get(path, (-1, 0))
-            if before != table.version():
-                self._kept.seen[path] = table.version(), seen if table.version() == before + 1 else next_look()
+            if before != table.version():  # the step's own commit follows from what it has seen
+                follows = table.version() == before + 1 and not is_copy and _read_outside.snapshot < seen
+                self._kept.seen[path] = table.version(), seen if follows else next_look()
         else:
             table = self._expected(path, moment) or self._newest(path, in_step or default)
         self._kept.looks[path] = moment
         return table
 
-    def _taken_over(self, path: str, moment: int) -> DeltaTable | None:
+    def _taken_over(self, path: str, moment: int, options: Mapping[str, str] | None) -> DeltaTable | None:
         """A copy of the table with which this thread has made the last commit, unless others may have been made since."""
         thread, table = _committed_with.get(path, (0, None))
         if table is None or thread != threading.get_ident() or vars(table).get(_COMMITTED) != moment:
             return None
-        del _committed_with[path]
-        copy = self._kept.tables[path] = replica.copied(table)
-        vars(copy)[_COMMITTED] = moment
-        return copy
+        if raw_of(table).folder.options != dict(options or {}):  # the same address in another store
+            return None
+        with suppress(KeyError, OSError):
+            del _committed_with[path]
+            copy = self._kept.tables[path] = replica.copied(table)
+            vars(copy)[_COMMITTED] = moment
+            return copy
+        return None
 
     def _expected(self, path: str, moment: int) -> DeltaTable | None:
         """A table that the step has begun to open, unless it may have got a commit since; one of an earlier step is looked at."""
@@ -366,7 +362,7 @@ class TableCache:
         :param number: drawn before the look; ``later`` after it.
         """
         if table is None and "://" in path:  # a listing of the layer shows it
-            number = min(number, listed_at.get(path.rpartition("/")[0], number))
+            number = min(number, used_listing.number)
         self._kept.looked[path] = number
         if table is not None:
             self._note(path, table.version())
@@ -476,7 +472,7 @@ def _is_brought_up_to_date(path: str, table: DeltaTable) -> bool:
     try:
         if not _is_newest(path, table):
             table.update_incremental()
-    except DeltaError:
+    except (DeltaError, OSError):
         if "://" not in path:
             raise
         return False

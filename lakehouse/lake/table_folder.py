@@ -10,6 +10,7 @@ Which version of a table is read, and how it is written, is in ``replica``.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -19,12 +20,13 @@ import tempfile
 import time
 import uuid
 from collections import Counter
+from collections.abc import Mapping  # noqa: TC003 (a NamedTuple's annotation)
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import obstore
 import platformdirs
@@ -35,13 +37,17 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from lakehouse.object_store import S3
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from obstore.store import S3Store
 
 ENTRY = re.compile(r"(\d{20})\.json")
 CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 LAST_CHECKPOINT = "_last_checkpoint"
+#: Checkpoints in several parts, or with files beside the log: delta-rs opens such a table itself.
+_OTHER_CHECKPOINT = re.compile(r"\d{20}\.checkpoint\..*")
+#: With more commits since the checkpoint from which a log is known, a newer one is read.
+FAR = 20
 _AT_ONCE = 16
 _KEPT_SECONDS = 7 * 24 * 3600
 
@@ -71,6 +77,15 @@ def versions_of(form: re.Pattern[str], names: Iterable[str]) -> list[int]:
 def actions_of(entry: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
     for line in entry.splitlines():
         yield from json.loads(line).items()
+
+
+def signed(entry: bytes) -> bytes:
+    """An entry with a random number: two that say the same are not taken for one."""
+    lines = [json.loads(line) for line in entry.splitlines()]
+    for line in lines:
+        if "commitInfo" in line:
+            line["commitInfo"]["txnId"] = f"{uuid.uuid4()}"
+    return "\n".join(json.dumps(line, separators=(",", ":"), ensure_ascii=False) for line in lines).encode()
 
 
 def new_files(entry: bytes) -> list[str]:
@@ -203,7 +218,7 @@ def _cache_folder() -> Path:
 
 @lru_cache(maxsize=1)
 def _work_folders() -> Path | None:
-    """The folder of the open tables of this machine; None if the cache cannot be written. Those of ended processes go."""
+    """The folder of the open tables of this machine; None if the cache cannot be written. What nobody needs any more goes."""
     with suppress(OSError, RuntimeError):
         folder = _cache_folder() / "open"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -212,12 +227,10 @@ def _work_folders() -> Path | None:
             if host == socket.gethostname() and not psutil.pid_exists(int(pid)):
                 shutil.rmtree(path, ignore_errors=True)
         old = time.time() - _KEPT_SECONDS
-        for newest in _cache_folder().glob("logs/*/newest"):
-            if newest.stat().st_mtime < old:
-                shutil.rmtree(newest.parent, ignore_errors=True)
-        for path in _cache_folder().glob("files/*/*"):
-            if path.stat().st_mtime < old:
-                path.unlink(missing_ok=True)
+        for path in [*_cache_folder().glob("logs/*/*"), *_cache_folder().glob("files/*/*")]:
+            with suppress(OSError):  # another process removes it, too
+                if path.stat().st_mtime < old:
+                    path.unlink() if path.is_file() else shutil.rmtree(path)
         return folder
     return None
 
@@ -237,10 +250,16 @@ def remove_work_folder(folder: Path, pid: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+#: A version with the ETag of its entry.
+Proof = tuple[int, str]
+
+
 class KeptLog:
     """The entries and checkpoints of a table's log that are kept on this machine.
 
     They are in a folder with a random name, which begins with an opening that finds another table in the place of the known one.
+    What proves in a listing that it is the same table is kept beside it: the newest entry of the last listing, and those that
+    this machine has written since.
     """
 
     def __init__(self, folder: TableFolder, name: str | None = None) -> None:
@@ -249,20 +268,17 @@ class KeptLog:
         self._of_table: Path | None = None
         if _work_folders() is not None:
             self._of_table = _cache_folder() / "logs" / uuid.uuid5(uuid.NAMESPACE_URL, source).hex
-        self._newest: tuple[int, str] = (-1, "")
+        #: Up to which version the log is kept, with its proofs; none if it is not.
+        self.proofs: list[Proof] = []
         self._name = name or self._read_newest()
 
     def _read_newest(self) -> str:
         if self._of_table is not None:
             with suppress(OSError, ValueError):
-                name, version, tag = json.loads((self._of_table / "newest").read_text(encoding="utf-8"))
-                self._newest = version, tag
+                name, proofs = json.loads((self._of_table / _NEWEST).read_text(encoding="utf-8"))
+                self.proofs = [(version, tag) for version, tag in proofs]
                 return f"{name}"
         return uuid.uuid4().hex
-
-    def newest(self) -> tuple[int, str]:
-        """The newest version up to which the log is kept, -1 if it is not; with the ETag of its entry."""
-        return self._newest
 
     def begun_again(self) -> KeptLog:
         """A folder of its own for another table."""
@@ -275,20 +291,16 @@ class KeptLog:
                 return versions_of(CHECKPOINT, [path.name for path in (self._of_table / self._name).iterdir()])
         return []
 
-    def put_into(self, log: Path, name: str) -> bool:
-        """Put a file of the log into a folder, if it is kept."""
-        if self._of_table is not None:
-            with suppress(OSError):
-                os.link(self._of_table / self._name / name, log / name)
-                return True
-        return False
+    def file(self, name: str) -> bytes | None:
+        """A file of the log; None if it is not kept, or not as it was written."""
+        return None if self._of_table is None else _whole(self._of_table / self._name / name)
 
     def add(self, name: str, content: bytes) -> None:
         """Keep a file of the log."""
         if self._of_table is not None:
             with suppress(OSError):
                 (self._of_table / self._name).mkdir(mode=0o700, parents=True, exist_ok=True)
-                _replace(self._of_table / self._name / name, content)
+                _replace(self._of_table / self._name / name, _digest(content) + content)
                 if CHECKPOINT.fullmatch(name):
                     self._forget_before(self.checkpoints()[-2:][0])
 
@@ -297,20 +309,90 @@ class KeptLog:
             if path.name[:20].isdigit() and int(path.name[:20]) < version:
                 path.unlink(missing_ok=True)
 
-    def note_newest(self, version: int, tag: str) -> None:
+    def note(self, proofs: Sequence[Proof]) -> None:
         """Note up to which version the log is kept, unless a later one is noted."""
         if self._of_table is None:
             return
         with suppress(OSError, ValueError):
-            path = self._of_table / "newest"
             with suppress(FileNotFoundError):
-                name, known, _ = json.loads(path.read_text(encoding="utf-8"))
-                if name == self._name and known > version:
+                name, known = json.loads((self._of_table / _NEWEST).read_text(encoding="utf-8"))
+                if name == self._name and known[-1][0] > proofs[-1][0]:
                     return
-                if name != self._name and self._newest[0] < 0:
-                    shutil.rmtree(self._of_table / f"{name}", ignore_errors=True)
-            _replace(path, json.dumps([self._name, version, tag]).encode())
-            self._newest = version, tag
+            os.utime(self._of_table / self._name)
+            _replace(self._of_table / _NEWEST, json.dumps([self._name, proofs]).encode())
+
+
+class UnknownFormError(Exception):
+    """A table that is not opened through a replica: delta-rs has to open it itself."""
+
+
+class LogAsItIs(NamedTuple):
+    """The log of a table: a checkpoint, if there is one, and all entries since, by name; and its newest entry."""
+
+    kept: KeptLog
+    files: Mapping[str, bytes]
+    newest: Proof
+
+
+def log_as_it_is(folder: TableFolder) -> LogAsItIs | None:
+    """The log of a table now; what this machine keeps of it is not read from the store. None if there is no table.
+
+    :raises UnknownFormError: if delta-rs has to read it.
+    """
+    kept, names = KeptLog(folder), dict[str, str]()
+    known = kept.proofs[-1][0] if kept.proofs else -1
+    base = max((version for version in kept.checkpoints() if version <= known), default=-1)
+    if known >= 0:
+        names = folder.log(kept.proofs[0][0])
+    if known < 0 or not is_proved(kept.proofs, names) or (base < 0 and kept.file(entry_name(0)) is None):
+        kept, known, base, names = kept.begun_again(), -1, -1, folder.whole_log()
+    versions = versions_of(ENTRY, names)
+    if not versions:
+        return None
+    newest = versions[-1]
+    checkpoints = [version for version in versions_of(CHECKPOINT, names) if version <= newest]
+    if any(_OTHER_CHECKPOINT.fullmatch(name) and not CHECKPOINT.fullmatch(name) for name in names):
+        msg = "its checkpoints have another form"
+        raise UnknownFormError(msg)
+    if checkpoints and (known < 0 or newest - base > FAR):
+        base = max(base, checkpoints[-1])
+    # To commit behind a checkpoint, delta-rs needs the entry of its version, too.
+    wanted = [entry_name(version) for version in range(max(base, 0), newest + 1)]
+    wanted += [checkpoint_name(base)] if base >= 0 else []
+    # What is kept of later versions is not proved.
+    files = {name: content for name in wanted if int(name[:20]) <= known and (content := kept.file(name)) is not None}
+    missing = [name for name in wanted if name not in files]
+    try:
+        files |= dict(zip(missing, folder.read(map(in_log, missing))))
+    except FileNotFoundError as problem:  # maintenance has shortened the log meanwhile, or it is damaged
+        raise UnknownFormError(f"{problem}") from None
+    for name in missing:
+        kept.add(name, files[name])
+    return LogAsItIs(kept, files, (newest, names[entry_name(newest)]))
+
+
+def is_proved(proofs: Sequence[Proof], names: Mapping[str, str]) -> bool:
+    """Whether a listing shows the entries by which a table is known."""
+    return all(names.get(entry_name(version)) == tag for version, tag in proofs)
+
+
+_NEWEST = "newest"
+_DIGEST_BYTES = 16
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()[:_DIGEST_BYTES]
+
+
+def _whole(path: Path) -> bytes | None:
+    """The content of a kept file, behind its digest; None if there is none, or a power failure has cut it off."""
+    with suppress(OSError):
+        kept = path.read_bytes()
+        content = kept[_DIGEST_BYTES:]
+        if content and kept[:_DIGEST_BYTES] == _digest(content):
+            return content
+        path.unlink(missing_ok=True)
+    return None
 
 
 def _replace(path: Path, content: bytes) -> None:
@@ -337,10 +419,12 @@ def small_file(address: str, path: str) -> pa.Buffer | None:
         if kept is not None:
             _small_files[address, path] = kept
     if kept is None and (on_disk := _on_disk(address, path)) is not None:
-        with suppress(OSError):
-            kept = pa.py_buffer(on_disk.read_bytes())
-            os.utime(on_disk)
+        content = _whole(on_disk)
+        if content is not None:
+            kept = pa.py_buffer(content)
             _hold(address, path, kept)
+            with suppress(OSError):
+                os.utime(on_disk)
     return kept
 
 
@@ -351,7 +435,7 @@ def keep_small_file(address: str, path: str, content: pa.Buffer) -> None:
         if content.size < _LOG_FILE_BYTES and (on_disk := _on_disk(address, path)) is not None:
             with suppress(OSError):
                 on_disk.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                _replace(on_disk, content.to_pybytes())
+                _replace(on_disk, _digest(content.to_pybytes()) + content.to_pybytes())
 
 
 def _on_disk(address: str, path: str) -> Path | None:

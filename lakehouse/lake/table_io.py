@@ -28,8 +28,8 @@ from pyarrow import fs
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import replica
 from lakehouse.lake.delta_rs_internals import file_system, has_replica, listed_files
-from lakehouse.lake.table_cache import Entry, is_listed_behind, listed_at, moment_of, newest_moment, next_look
-from lakehouse.lake.table_folder import count_request, names_below
+from lakehouse.lake.table_cache import Entry, is_listed_behind, listed_at, moment_of, newest_moment, next_look, used_listing
+from lakehouse.lake.table_folder import UnknownFormError, count_request, names_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -72,7 +72,7 @@ def open_snapshot(path: str, options: Mapping[str, str] | None = None) -> DeltaT
     count_request(path, "opens")
     try:
         if replica.is_possible(path, options or {}):
-            with suppress(replica.UnknownFormError):
+            with suppress(UnknownFormError):
                 return replica.open_table(path, dict(options or {}))
         return DeltaTable(path, storage_options=dict(options or {}))
     except TableNotFoundError:
@@ -95,7 +95,7 @@ def create(path: str, options: Mapping[str, str], **how: Any) -> DeltaTable:
     :returns: the table at its newest version.
     """
     if replica.is_possible(path, options):
-        with suppress(replica.UnknownFormError):
+        with suppress(UnknownFormError):
             table = replica.create(path, dict(options), **how) or replica.open_table(path, dict(options))
             if table is not None:
                 return table
@@ -160,7 +160,8 @@ def open_listed(path: str, options: Mapping[str, str] | None = None) -> DeltaTab
                 names = {name}
             else:
                 _listed[folder] = (now, moment, names)
-            listed_at[folder] = number
+                listed_at[folder] = number
+        used_listing.number = listed_at.get(folder, 0)
     return open_snapshot(path, options) if name in names else None
 
 

@@ -333,7 +333,7 @@ class Journaled(NamedTuple):
 
 def note_in_journal(log: Journaled, rows: Sequence[Mapping[str, Any]], app_id: str | None, app_version: int) -> None:
     """Repeat rows that were appended to a log just now."""
-    table = log.table.snapshot()
+    table = log.table.open()
     if table is not None:
         _write(log, table, [json.dumps(row, default=str) for row in rows], app_id, app_version)
 

@@ -24,9 +24,10 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from lakehouse.lake import Lake, table_io
-from lakehouse.lake.table_cache import Quiet, TableCache
+from lakehouse.lake.lake import Quiet
+from lakehouse.lake.table_cache import TableCache
 from lakehouse.orchestration import plan_runs
-from lakehouse.spark.session import spark_options, without_usual_lines
+from lakehouse.spark.session import active_here, spark_options, without_usual_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -63,9 +64,11 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
         """:raises SetupProblem: if Java or a JAR is missing."""
         if self._session is None:
             # Runs in one process share its session; options take effect when the session starts.
-            while _begun:
-                wait([_begun.pop()])  # an error comes again
+            begun, _begun[:] = [*_begun], []
+            wait(begun)
             running = SparkSession.getActiveSession()
+            if running is None and begun and begun[0].exception() is None:  # an error comes again
+                running = active_here(begun[0].result())
             self._session = self._started() if running is None else running
         return self._session
 

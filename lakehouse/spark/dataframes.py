@@ -42,6 +42,8 @@ FEW_ROWS = 10_000
 _MICROS_OF_DAY = 86_400_000_000
 #: More files are listed by a Spark job.
 _FEW_FILES = 32
+#: The names that a listing is compared with: each with each.
+_NAMES_AT_ONCE = 500
 #: Names of files that mean themselves in a pattern of names.
 _PLAIN_NAME = re.compile(r"[\w.-]+")
 
@@ -113,7 +115,7 @@ def _of_files(spark: SparkSession, source: Table, table: DeltaTable, files: pa.T
     schema = from_arrow_schema(pa.schema(table.schema().to_arrow()))
     names = [unquote(name) for name in files["path"].to_pylist()]
     reader = spark.read.schema(schema).option("basePath", source.address)
-    if "://" in source.address and len(names) > 1 and all(map(_PLAIN_NAME.fullmatch, names)):
+    if "://" in source.address and 1 < len(names) <= _NAMES_AT_ONCE and all(map(_PLAIN_NAME.fullmatch, names)):
         # One listing of the folder, in the place of three requests for each file. It would say nothing of a missing one.
         frame = reader.option("pathGlobFilter", f"{{{','.join(names)}}}").parquet(source.address)
         if len(frame.inputFiles()) == len(names):

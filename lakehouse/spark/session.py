@@ -11,12 +11,16 @@ stream that are irrelevant to users are removed.
 
 from __future__ import annotations
 
+import atexit
+import fcntl
 import hashlib
 import importlib
 import logging
 import os
 import re
+import struct
 import sys
+import termios
 import threading
 import time
 import uuid
@@ -245,7 +249,7 @@ def _tidy(archive: Path) -> None:
 
 
 _log = logging.getLogger(__name__)
-_STDERR = 2
+_STDERR, _REST_SECONDS = 2, 2.0
 #: Lines that Spark writes at every start.
 _USUAL = re.compile(rb"WARNING: Using incubator modules: |Using Spark's default log4j profile: |Setting default log level to ")
 
@@ -264,10 +268,26 @@ def without_usual_lines() -> Iterator[None]:
     os.dup2(writing, _STDERR)
     os.close(writing)
     threading.Thread(target=_pass_on, args=(reading, before), name="jvm-output", daemon=True).start()
+    atexit.register(_wait_for_rest, reading)
     try:
         yield
     finally:
         os.dup2(before, _STDERR)
+
+
+def active_here(spark: SparkSession) -> SparkSession:
+    """A session that another thread has started, as the active one of this thread."""
+    spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
+    return spark
+
+
+def _wait_for_rest(reading: int) -> None:
+    """Wait until what this process has written is passed on, such as the message of an error while the JVM starts."""
+    end = time.monotonic() + _REST_SECONDS
+    with suppress(OSError):
+        while struct.unpack("i", fcntl.ioctl(reading, termios.FIONREAD, struct.pack("i", 0)))[0] and time.monotonic() < end:
+            time.sleep(0.01)
+    time.sleep(0.02)  # the last line is on its way
 
 
 def _pass_on(reading: int, writing: int) -> None:

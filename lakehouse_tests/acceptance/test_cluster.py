@@ -102,7 +102,9 @@ def test_a_replay_on_a_cluster_and_an_object_store_gives_the_same_tables(tmp_pat
         done = lakehouse_command(tmp_path, "replay", "readings", "--json", **ours, **remote, LAKEHOUSE_SPARK_MASTER=master)
         assert done.returncode == 0, done.stderr
         days = [json.loads(line)["object_store"] for line in done.stdout.splitlines()]
-        assert all({"listings", "commits"} <= day["ops/ingestions"].keys() for day in days), "what is done in the store is counted"
+        assert all({"listings", "commits"} <= day["ops/ingestions"].keys() for day in days), (
+            "what is done in the store is counted"
+        )
         assert tables("s3://lake/tables", store.options) == tables(f"{tmp_path}/lake", {})
     assert all(list((tmp_path / f"work{number}").glob("app-*/*/stderr")) for number in range(2)), "both workers had an executor"
 

@@ -23,7 +23,9 @@ from hypothesis import strategies as st
 
 from lakehouse.delta import row_writer
 from lakehouse.lake import Lake, Table, table_cache, table_io
-from lakehouse.lake.table_cache import Opened, Quiet, TableCache, look_again
+from lakehouse.lake import lake as lake_module
+from lakehouse.lake.lake import Quiet
+from lakehouse.lake.table_cache import Opened, TableCache, look_again
 from lakehouse.lake.table_io import CachedStorageOptions, cache_of
 from lakehouse.settings import Settings
 from lakehouse_tests.support.noted_commits import uncompared
@@ -306,7 +308,7 @@ def test_a_quiet_holds_for_what_was_looked_at_since_anybody_may_have_written(his
     clock, sign, moment = 0.0, None, 0
     looks: dict[object, tuple[object, int, float]] = {}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(table_cache.time, "monotonic", lambda: clock)
+        patched.setattr(lake_module.time, "monotonic", lambda: clock)
         quiet = Quiet(lambda path: path.startswith("gold/"), 300.0)
         for event, of in history:
             if event in {"look", "find"}:

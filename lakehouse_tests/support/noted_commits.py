@@ -17,7 +17,7 @@ from lakehouse.lake import table_cache
 from lakehouse.lake.table_cache import TableCache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from deltalake import DeltaTable
 
@@ -48,10 +48,11 @@ def _commits_are_noted() -> Iterator[None]:
         path: str,
         default: Callable[[], DeltaTable | None],
         in_step: Callable[[], DeltaTable | None] | None = None,
+        options: Mapping[str, str] | None = None,
     ) -> DeltaTable | None:
         looks: list[Any] = []
         moment = table_cache.moment_of(path)
-        table = kept(cache, path, lambda: looks.append(path) or default(), in_step)  # type: ignore[func-returns-value]
+        table = kept(cache, path, lambda: looks.append(path) or default(), in_step, options)  # type: ignore[func-returns-value]
         if "://" not in path and not looks and not _uncompared:
             log = Path(path, "_delta_log")
             is_newest = not any(log.glob("*.json")) if table is None else not (log / f"{table.version() + 1:020}.json").exists()
