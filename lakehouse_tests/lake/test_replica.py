@@ -6,6 +6,7 @@ import itertools
 import shutil
 import threading
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -21,7 +22,7 @@ from pyarrow import fs
 
 from lakehouse.delta import commit_log
 from lakehouse.lake import replica, table_folder, table_io
-from lakehouse.lake.delta_rs_internals import has_replica, listed_files, sizes_of_files
+from lakehouse.lake.delta_rs_internals import has_replica, listed_files, raw_of, sizes_of_files
 from lakehouse.lake.table_folder import TableFolder, counted_requests
 from lakehouse_tests.support.s3_server import BUCKET, Store, s3_server
 
@@ -244,6 +245,112 @@ def test_a_commit_whose_answer_was_lost_is_recognized(store: Store, monkeypatch:
     write_deltalake(table, rows_of((1, "b")), mode="append")
     assert rows_in(table) == rows_in(of_store.native()) == {(1, "a"): 1, (1, "b"): 1}
     assert table.version() == of_store.native().version() == 2
+
+
+@pytest.mark.merge
+def test_a_commit_to_a_table_that_was_created_again_proves_no_log(store: Store) -> None:
+    of_store = OfStore(store)
+    stale = of_store.create()
+    write_deltalake(stale, rows_of((1, "former")), mode="append")
+    of_store.remove()
+    write_deltalake(of_store.address, rows_of((2, "new")), mode="append", storage_options=store.options)
+    write_deltalake(of_store.native(), rows_of((2, "newer")), mode="append")
+    for number in range(6):  # also a checkpoint is due
+        write_deltalake(stale, rows_of((3, f"{number}")), mode="append")
+        assert rows_in(of_store.opened()) == rows_in(of_store.native())
+        stale = of_store.opened() if number else stale
+    assert {(2, "new"), (2, "newer")} <= {*rows_in(of_store.native())}
+    assert (1, "former") not in rows_in(of_store.native())
+
+
+@pytest.mark.merge
+@pytest.mark.parametrize("left", [0, 20])
+def test_a_kept_file_that_a_power_failure_has_cut_off_is_read_again(store: Store, cache_folder: Path, left: int) -> None:
+    of_store = OfStore(store)
+    table = of_store.create()
+    for number in range(8):
+        write_deltalake(table, rows_of((number, "a")), mode="append")
+    for kept in [*cache_folder.glob("logs/*/*/*"), *cache_folder.glob("files/*/*")]:
+        kept.write_bytes(kept.read_bytes()[:left])
+    table_folder._small_files.clear()
+    again = of_store.opened()
+    assert rows_in(again) == rows_in(of_store.native()) == Counter((number, "a") for number in range(8))
+    for number in range(8, 12):
+        write_deltalake(again, rows_of((number, "a")), mode="append")
+    assert len(rows_in(of_store.native())) == 12
+
+
+@pytest.mark.merge
+def test_equal_commits_of_two_threads_are_two(store: Store) -> None:
+    of_store, done, together = OfStore(store), list[int](), threading.Barrier(2)
+    of_store.create()
+    why = CommitProperties({"userMetadata": "{}"}, app_transactions=[Transaction("only one", 1)], max_commit_retries=0)
+
+    def commit(number: int) -> None:
+        table = of_store.opened()
+        together.wait(timeout=60)
+        with suppress(CommitFailedError):
+            write_deltalake(table, rows_of(), mode="append", commit_properties=why)
+            done.append(number)
+
+    threads = [threading.Thread(target=commit, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert len(done) == 1
+    assert of_store.native().version() == 1
+
+
+@pytest.mark.merge
+def test_after_a_lost_answer_commits_of_others_are_seen(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_store = OfStore(store)
+    table, other = of_store.create(), of_store.native()
+    put_new = TableFolder.put_new
+
+    def lost(folder: TableFolder, name: str, content: bytes) -> str | None:
+        put_new(folder, name, content)
+        for key in "bc":
+            write_deltalake(other, rows_of((1, key)), mode="append")
+        return put_new(folder, name, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TableFolder, "put_new", lost)
+        write_deltalake(table, rows_of((1, "a")), mode="append")
+    assert rows_in(table) == {(1, "a"): 1}
+    write_deltalake(table, rows_of((1, "d")), mode="append")
+    assert rows_in(table) == rows_in(of_store.native()) == {(1, key): 1 for key in "abcd"}
+
+
+@pytest.mark.merge
+def test_what_fails_behind_a_commit_here_is_taken_back(store: Store) -> None:
+    of_store = OfStore(store)
+    table = of_store.create()
+    write_deltalake(table, rows_of((1, "a")), mode="append")
+    work = raw_of(table)._work / "_delta_log"
+    (work / f"{2:020}.checkpoint.parquet").mkdir()  # delta-rs cannot write the checkpoint that is due
+    with pytest.raises(DeltaError):
+        write_deltalake(table, rows_of((1, "b")), mode="append")
+    (work / f"{2:020}.checkpoint.parquet").rmdir()
+    assert (table.version(), rows_in(table)) == (1, {(1, "a"): 1})
+    write_deltalake(table, rows_of((1, "c")), mode="append")
+    assert rows_in(table) == rows_in(of_store.native()) == {(1, "a"): 1, (1, "c"): 1}
+
+
+@pytest.mark.merge
+def test_a_table_whose_log_was_shortened_is_not_created_again(store: Store, cache_folder: Path) -> None:
+    of_store = OfStore(store)
+    table = of_store.create()
+    for number in range(7):
+        write_deltalake(table, rows_of((number, "a")), mode="append")
+    log = of_store.address.partition("://")[2] + "/_delta_log"
+    for version in range(5):
+        store.files().delete_file(f"{log}/{version:020}.json")
+    shutil.rmtree(cache_folder / "logs")
+    again = table_io.create(of_store.address, store.options, schema=SCHEMA, configuration=PROPERTIES)
+    write_deltalake(again, rows_of((7, "a")), mode="append")
+    assert again.version() == of_store.native().version() == 8
+    assert rows_in(of_store.opened()) == rows_in(of_store.native()) == Counter((number, "a") for number in range(8))
 
 
 @pytest.mark.merge
