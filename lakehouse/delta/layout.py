@@ -32,8 +32,9 @@ from lakehouse.delta import leases, partition_writer, row_writer
 from lakehouse.delta.data_files import conformed, write_file
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io, table_parts
-from lakehouse.lake.delta_rs_internals import file_system, listed_files
+from lakehouse.lake.delta_rs_internals import commit_files, file_system, listed_files
 from lakehouse.lake.table_cache import committing
+from lakehouse.lake.table_folder import signed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -368,7 +369,7 @@ def convert(lake: Lake, target: Table, column: str) -> bool:
     for file in added:
         numbers = {"size": file.size, "modificationTime": file.modification_time, "stats": file.stats}
         actions.append({"add": {"path": file.path, **numbers, **kept}})
-    entry = "\n".join(map(json.dumps, actions)).encode()
+    entry = signed("\n".join(map(json.dumps, actions)).encode())
     with leases.alone(target):
         is_done = object_store.write_new(lake.storage_options, f"{target.address}/_delta_log/{version:020}.json", entry)
     if not is_done:
@@ -404,9 +405,9 @@ def _commit(table: DeltaTable, removed: Sequence[DayFile], added: Sequence[AddAc
     now = int(time.time() * 1000)
     actions: list[AddAction | RemoveAction] = [*added]
     actions += [RemoveAction(file.path, changes_rows, now, file.size, {}) for file in removed]
-    before = table.version()
     with committing(table):
-        table.create_write_transaction(
+        commit_files(
+            table,
             actions,
             mode="append",
             schema=table.schema(),
@@ -415,8 +416,6 @@ def _commit(table: DeltaTable, removed: Sequence[DayFile], added: Sequence[AddAc
                 custom_metadata={"userMetadata": json.dumps(why, default=str)}, max_commit_retries=0
             ),
         )
-        if table.version() == before:
-            table.update_incremental()
 
 
 def _files(table: DeltaTable) -> list[DayFile]:

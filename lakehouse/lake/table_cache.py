@@ -145,16 +145,16 @@ _layers_behind = [0]
 class _OfReads(threading.local):
     """What a thread has last read outside of its caches: the listing that showed a table absent, and a snapshot of a table."""
 
-    number = 0
+    listing = 0
     snapshot = 0
 
 
-used_listing, _read_outside = _OfReads(), _OfReads()
+outside = _OfReads()
 
 
 def note_snapshot() -> None:
     """Note that this thread reads a table as no cache has seen it: its next commit may follow from that."""
-    _read_outside.snapshot = next_look()
+    outside.snapshot = next_look()
 
 
 def next_look() -> int:
@@ -323,7 +323,7 @@ class TableCache:
             self._note(path, table.version())
             before, seen = self._kept.seen.get(path, (-1, 0))
             if before != table.version():  # the step's own commit follows from what it has seen
-                follows = table.version() == before + 1 and not is_copy and _read_outside.snapshot < seen
+                follows = table.version() == before + 1 and not is_copy and outside.snapshot < seen
                 self._kept.seen[path] = table.version(), seen if follows else next_look()
         else:
             table = self._expected(path, moment) or self._newest(path, in_step or default)
@@ -362,7 +362,7 @@ class TableCache:
         :param number: drawn before the look; ``later`` after it.
         """
         if table is None and "://" in path:  # a listing of the layer shows it
-            number = min(number, used_listing.number)
+            number = min(number, outside.listing)
         self._kept.looked[path] = number
         if table is not None:
             self._note(path, table.version())

@@ -1,9 +1,9 @@
 """The folder of a table in an object store: its log and its small data files, and what this machine keeps of them.
 
-Entries, checkpoints and data files never change. The log is kept in the user's cache folder for later processes of this
-machine; that of a table which nobody has opened for a week is removed, and so are small data
-files of the books (``ops``) that nobody has read for a week. Other small data files are kept in memory.
-Here is also the count of what this process does in object stores.
+Entries, checkpoints and data files never change. The log is kept in the user's cache folder for later processes of this machine;
+that of a table which nobody has opened for a week is removed, and so are small data files of the books (``ops``) that nobody has
+read for a week. Other small data files are kept in memory. What an entry of a log says is here, too, and the count of what this
+process does in object stores.
 
 Which version of a table is read, and how it is written, is in ``replica``.
 """
@@ -55,40 +55,49 @@ Answer = TypeVar("Answer")
 
 
 def entry_name(version: int) -> str:
+    """The name of a version's entry in its log."""
     return f"{version:020}.json"
 
 
 def checkpoint_name(version: int) -> str:
+    """The name of a version's checkpoint."""
     return f"{version:020}.checkpoint.parquet"
 
 
 def in_log(name: str) -> str:
+    """The path of a file of the log below the table's folder."""
     return f"_delta_log/{name}"
 
 
 def log_of(work: Path) -> Path:
+    """The log below a folder of this machine."""
     return work / "_delta_log"
 
 
 def versions_of(form: re.Pattern[str], names: Iterable[str]) -> list[int]:
+    """The versions of the files with names of a form, in order."""
     return sorted(int(match[1]) for match in map(form.fullmatch, names) if match is not None)
 
 
 def actions_of(entry: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The actions of an entry with their kinds."""
     for line in entry.splitlines():
         yield from json.loads(line).items()
 
 
 def signed(entry: bytes) -> bytes:
     """An entry with a random number: two that say the same are not taken for one."""
-    lines = [json.loads(line) for line in entry.splitlines()]
-    for line in lines:
-        if "commitInfo" in line:
-            line["commitInfo"]["txnId"] = f"{uuid.uuid4()}"
-    return "\n".join(json.dumps(line, separators=(",", ":"), ensure_ascii=False) for line in lines).encode()
+    lines = entry.splitlines()
+    for place, line in enumerate(lines):
+        if line.startswith(b'{"commitInfo"'):
+            action = json.loads(line)
+            action["commitInfo"]["txnId"] = f"{uuid.uuid4()}"
+            lines[place] = json.dumps(action).encode()
+    return b"\n".join(lines)
 
 
 def new_files(entry: bytes) -> list[str]:
+    """The paths of the data files that a commit has added."""
     return [action["path"] for kind, action in actions_of(entry) if kind in {"add", "cdc"}]
 
 
@@ -236,6 +245,7 @@ def _work_folders() -> Path | None:
 
 
 def new_work_folder() -> Path:
+    """A folder of this machine for an open table, with an empty log."""
     above = _work_folders()
     if above is not None:
         above.mkdir(mode=0o700, parents=True, exist_ok=True)  # somebody may have emptied the cache
@@ -435,7 +445,8 @@ def keep_small_file(address: str, path: str, content: pa.Buffer) -> None:
         if content.size < _LOG_FILE_BYTES and (on_disk := _on_disk(address, path)) is not None:
             with suppress(OSError):
                 on_disk.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                _replace(on_disk, _digest(content.to_pybytes()) + content.to_pybytes())
+                written = content.to_pybytes()
+                _replace(on_disk, _digest(written) + written)
 
 
 def _on_disk(address: str, path: str) -> Path | None:

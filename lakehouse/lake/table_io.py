@@ -28,7 +28,7 @@ from pyarrow import fs
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import replica
 from lakehouse.lake.delta_rs_internals import file_system, has_replica, listed_files
-from lakehouse.lake.table_cache import Entry, is_listed_behind, listed_at, moment_of, newest_moment, next_look, used_listing
+from lakehouse.lake.table_cache import Entry, is_listed_behind, listed_at, moment_of, newest_moment, next_look, outside
 from lakehouse.lake.table_folder import UnknownFormError, count_request, names_below
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def open_listed(path: str, options: Mapping[str, str] | None = None) -> DeltaTab
             else:
                 _listed[folder] = (now, moment, names)
                 listed_at[folder] = number
-        used_listing.number = listed_at.get(folder, 0)
+        outside.listing = listed_at.get(folder, 0)
     return open_snapshot(path, options) if name in names else None
 
 

@@ -6,6 +6,7 @@ import itertools
 import shutil
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -52,6 +53,12 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 
 def rows_of(*rows: tuple[int, str]) -> pa.Table:
     return pa.Table.from_pylist([{"day": day, "key": key} for day, key in rows], schema=SCHEMA)
+
+
+def in_threads(do: Callable[[int], None], count: int) -> None:
+    """Do something in some threads at once, each with its number."""
+    with ThreadPoolExecutor(count) as threads:
+        list(threads.map(do, range(count), timeout=120))
 
 
 class OfStore:
@@ -293,11 +300,7 @@ def test_equal_commits_of_two_threads_are_two(store: Store) -> None:
             write_deltalake(table, rows_of(), mode="append", commit_properties=why)
             done.append(number)
 
-    threads = [threading.Thread(target=commit, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
+    in_threads(commit, 2)
     assert len(done) == 1
     assert of_store.native().version() == 1
 
@@ -371,11 +374,7 @@ def test_appends_at_once_follow_each_other_and_one_id_is_appended_once(store: St
         except CommitFailedError:
             failed.append(number)
 
-    threads = [threading.Thread(target=append, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=120)
+    in_threads(append, 4)
     written = rows_in(of_store.native())
     assert written == rows_in(of_store.opened())
     assert {row for row in written if row[1] != "once"} == {(number, f"{count}") for number in range(4) for count in range(5)}
