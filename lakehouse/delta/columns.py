@@ -28,9 +28,7 @@ from lakehouse.calendar.days import BUSINESS_DAY_START, business_day_of, start_o
 from lakehouse.contracts.base import is_only_wider
 from lakehouse.contracts.inputs import OF_A_MESSAGE
 from lakehouse.contracts.record_changes import OF_A_CHANGE
-from lakehouse.lake import table_parts
-from lakehouse.lake.delta_rs_internals import commit_files
-from lakehouse.lake.table_cache import committing
+from lakehouse.lake import table_io, table_parts
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:
@@ -192,16 +190,15 @@ def widen(table: DeltaTable, schema: pa.Schema) -> bool:
         return False
     no_partition = "-1" if pa.types.is_integer(columns.field(by).type) else "0001-01-01"
     why = {WIDENED: {name: f"{kind}" for name, kind in wider.items()}}
-    with committing(table):
-        commit_files(
-            table,
-            [],
-            mode="overwrite",  # a transaction that appends keeps the columns as they are
-            schema=Schema.from_arrow(pa.schema([item.with_type(wider.get(item.name, item.type)) for item in columns])),
-            partition_by=table.metadata().partition_columns,
-            partition_filters=[(by, "=", no_partition)],  # no file is removed, whether or not the days share files
-            commit_properties=CommitProperties(custom_metadata={"userMetadata": json.dumps(why)}),
-        )
+    table_io.commit_files(
+        table,
+        [],
+        mode="overwrite",  # a transaction that appends keeps the columns as they are
+        schema=Schema.from_arrow(pa.schema([item.with_type(wider.get(item.name, item.type)) for item in columns])),
+        partition_by=table.metadata().partition_columns,
+        partition_filters=[(by, "=", no_partition)],  # no file is removed, whether or not the days share files
+        commit_properties=CommitProperties(custom_metadata={"userMetadata": json.dumps(why)}),
+    )
     return True
 
 

@@ -32,8 +32,7 @@ from lakehouse.delta import leases, partition_writer, row_writer
 from lakehouse.delta.data_files import conformed, write_file
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io, table_parts
-from lakehouse.lake.delta_rs_internals import commit_files, file_system, listed_files
-from lakehouse.lake.table_cache import committing
+from lakehouse.lake.delta_rs_internals import file_system, listed_files
 from lakehouse.lake.table_folder import signed
 
 if TYPE_CHECKING:
@@ -405,17 +404,14 @@ def _commit(table: DeltaTable, removed: Sequence[DayFile], added: Sequence[AddAc
     now = int(time.time() * 1000)
     actions: list[AddAction | RemoveAction] = [*added]
     actions += [RemoveAction(file.path, changes_rows, now, file.size, {}) for file in removed]
-    with committing(table):
-        commit_files(
-            table,
-            actions,
-            mode="append",
-            schema=table.schema(),
-            # Without retries, any other commit is a conflict: delta-rs would not find that it has removed one of the files.
-            commit_properties=CommitProperties(
-                custom_metadata={"userMetadata": json.dumps(why, default=str)}, max_commit_retries=0
-            ),
-        )
+    table_io.commit_files(
+        table,
+        actions,
+        mode="append",
+        schema=table.schema(),
+        # Without retries, any other commit is a conflict: delta-rs would not find that it has removed one of the files.
+        commit_properties=CommitProperties(custom_metadata={"userMetadata": json.dumps(why, default=str)}, max_commit_retries=0),
+    )
 
 
 def _files(table: DeltaTable) -> list[DayFile]:

@@ -66,14 +66,6 @@ def has_replica(table: DeltaTable) -> bool:
     return getattr(raw_of(table), "is_replica", False)
 
 
-def commit_files(table: DeltaTable, *args: Any, **named: Any) -> None:
-    """Commit files that were written; ``DeltaTable.create_write_transaction`` may leave the table at its version."""
-    before = table.version()
-    table.create_write_transaction(*args, **named)
-    if table.version() == before:
-        table.update_incremental()
-
-
 def listed_files(table: DeltaTable) -> pa.Table:
     """The files of an open table with their partitions and statistics, from its log; listed once per version.
 

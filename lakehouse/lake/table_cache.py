@@ -138,23 +138,29 @@ def confirmed(look: Callable[[], Found | None]) -> Found | None:
 
 
 #: The numbers of the looks at whole layers, by address, and the look behind which such a look must be.
-listed_at: dict[str, int] = {}
+_listed_at: dict[str, int] = {}
 _layers_behind = [0]
 
 
 class _OfReads(threading.local):
     """What a thread has last read outside of its caches: the listing that showed a table absent, and a snapshot of a table."""
 
-    listing = 0
-    snapshot = 0
+    listing, snapshot = 0, 0
 
 
-outside = _OfReads()
+_outside = _OfReads()
 
 
 def note_snapshot() -> None:
     """Note that this thread reads a table as no cache has seen it: its next commit may follow from that."""
-    outside.snapshot = next_look()
+    _outside.snapshot = next_look()
+
+
+def note_listing(layer: str, number: int | None = None) -> None:
+    """Note that this thread goes by the last listing of a layer, and with a number, that this is a new one."""
+    if number is not None:
+        _listed_at[layer] = number
+    _outside.listing = _listed_at.get(layer, 0)
 
 
 def next_look() -> int:
@@ -164,7 +170,7 @@ def next_look() -> int:
 
 def is_listed_behind(layer: str) -> bool:
     """Whether the last look at a layer is behind the version of any table that the second of two tables has to be as new as."""
-    return listed_at.get(layer, 0) >= _layers_behind[0]
+    return _listed_at.get(layer, 0) >= _layers_behind[0]
 
 
 class _Kept:
@@ -280,8 +286,7 @@ class TableCache:
     def look_again_behind(self, paths: Iterable[str]) -> None:
         """Let the running step look again at all tables at which it has looked before it has seen the versions of some tables.
 
-        What a version of these follows from was committed before it was first seen. A commit of the step itself follows from what
-        the step has seen.
+        What a version follows from was committed before it was first seen; an own commit follows from what the step has seen.
         """
         if not (self._kept.is_in_step or self._is_of_one_step):
             return
@@ -323,7 +328,7 @@ class TableCache:
             self._note(path, table.version())
             before, seen = self._kept.seen.get(path, (-1, 0))
             if before != table.version():  # the step's own commit follows from what it has seen
-                follows = table.version() == before + 1 and not is_copy and outside.snapshot < seen
+                follows = table.version() == before + 1 and not is_copy and _outside.snapshot < seen
                 self._kept.seen[path] = table.version(), seen if follows else next_look()
         else:
             table = self._expected(path, moment) or self._newest(path, in_step or default)
@@ -362,7 +367,7 @@ class TableCache:
         :param number: drawn before the look; ``later`` after it.
         """
         if table is None and "://" in path:  # a listing of the layer shows it
-            number = min(number, outside.listing)
+            number = min(number, _outside.listing)
         self._kept.looked[path] = number
         if table is not None:
             self._note(path, table.version())

@@ -28,11 +28,13 @@ from pyarrow import fs
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import replica
 from lakehouse.lake.delta_rs_internals import file_system, has_replica, listed_files
-from lakehouse.lake.table_cache import Entry, is_listed_behind, listed_at, moment_of, newest_moment, next_look, outside
+from lakehouse.lake.table_cache import Entry, committing, is_listed_behind, moment_of, newest_moment, next_look, note_listing
 from lakehouse.lake.table_folder import UnknownFormError, count_request, names_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
+
+    from deltalake.transaction import AddAction, RemoveAction
 
     from lakehouse.lake.table_cache import TableCache
 
@@ -112,6 +114,18 @@ def bring(table: DeltaTable, where: Where | None = None) -> None:
         replica.bring(table, dict(zip(files["path"].to_pylist(), files["size_bytes"].to_pylist())))
 
 
+def commit_files(table: DeltaTable, actions: Sequence[AddAction | RemoveAction], mode: str, **named: Any) -> None:
+    """Commit files that were written, with an open table, and leave it at the version of the commit.
+
+    :param named: further arguments of ``DeltaTable.create_write_transaction``.
+    """
+    with committing(table):
+        before = table.version()
+        table.create_write_transaction(actions, mode, **named)
+        if table.version() == before:  # so does delta-rs
+            table.update_incremental()
+
+
 class CachedStorageOptions(dict[str, str]):
     """delta-rs options together with the cache that reads with these options use."""
 
@@ -160,8 +174,8 @@ def open_listed(path: str, options: Mapping[str, str] | None = None) -> DeltaTab
                 names = {name}
             else:
                 _listed[folder] = (now, moment, names)
-                listed_at[folder] = number
-        outside.listing = listed_at.get(folder, 0)
+                note_listing(folder, number)
+        note_listing(folder)
     return open_snapshot(path, options) if name in names else None
 
 
