@@ -2,7 +2,8 @@
 
     python benchmarks/volume.py [--rows 1000000] [--files 4] [--days 200] [--late 10000] [--late-days 30] [--side SIDE]
 
-Each side has a process of its own (``volume_by_hand.py``, with Delta's defaults and tuned for two cores, ``volume_lakehouse.py``)
+Each side has a process of its own (``volume_by_hand.py`` with Delta's defaults, tuned for two cores, and also without partitions;
+``volume_lakehouse.py``)
 and the same heap. Prints one JSON object: seconds and their ratios, the largest resident memory of each Python process, and files
 and bytes of each layer.
 """
@@ -21,7 +22,12 @@ from typing import Any
 from volume_files import generate
 
 #: The script and its further arguments, of each side.
-_SIDES = {"by_hand": ("by_hand",), "by_hand_tuned": ("by_hand", "tuned"), "lakehouse": ("lakehouse",)}
+_SIDES = {
+    "by_hand": ("by_hand",),
+    "by_hand_tuned": ("by_hand", "tuned"),
+    "by_hand_unpartitioned": ("by_hand", "tuned", "unpartitioned"),
+    "lakehouse": ("lakehouse",),
+}
 
 
 def sizes(root: Path) -> dict[str, str]:
@@ -52,7 +58,7 @@ def main() -> None:
             command = [sys.executable, str(script), str(landing), str(root), ",".join(map(str, days)), *more]
             done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
             figures[side] = json.loads(done.stdout.splitlines()[-1]) | sizes(root)
-    for side in ("by_hand", "by_hand_tuned"):
+    for side in [*_SIDES][:3]:
         if {side, "lakehouse"} <= figures.keys():
             works = ("first load", "late rows")
             figures[f"ratio to {side}"] = {work: round(figures["lakehouse"][work] / figures[side][work], 2) for work in works}

@@ -1,6 +1,6 @@
 """The job of ``volume.py`` that one writes by hand: CSV to Bronze, MERGE by literal days, the touched days of Gold.
 
-    python benchmarks/volume_by_hand.py LANDING ROOT DAYS [tuned]
+    python benchmarks/volume_by_hand.py LANDING ROOT DAYS [tuned] [unpartitioned]
 
 It has 8 shuffle partitions and keeps no account of rows, no audit, no revisions, and no checks.
 """
@@ -35,8 +35,9 @@ _COLUMNS = (
 class Job:
     """The job over one folder of landing files."""
 
-    def __init__(self, spark: SparkSession, landing: Path, root: Path) -> None:
+    def __init__(self, spark: SparkSession, landing: Path, root: Path, *, by_day: bool) -> None:
         self._spark, self._landing = spark, landing
+        self._by_event, self._by_arrival = (["event_date"], ["arrival_date"]) if by_day else ([], [])
         self._bronze, self._silver, self._gold = (f"{root}/{layer}" for layer in ("bronze", "silver", "gold"))
 
     def arrival_day(self, day: date) -> None:
@@ -44,13 +45,13 @@ class Job:
         spark = self._spark
         batch = spark.read.csv(f"{self._landing}/{day}/*.csv", header=True, schema=_COLUMNS)
         batch = batch.withColumn("event_date", F.to_date("measured_at")).withColumn("arrival_date", F.lit(day))
-        batch.write.format("delta").mode("append").partitionBy("arrival_date").save(self._bronze)
+        batch.write.format("delta").mode("append").partitionBy(*self._by_arrival).save(self._bronze)
         delivered = spark.read.format("delta").load(self._bronze).where(F.col("arrival_date") == day)
         newest = delivered.groupBy("reading_id").agg(F.max_by(F.struct(*delivered.columns), "received_at").alias("row"))
         days = sorted(row[0] for row in delivered.select("event_date").distinct().collect())
         literals = ", ".join(f"DATE'{one_day}'" for one_day in days)
         if not DeltaTable.isDeltaTable(spark, self._silver):
-            delivered.limit(0).write.format("delta").partitionBy("event_date").save(self._silver)
+            delivered.limit(0).write.format("delta").partitionBy(*self._by_event).save(self._silver)
         same_row = f"t.event_date IN ({literals}) AND t.event_date = s.event_date AND t.reading_id = s.reading_id"
         (
             DeltaTable.forPath(spark, self._silver)
@@ -61,7 +62,7 @@ class Job:
             .execute()
         )
         touched = spark.read.format("delta").load(self._silver).where(f"event_date IN ({literals})")
-        writer = self.daily(touched).write.format("delta").mode("overwrite").partitionBy("event_date")
+        writer = self.daily(touched).write.format("delta").mode("overwrite").partitionBy(*self._by_event)
         if DeltaTable.isDeltaTable(spark, self._gold):
             writer = writer.option("replaceWhere", f"event_date IN ({literals})")
         writer.save(self._gold)
@@ -87,8 +88,8 @@ def session(*, tuned: bool) -> SparkSession:
 
 def main() -> None:
     """Process the days, print the figures."""
-    landing, root, days, *tuned = sys.argv[1:]
-    job = Job(session(tuned=bool(tuned)), Path(landing), Path(root))
+    landing, root, days, *form = sys.argv[1:]
+    job = Job(session(tuned="tuned" in form), Path(landing), Path(root), by_day="unpartitioned" not in form)
     print(timed(job.arrival_day, [date.fromisoformat(day) for day in days.split(",")]), flush=True)
     os._exit(0)
 

@@ -33,6 +33,8 @@ CHAT_FORM = "chat+"
 #: Schedules that Dagster knows by name.
 _CRON_NAMES = {"@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"}
 _CRON_WORDS = r"\b(?:sun|mon|tue|wed|thu|fri|sat|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)\b"
+#: See ``Settings.rows_in_pieces`` and ``Settings.held_rows``.
+_PIECES, _MOST_HELD = 16, 100_000
 
 
 class InvalidSettingsError(LakehouseError, ValueError):
@@ -144,7 +146,7 @@ class Settings(BaseSettings):
         "small", description="small: many short jobs on a few cores; large: Spark's own planner settings."
     )
     local_rows: int = Field(
-        100_000,
+        1_000_000,
         ge=0,
         description="Up to this many rows are merged and measured in this process, if measures are exact; 0: always by Spark.",
     )
@@ -192,6 +194,21 @@ class Settings(BaseSettings):
             msg = "is no amount of memory; write a whole number with a unit, as in 512m or 2g"
             raise ValueError(msg)
         return value
+
+    @property
+    def has_spark_here(self) -> bool:
+        """Whether Spark, once it is started, has the cores of this machine only."""
+        return self.spark_master.startswith("local") and not self.spark_remote
+
+    @property
+    def rows_in_pieces(self) -> int:
+        """The greatest number of rows that this process takes in pieces, if Spark would have the same cores; few on a cluster."""
+        return self.local_rows * _PIECES if self.has_spark_here else self.held_rows
+
+    @property
+    def held_rows(self) -> int:
+        """The greatest number of rows that are held with all their columns, or passed to Spark; more are many to it."""
+        return min(self.local_rows, _MOST_HELD)
 
     @field_validator("spark_conf")
     @classmethod

@@ -76,8 +76,7 @@ def parts_of(contract: SourceContract, stream: BinaryIO, size: int) -> Sequence[
     if source.format == "parquet":
         rows = ParquetRows(stream)
         return (can_read(rows.schema, contract.columns_read) and row_group_parts(rows.file, size)) or [None]
-    is_read_by_columns = source.format == "json" or can_split(source)
-    return (is_read_by_columns and text_parts(stream, source, size)) or [None]
+    return (is_read_by_columns(contract) and text_parts(stream, source, size)) or [None]
 
 
 def rows_by_columns(
@@ -117,6 +116,11 @@ def can_read_by_columns(contract: SourceContract) -> bool:
     """Whether the reader by columns supports the format of the contract's records and changes."""
     order, source = contract.order, contract.source
     return source.is_plain and source.envelope is None and (not order.sequence or order.is_one_number)
+
+
+def is_read_by_columns(contract: SourceContract) -> bool:
+    """Whether files are read by columns, unless one has another form than the contract says."""
+    return can_read_by_columns(contract) and (contract.source.format in {"json", "parquet"} or can_split(contract.source))
 
 
 def exact_rows(contract: SourceContract, delivery: DeliveredFile, stream: BinaryIO, before: int = 0) -> Iterator[pa.RecordBatch]:

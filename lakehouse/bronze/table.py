@@ -1,7 +1,7 @@
 """Bronze: every record of every delivery, once, by arrival day (rule R1).
 
-Deliveries are appended in one commit: large ones by one job of Spark, small ones through delta-rs. The table is append-only for
-every writer. A file is read in ``reader``; the steps before and after the append are in ``ingest``.
+Deliveries are appended in one commit: by this process through delta-rs, or large ones by one job of Spark. The table is
+append-only for every writer. A file is read in ``reader``; the steps before and after the append are in ``ingest``.
 
 A repair drops damaged data files and reads their rows again from landing. A data file may hold a part of a landing file's rows.
 So the ledger's counts are compared with the remaining rows, and only missing lines are appended.
@@ -19,15 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse import locations
-from lakehouse.bronze import landing as bronze_landing
-from lakehouse.bronze.landing import LandingFile, has_content, read_whole, require_unchanged
-from lakehouse.bronze.reader import delivery_parts, delivery_rows, rows_by_columns
+from lakehouse.bronze import landing, reader
 from lakehouse.delta import data_files, layout
-from lakehouse.delta.columns import arrow_schema, bronze_columns, ddl
+from lakehouse.delta.columns import bronze_columns, ddl
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io, table_parts
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ids import DeliveredFile
+from lakehouse.pieces import report
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark.session import sized_for
 
@@ -43,23 +42,26 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
     from lakehouse.ledger.ingestions import Ingestion
 
-#: Files of up to this size are parsed in this process, unless they have many rows, or more bytes of rows than the next limit.
-_PARSED_HERE_BYTES = 2**23
-_HELD_BYTES = 2**27
+#: Files of up to this size are read whole, and parsed in this process on a cluster, too.
+_SMALL_BYTES = 2**23
+#: So many rows, or bytes of rows, are in memory at a time.
+_SORTED_ROWS, _HELD_BYTES = 2**20, 2**27
+#: What a row is expected to take in a file.
+_BYTES_PER_ROW = 128
 #: A task parses files up to this total size, so that many small files do not become many tasks and many files of the table.
 _TASK_BYTES = 2**24
 #: A larger file is cut into parts of about this size, one for each task.
 _PART_BYTES = 2**26
 
 #: The files to append, each with the identity of its delivery.
-Deliveries = Sequence[tuple[DeliveredFile, LandingFile]]
+Deliveries = Sequence[tuple[DeliveredFile, landing.LandingFile]]
 
 
 class _Piece(NamedTuple):
     """The part of a file that a task reads, or all of it."""
 
     delivery: DeliveredFile
-    file: LandingFile
+    file: landing.LandingFile
     part: Part | None
 
 
@@ -84,13 +86,13 @@ def append(
     named = [{"source_file": one.path, "ingestion_id": one.ingestion_id} for one, _ in missing]
     why = {"run_id": run_id, **(named[0] if len(named) == 1 else {"deliveries": named})}
     with _changes_named(lake, contract, missing):
-        rows = _few_rows(lake, contract, missing)
-        if rows is None:
+        if _are_parsed_here(lake, contract, missing):
+            rows = _rows(lake, contract, missing)
+            spark_commits.append_rows_alone(rows, stored, f"bronze:{source}", version, why)
+        else:
             with sized_for(session(), lake, many=True):
                 frame = _frame(session(), lake, contract, missing)
                 spark_commits.append_alone(frame, stored, f"bronze:{source}", version, why)
-        elif len(rows):
-            spark_commits.append_rows_alone([rows], stored, f"bronze:{source}", version, why)
 
 
 class ChangedFilesError(LakehouseError):
@@ -112,26 +114,53 @@ def _changes_named(lake: Lake, contract: SourceContract, deliveries: Deliveries)
     except spark_commits.CONFLICTS:
         raise
     except Exception:
-        changed = {file.name for delivery, file in deliveries if not has_content(lake, contract, file, delivery.ingestion_id)}
+        changed = {
+            file.name for delivery, file in deliveries if not landing.has_content(lake, contract, file, delivery.ingestion_id)
+        }
         if changed:
             raise ChangedFilesError(changed) from None
         raise
 
 
-def _few_rows(lake: Lake, contract: SourceContract, deliveries: Deliveries) -> pa.Table | None:
-    """The rows of deliveries; None if there are many. The size of a compressed file does not show its number of rows."""
-    if sum(file.size for _, file in deliveries) > _PARSED_HERE_BYTES:
-        return None
-    batches: list[pa.RecordBatch] = []
-    rows = size = 0
+def _are_parsed_here(lake: Lake, contract: SourceContract, deliveries: Deliveries) -> bool:
+    """Whether this process parses the files: small ones, and those that tasks of Spark would parse on the same cores."""
+    size = sum(file.size for _, file in deliveries)
+    at_most = lake.settings.rows_in_pieces * _BYTES_PER_ROW
+    is_quick = lake.settings.has_spark_here and reader.is_read_by_columns(contract)
+    return size <= (at_most if is_quick else min(at_most, _SMALL_BYTES))
+
+
+def _rows(lake: Lake, contract: SourceContract, deliveries: Deliveries) -> Iterator[pa.Table]:
+    """The rows of deliveries in pieces, as they are parsed."""
+    held, rows, held_bytes = list[pa.RecordBatch](), 0, 0
+    done = 0
     for delivery, file in deliveries:
-        content = BytesIO(read_whole(lake, contract, file, delivery.ingestion_id))
-        for batch in rows_by_columns(contract, delivery, content):
-            batches.append(batch)
-            rows, size = rows + len(batch), size + batch.nbytes
-            if rows > lake.settings.local_rows or size > _HELD_BYTES:
-                return None
-    return pa.Table.from_batches(batches, schema=arrow_schema(bronze_columns(contract)))
+        for batch in _parsed(lake, contract, delivery, file):
+            held.append(batch)
+            rows, held_bytes = rows + len(batch), held_bytes + batch.nbytes
+            if rows >= _SORTED_ROWS or held_bytes >= _HELD_BYTES:
+                yield _by_event_day(held)
+                done += rows
+                report(f"rows of {contract.dataset} parsed", done)
+                held, rows, held_bytes = [], 0, 0
+    if held:
+        yield _by_event_day(held)
+
+
+def _parsed(lake: Lake, contract: SourceContract, delivery: DeliveredFile, file: landing.LandingFile) -> Iterator[pa.RecordBatch]:
+    if file.size <= _SMALL_BYTES:
+        yield from reader.rows_by_columns(
+            contract, delivery, BytesIO(landing.read_whole(lake, contract, file, delivery.ingestion_id))
+        )
+    else:
+        yield from reader.delivery_rows(lake, contract, delivery, file.path)
+        landing.require_unchanged(lake, contract, file)  # before the commit: its last rows were read
+
+
+def _by_event_day(batches: list[pa.RecordBatch]) -> pa.Table:
+    """Rows in the order of their event days if they are many: readers of some days skip row groups then."""
+    rows = pa.Table.from_batches(batches)
+    return data_files.sorted_by_day(rows, layout.ARRIVALS) if len(rows) > table_io.PIECE_ROWS else rows
 
 
 def _missing(table: DeltaTable, deliveries: Deliveries) -> Deliveries:
@@ -151,8 +180,8 @@ def _frame(spark: SparkSession, lake: Lake, contract: SourceContract, deliveries
     def parse(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
             for delivery, file, part in tasks[number]:
-                yield from delivery_rows(lake, contract, delivery, file.path, part)
-                require_unchanged(lake, contract, file)  # before the commit: its last rows were read
+                yield from reader.delivery_rows(lake, contract, delivery, file.path, part)
+                landing.require_unchanged(lake, contract, file)  # before the commit: its last rows were read
 
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(parse, ddl(bronze_columns(contract)))
 
@@ -163,7 +192,7 @@ def _tasks(lake: Lake, contract: SourceContract, deliveries: Deliveries) -> list
     held = 0
     for delivery, file in deliveries:
         if file.size > _PART_BYTES:
-            parts = delivery_parts(lake, contract, file.path, _PART_BYTES)
+            parts = reader.delivery_parts(lake, contract, file.path, _PART_BYTES)
             tasks += [[_Piece(delivery, file, part)] for part in parts] + [[]]
             held = 0
             continue
@@ -200,7 +229,7 @@ def repair(lake: Lake, contract: SourceContract, run_id: str) -> list[date]:
             delivered = DeliveredFile(
                 entry.source_file, entry.ingestion_id, entry.arrival_date, entry.recorded_at, entry.delivery or ""
             )
-            for batch in delivery_rows(lake, contract, delivery=delivered, file_path=landing_path):
+            for batch in reader.delivery_rows(lake, contract, delivery=delivered, file_path=landing_path):
                 piece = pa.Table.from_batches([batch])
                 yield piece.filter(pc.invert(pc.is_in(piece["line_number"], pa.array(lines, piece["line_number"].type))))
 
@@ -217,12 +246,12 @@ def _in_landing(
     lake: Lake, contract: SourceContract, lacking: list[tuple[Ingestion, list[int]]]
 ) -> tuple[list[tuple[Ingestion, list[int], str]], list[Ingestion]]:
     """The files that landing still has with the same content, each with its full path, and the others."""
-    listed = bronze_landing.listing_of_days(lake, contract, {entry.arrival_date for entry, _ in lacking}).files
+    listed = landing.listing_of_days(lake, contract, {entry.arrival_date for entry, _ in lacking}).files
     in_landing = {file.name: file for file in listed}
     again, gone = [], []
     for entry, lines in lacking:
         file = in_landing.get(entry.source_file)
-        if file and bronze_landing.fingerprint(lake, contract, file).ingestion_id == entry.ingestion_id:
+        if file and landing.fingerprint(lake, contract, file).ingestion_id == entry.ingestion_id:
             again.append((entry, lines, file.path))
         else:
             gone.append(entry)

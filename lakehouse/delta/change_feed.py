@@ -109,7 +109,8 @@ def _appended_rows(commit: Mapping[str, Any]) -> int | None:
     if commit.get("operation") in _WITHOUT_CHANGES or WIDENED in commit_log.commit_metadata(commit):
         return 0
     metrics = commit.get("operationMetrics", {})
-    rows = metrics.get("numOutputRows", metrics.get("num_added_rows", 0))
+    own = commit_log.commit_metadata(commit).get(commit_log.APPENDED, 0)  # of files that are committed here, there are no metrics
+    rows = metrics.get("numOutputRows", metrics.get("num_added_rows", own))
     mode = commit.get("operationParameters", {}).get("mode")
     return int(rows) if commit.get("operation") == "WRITE" and mode in {"Append", "Ignore", "ErrorIfExists"} else None
 
@@ -285,6 +286,9 @@ def key_changes_with_rows(
         return
     columns = list(dict.fromkeys([*_PLACE, "_change_type", *(late_rows.columns if late_rows else ()), *more]))
     for part in parts_of_feed(table, first, last, columns):
+        if pc.all(pc.equal(part["_change_type"], "insert")).as_py():
+            yield _appended_keys(part, late_rows), part
+            continue
         sides = _sides(part)
         replaced = sides.filter(pc.and_(sides["removed"], sides["added"]))["event_date"].unique()
         if len(replaced):
@@ -349,15 +353,22 @@ def _with_on_time(changes: pa.Table, feed: pa.Table, late_rows: LateRows) -> pa.
     inserted = pc.equal(changes["what"], "inserted")
     if not pc.any(inserted).as_py():
         return changes
-    rows = feed.filter(pc.is_in(feed["_change_type"], pa.array(AFTER)))
-    flags = {"is_late": late_rows.are_late(rows), "is_by_hand": late_rows.are_by_hand(rows)}
+    of_keys = _appended_keys(feed.filter(pc.is_in(feed["_change_type"], pa.array(AFTER))), late_rows)
+    marked = changes.join(of_keys, _PLACE, right_suffix="_of_key")
+    what = pc.if_else(pc.equal(marked["what"], "inserted"), pc.fill_null(marked["what_of_key"], ON_TIME), marked["what"])
+    return pa.table([marked["event_date"], what, marked["record_key"]], schema=KEY_CHANGES)
+
+
+def _appended_keys(rows: pa.Table, late_rows: LateRows | None) -> pa.Table:
+    """The keys of rows by event day, as if all of them were inserted."""
+    flags = {} if late_rows is None else {"is_late": late_rows.are_late(rows), "is_by_hand": late_rows.are_by_hand(rows)}
     flagged = pa.table({**{name: rows[name] for name in _PLACE}, **flags})
     flagged = flagged.group_by(_PLACE).aggregate([(name, "max") for name in flags]).rename_columns([*_PLACE, *flags])
-    marked = changes.join(flagged, _PLACE)
-    what = pc.if_else(pc.fill_null(marked["is_late"], False), marked["what"], ON_TIME)
-    what = pc.if_else(pc.fill_null(marked["is_by_hand"], False), "corrected", what)
-    what = pc.if_else(pc.equal(marked["what"], "inserted"), what, marked["what"])
-    return pa.table([marked["event_date"], what, marked["record_key"]], schema=KEY_CHANGES)
+    what: Any = pa.repeat("inserted", len(flagged))
+    if flags:
+        what = pc.if_else(pc.fill_null(flagged["is_late"], False), what, ON_TIME)
+        what = pc.if_else(pc.fill_null(flagged["is_by_hand"], False), "corrected", what)
+    return pa.table([flagged["event_date"], what, flagged["record_key"]], schema=KEY_CHANGES)
 
 
 def _content(feed: pa.Table) -> pa.Table:

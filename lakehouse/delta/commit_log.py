@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     _Row = dict[str, Any]
 
 
+#: In the metadata of a commit of files that were written here: how many rows were appended; delta-rs counts its own.
+APPENDED = "appended_rows"
+
+
 def commit_metadata(commit: Mapping[str, Any]) -> dict[str, Any]:
     """The metadata that the product wrote into a commit; empty for a commit of another writer (no JSON object)."""
     try:

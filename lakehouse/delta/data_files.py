@@ -1,4 +1,4 @@
-"""The data files of a table: how they are compressed, their rows by partition, all files in the folder, and the damaged ones.
+"""The data files of a table: how they are written, their rows by partition, all files in the folder, and the damaged ones.
 
 Files and row counts come from the table's log. Single files are read here, because Arrow's dataset, which ``table_io`` uses,
 compares the statistics of row groups with single values only: for many texts, or for a range of texts, it reads all row groups.
@@ -13,11 +13,12 @@ import json
 import re
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
-from functools import cached_property
-from itertools import chain
+from functools import cached_property, partial
+from itertools import accumulate, chain
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from lakehouse.lake import Table
 
 
+_WRITTEN_AT_ONCE = 8
 #: A row group is compressed as a whole, and held in memory until then.
 _ROW_GROUP_ROWS = 2**17
 
@@ -366,3 +368,47 @@ def _in_log(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
     return value.isoformat() if isinstance(value, date) else value
+
+
+def write_days(
+    table: DeltaTable,
+    read: Iterable[pa.Table],
+    by: str,
+    file_bytes: int,
+    bytes_per_row: float,
+    *,
+    changes_rows: bool,
+    every_column: bool = False,
+) -> Iterator[AddAction]:
+    """Write rows to new data files of whole, adjacent days, sorted.
+
+    :param read: the rows in pieces of several days each, or a day in several pieces.
+    :param by: their column of days.
+    :param file_bytes: a file of several days has about as many bytes at most.
+    :param bytes_per_row: what a row is expected to take.
+    :returns: the actions, as :func:`write_file`.
+    """
+    write = partial(write_file, table, changes_rows=changes_rows, every_column=every_column)
+    schema = pa.schema(table.schema().to_arrow())
+    with ThreadPoolExecutor(_WRITTEN_AT_ONCE) as threads:
+        for piece in read:
+            rows = sorted_by_day(conformed(schema, piece), by)
+            if not len(rows):
+                continue
+            first = _cut(rows, by, file_bytes / bytes_per_row)[0]
+            yield (file := write(first))
+            # Of small files, most bytes are not rows: what a row takes is known from the first new file on.
+            bytes_per_row, rows = file.size / len(first), rows.slice(len(first))
+            yield from threads.map(write, _cut(rows, by, file_bytes / bytes_per_row))
+
+
+def _cut(rows: pa.Table, by: str, at_most: float) -> list[pa.Table]:
+    """Sorted rows in parts of whole days, of at most so many rows if they have several days."""
+    counts = pc.value_counts(rows[by]).field("counts").to_pylist()
+    sizes = [sum(group) for group in table_parts.filled(zip(counts, counts), at_most)]
+    return [rows.slice(begin, size) for begin, size in zip(accumulate(sizes, initial=0), sizes)]
+
+
+def sorted_by_day(rows: pa.Table, by: str | None) -> pa.Table:
+    """Rows by their days; those of an arrival day by their event days, by which readers skip row groups."""
+    return rows.sort_by([(name, "ascending") for name in dict.fromkeys([by, "event_date"]) if name in rows.column_names])

@@ -17,7 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -28,8 +28,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import dataset as ds
 
 from lakehouse import object_store
-from lakehouse.delta import leases, partition_writer, row_writer
-from lakehouse.delta.data_files import conformed, write_file
+from lakehouse.delta import commit_log, data_files, leases, partition_writer, row_writer
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io, table_parts
 from lakehouse.lake.delta_rs_internals import file_system, listed_files
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
 
     Why = Mapping[str, Any]
 
-Item = TypeVar("Item")
 _LOG = logging.getLogger(__name__)
 #: Rows that are in memory at a time; a group of files with more is read once for each so many.
 _ROWS_AT_ONCE = 2**20
@@ -194,10 +192,14 @@ def keep_at_times(lake: Lake, target: Table) -> None:
 
 def out_of_shape(lake: Lake, table: DeltaTable | None) -> Rewrite:
     """What :func:`keep` would write again."""
-    file_bytes = lake.settings.file_bytes
-    if table is None or not file_bytes or not table_parts.share_files(table) or table.protocol().min_reader_version > 1:
+    if table is None or not _is_of_files(lake, table):
         return Rewrite()
-    return planned(_files(table), file_bytes, lambda files: _rows_by_day(table, files))
+    return planned(_files(table), lake.settings.file_bytes, lambda files: _rows_by_day(table, files))
+
+
+def _is_of_files(lake: Lake, table: DeltaTable) -> bool:
+    """Whether the days of a table share files in shape, and the files alone define its rows."""
+    return bool(lake.settings.file_bytes) and table_parts.share_files(table) and table.protocol().min_reader_version <= 1
 
 
 def planned(
@@ -273,23 +275,7 @@ def _packed(kept: Sequence[_Unit], sizes: Mapping[date, float], file_bytes: int)
     """Units and single days in the order of days, as many in a bucket as a file may hold."""
     items: list[tuple[date, float, _Unit | date]] = [(unit.first, unit.size, unit) for unit in kept]
     items += [(day, size, day) for day, size in sizes.items()]
-    return filled(((item, size) for _, size, item in sorted(items, key=lambda one: one[0])), file_bytes)
-
-
-def filled(items: Iterable[tuple[Item, float]], at_most: float) -> list[list[Item]]:
-    """Items in their order, in groups of at most a size; a larger item is alone.
-
-    :param items: each with its size.
-    """
-    groups: list[list[Item]] = []
-    held = 0.0
-    for item, size in items:
-        if not groups or held + size > at_most:
-            groups.append([])
-            held = 0
-        groups[-1].append(item)
-        held += size
-    return groups
+    return table_parts.filled(((item, size) for _, size, item in sorted(items, key=lambda one: one[0])), file_bytes)
 
 
 def _has_many_files(unit: _Unit, file_bytes: int) -> bool:
@@ -316,9 +302,9 @@ def make_again(table: DeltaTable, damaged: Collection[DamagedFile], days: Collec
     ]
     held = table_io.read_files(table, listed.filter(pc.is_in(listed["path"], pa.array(crossed, pa.string()))))
     schema = pa.schema(table.schema().to_arrow())
-    others = conformed(schema, held.filter(pc.invert(pc.is_in(held[by], pa.array(sorted(days), pa.date32())))))
-    whole = _sorted(pa.concat_tables([others, conformed(schema, rows)]), by)
-    added = [write_file(table, whole, changes_rows=True)] if len(whole) else []
+    others = data_files.conformed(schema, held.filter(pc.invert(pc.is_in(held[by], pa.array(sorted(days), pa.date32())))))
+    whole = data_files.sorted_by_day(pa.concat_tables([others, data_files.conformed(schema, rows)]), by)
+    added = [data_files.write_file(table, whole, changes_rows=True)] if len(whole) else []
     sizes = zip(paths, listed["size_bytes"].to_pylist())
     going = {*crossed}
     removed = [DayFile(path, size, 0, None, None) for path, size in sizes if path in going or unquote(path) in lost]
@@ -383,21 +369,37 @@ def _converted(lake: Lake, table: DeltaTable, column: str) -> Iterator[AddAction
     if listed[f"partition.{column}"].null_count:
         msg = f"{table.table_uri}: rows have no {column}, so its files are left as they are"
         raise LakehouseError(msg)
-    schema = pa.schema(table.schema().to_arrow())
-    # Of small files, most bytes are not rows: what a row takes is known from the first new file on.
-    bytes_per_row = (pc.sum(listed["size_bytes"]).as_py() or 0) / max(table_io.rows_of(listed), 1)
-    for days in filled(sorted(table_parts.rows(table).items()), table_io.PIECE_ROWS):
-        # One piece, unless a single day has several.
-        for piece in table_io.pieces_of_version(table, schema.names, {column: days}):
-            rows = _sorted(conformed(schema, piece), column)
-            counts = pc.value_counts(rows[column]).field("counts").to_pylist()
-            while counts:
-                size = counts.pop(0)
-                while counts and (size + counts[0]) * bytes_per_row <= lake.settings.file_bytes:
-                    size += counts.pop(0)
-                file = write_file(table, rows.slice(0, size), changes_rows=False, every_column=True)
-                bytes_per_row, rows = file.size / size, rows.slice(size)
-                yield file
+    names = [item.name for item in table.schema().fields]
+    days = table_parts.filled(sorted(table_parts.rows(table).items()), table_io.PIECE_ROWS)
+    # One piece for each group of days, unless a single day has several.
+    read = (piece for some in days for piece in table_io.pieces_of_version(table, names, {column: some}))
+    sizes = lake.settings.file_bytes, _bytes_per_row(table)
+    yield from data_files.write_days(table, read, column, *sizes, changes_rows=False, every_column=True)
+
+
+def add_days(lake: Lake, table: DeltaTable, rows: Iterable[pa.Table], why: Why, transaction: tuple[str, int]) -> bool:
+    """Append rows of days that an open table does not have, in one commit of files in shape; without rows there is none.
+
+    :param rows: in pieces of several days each, or a day in several pieces.
+    :param transaction: the Delta transaction, by id and version, that the commit records.
+    :returns: False if the days of the table do not share files, or the files alone do not define its rows.
+    :raises CommitFailedError: when another writer has committed since ``table`` was opened: it may have brought these days.
+    """
+    by, count = table_parts.column(table), 0
+    if by is None or not _is_of_files(lake, table):
+        return False
+
+    def counted() -> Iterator[pa.Table]:
+        nonlocal count
+        for piece in rows:
+            count += len(piece)
+            yield piece
+
+    sizes = lake.settings.file_bytes, _bytes_per_row(table)
+    if files := [*data_files.write_days(table, counted(), by, *sizes, changes_rows=True)]:
+        named = partition_writer.commit_properties({**why, commit_log.APPENDED: count}, transaction, is_alone=True)
+        table_io.commit_files(table, files, mode="append", schema=table.schema(), commit_properties=named)
+    return True
 
 
 def _commit(table: DeltaTable, removed: Sequence[DayFile], added: Sequence[AddAction], why: Why, *, changes_rows: bool) -> None:
@@ -445,13 +447,13 @@ def _written(table: DeltaTable, wanted: Rewrite) -> Iterator[AddAction]:
     left = sum(file.rows for file in wanted.old)
     days = sorted(counts)
     sizes = [sum(counts[day] for day in days[bisect_left(days, new.first) : bisect_right(days, new.last)]) for new in wanted.new]
-    for together in filled(zip(wanted.new, sizes), _ROWS_AT_ONCE):
+    for together in table_parts.filled(zip(wanted.new, sizes), _ROWS_AT_ONCE):
         rows = _read(system, wanted.old, schema, by, (together[0].first, together[-1].last))
         left -= len(rows)
         for new in together:
             own = rows.filter(_between(ds.field(by), schema.field(by).type, new.first, new.last))
             for begin in range(0, len(own), _ROWS_AT_ONCE):
-                yield write_file(table, own.slice(begin, _ROWS_AT_ONCE), changes_rows=False)
+                yield data_files.write_file(table, own.slice(begin, _ROWS_AT_ONCE), changes_rows=False)
     if left:
         msg = f"{table.table_uri}: {left} rows are in no day of their files' bounds, so the files are left as they are"
         raise LakehouseError(msg)
@@ -469,21 +471,19 @@ def _read(system: fs.FileSystem, group: Sequence[DayFile], schema: pa.Schema, by
             fragment = form.make_fragment(unquote(file.path), system)
             wanted = _between(ds.field(by), schema.field(by).type, *days)
             try:
-                rows = conformed(schema, fragment.to_table(schema=fragment.physical_schema, filter=wanted))
+                rows = data_files.conformed(schema, fragment.to_table(schema=fragment.physical_schema, filter=wanted))
             except pa.ArrowNotImplementedError:  # the file has string views, which Arrow cannot filter
-                rows = conformed(schema, fragment.to_table(schema=fragment.physical_schema)).filter(wanted)
+                rows = data_files.conformed(schema, fragment.to_table(schema=fragment.physical_schema)).filter(wanted)
             pieces.append(rows)
-    return _sorted(pa.concat_tables(pieces), by)
-
-
-def _sorted(rows: pa.Table, by: str | None) -> pa.Table:
-    """Rows by their days; those of an arrival day by their event days, by which readers skip row groups."""
-    return rows.sort_by([(name, "ascending") for name in dict.fromkeys([by, "event_date"]) if name in rows.column_names])
+    return data_files.sorted_by_day(pa.concat_tables(pieces), by)
 
 
 def rows_per_file(lake: Lake, table: DeltaTable) -> int:
     """About how many rows of a table make a file of the target size."""
+    return max(int(lake.settings.file_bytes / _bytes_per_row(table)), 1)
+
+
+def _bytes_per_row(table: DeltaTable) -> float:
     listed = listed_files(table)
     rows = table_io.rows_of(listed)
-    bytes_per_row = pc.sum(listed["size_bytes"]).as_py() / rows if rows else _BYTES_PER_ROW
-    return max(int(lake.settings.file_bytes / bytes_per_row), 1)
+    return pc.sum(listed["size_bytes"]).as_py() / rows if rows else _BYTES_PER_ROW

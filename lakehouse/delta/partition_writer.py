@@ -128,8 +128,14 @@ def set_properties(table: DeltaTable, properties: Mapping[str, str], why: Mappin
     return bool(lacking)
 
 
-def commit_properties(why: Mapping[str, Any] | None, *transactions: tuple[str, int] | None) -> CommitProperties:
-    """The cause of a commit, and the Delta transactions that it records; see :func:`replace`."""
+def commit_properties(
+    why: Mapping[str, Any] | None, *transactions: tuple[str, int] | None, is_alone: bool = False
+) -> CommitProperties:
+    """The cause of a commit, and the Delta transactions that it records; see :func:`replace`.
+
+    :param is_alone: whether any other commit since the table was opened is a conflict, and not only one that is about the same.
+    """
     metadata = {} if why is None else {"userMetadata": json.dumps(why, default=str)}
     recorded = [Transaction(*transaction) for transaction in transactions if transaction is not None]
-    return CommitProperties(custom_metadata=metadata, app_transactions=recorded or None)
+    retries = 0 if is_alone else None
+    return CommitProperties(custom_metadata=metadata, max_commit_retries=retries, app_transactions=recorded or None)

@@ -188,7 +188,7 @@ def _changed_rows(lake: Lake, contract: SourceContract, silver: DeltaTable, firs
     """The present content in silver of the rows changed since version ``first``; None if there are many, or the feed is gone."""
     columns = [*names, "_change_type", "_commit_version"]
     try:
-        feed = change_feed.feed_at_most(silver, first, silver.version(), columns, lake.settings.local_rows)
+        feed = change_feed.feed_at_most(silver, first, silver.version(), columns, lake.settings.held_rows)
     except change_feed.ForgottenFeedError:
         return None
     if feed is None:

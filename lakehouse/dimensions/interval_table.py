@@ -113,7 +113,7 @@ def _changed_keys(lake: Lake, silver: DeltaTable, first: int, last: int) -> pa.S
     gone.
     """
     try:
-        feed = change_feed.feed_at_most(silver, first, last, ["record_key"], lake.settings.local_rows)
+        feed = change_feed.feed_at_most(silver, first, last, ["record_key"], lake.settings.held_rows)
     except change_feed.ForgottenFeedError:
         return None
     return None if feed is None else tables.dimension_keys(pc.unique(feed["record_key"])).drop_null().unique()
@@ -134,7 +134,7 @@ def _all_differing(lake: Lake, contract: SourceContract, by_key: DeltaTable, tab
     for bucket in sorted({*_buckets(by_key), *_buckets(table)}):
         wanted = intervals(contract, dimension_buckets.read(contract, by_key, [bucket]))
         parts.append(differences(read(contract, table, [bucket]), wanted))
-        if sum(map(len, parts)) > lake.settings.local_rows:
+        if sum(map(len, parts)) > lake.settings.held_rows:
             return None
     return pa.concat_tables(parts)
 

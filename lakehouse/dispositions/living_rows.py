@@ -22,7 +22,7 @@ from lakehouse.lake import table_io
 from lakehouse.ledger import decisions, ingestions, key_log, redactions
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from datetime import date, datetime
 
     from lakehouse.contracts.source import SourceContract
@@ -60,14 +60,27 @@ def read_claimed_rows(
     :param won: the claims, with the columns of a row's id and its key.
     :param ids: count only the readings among these inputs (R10).
     """
-    schema = arrow_schema(silver_columns(contract))
     # By key too: the winner of a key may have come in a large file of the same arrival day.
     where = {"arrival_date": arrival_days, **{name: pc.unique(won[name]) for name in ("ingestion_id", "record_key")}}
-    rows = readings.read(lake, contract.dataset, [*schema.names, "malformed_reason"], where, ids)
+    columns = [*arrow_schema(silver_columns(contract)).names, "malformed_reason"]
+    rows = readings.read(lake, contract.dataset, columns, where, ids)
     if rows is None:
-        return schema.empty_table()
-    is_wanted = pc.and_(pc.is_null(rows["malformed_reason"]), pc.is_valid(positions(rows, won)))
-    return redactions.applied(rows.filter(is_wanted).select(schema.names), redactions.keys_by_field(lake, contract.dataset))
+        return arrow_schema(silver_columns(contract)).empty_table()
+    return _sound(lake, contract, rows.filter(pc.is_valid(positions(rows, won))))
+
+
+def sound_rows(lake: Lake, contract: SourceContract, where: table_io.Where) -> Iterator[pa.Table]:
+    """Silver's columns of all rows that meet ``where``, in pieces."""
+    columns = [*arrow_schema(silver_columns(contract)).names, "malformed_reason"]
+    for rows in readings.pieces(lake, contract.dataset, columns, where):
+        yield _sound(lake, contract, rows)
+
+
+def _sound(lake: Lake, contract: SourceContract, rows: pa.Table) -> pa.Table:
+    """The well-formed ones of rows in force, with redacted fields empty."""
+    schema = arrow_schema(silver_columns(contract))
+    sound = rows.filter(pc.is_null(rows["malformed_reason"])).select(schema.names)
+    return redactions.applied(sound, redactions.keys_by_field(lake, contract.dataset)).cast(schema)
 
 
 #: The greatest number of claims that are compared where deliveries are chosen by all their claims.
@@ -82,7 +95,7 @@ def computed(lake: Lake, contract: SourceContract, wanted: Slice, at_most: int) 
     :returns: None if more are concerned than this process computes.
     """
     days, ids, until = wanted.days, wanted.ids, wanted.until
-    policy, source = policy_of(contract), contract.dataset
+    policy, source, at_most = policy_of(contract), contract.dataset, min(at_most, lake.settings.held_rows)
     concerning = {"event_date": days} | ({} if wanted.keys is None else {"record_key": wanted.keys})
     concerned = key_log.keys_at_most(lake, source, concerning, at_most)
     if concerned is None:

@@ -387,7 +387,11 @@ def _holds(column: str, values: pa.Array) -> ds.Expression:
     """The condition that ``column`` holds one of ``values``; Arrow uses the statistics of row groups for single values only."""
     few = 1 if pa.types.is_string(values.type) else _SINGLE_VALUES
     if values.null_count or not 0 < len(values) <= few:
-        return ds.field(column).isin(values)
+        among = ds.field(column).isin(values)
+        if values.null_count or not len(values) or not pa.types.is_date(values.type):
+            return among
+        ends = pc.min_max(values)  # Arrow skips row groups beyond them, and none by the list
+        return (ds.field(column) >= ends["min"]) & (ds.field(column) <= ends["max"]) & among
     return reduce(or_, (ds.field(column) == value for value in values))
 
 

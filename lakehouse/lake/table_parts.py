@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -25,10 +25,11 @@ from lakehouse.lake.delta_rs_internals import file_system, listed_files
 from lakehouse.lake.table_io import read_files
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from deltalake import DeltaTable
 
+Item = TypeVar("Item")
 #: The property of a table whose days share files: the column of days.
 DAYS = "lakehouse.days"
 #: The property of such a table that was partitioned before: the version from which its days share files.
@@ -162,3 +163,19 @@ def _read(table: DeltaTable, paths: list[str]) -> dict[str, Mapping[Any, int]]:
         while len(_KNOWN) > _KEPT_FILES:
             del _KNOWN[next(iter(_KNOWN))]
     return known
+
+
+def filled(items: Iterable[tuple[Item, float]], at_most: float) -> list[list[Item]]:
+    """Items in their order, in groups of at most a size; a larger item is alone.
+
+    :param items: each with its size.
+    """
+    groups: list[list[Item]] = []
+    held = 0.0
+    for item, size in items:
+        if not groups or held + size > at_most:
+            groups.append([])
+            held = 0
+        groups[-1].append(item)
+        held += size
+    return groups

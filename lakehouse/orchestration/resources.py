@@ -77,9 +77,7 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
 
         On a cluster, a session that may not be needed would hold its executors.
         """
-        settings = Lake.open().settings
-        is_here = settings.spark_master.startswith("local") and not settings.spark_remote
-        if _begun or not is_here or SparkContext._active_spark_context is not None:  # noqa: SLF001
+        if _begun or not Lake.open().settings.has_spark_here or SparkContext._active_spark_context is not None:  # noqa: SLF001
             return
         future: Future[SparkSession] = Future()
 

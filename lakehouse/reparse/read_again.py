@@ -170,12 +170,14 @@ def _write(
             spark_commits.append_alone(frame, stored, app_id, table.version(), why)
         return
     read = readings.pieces(lake, contract.dataset, names, where)
-    differing = [rows_read_otherwise(contract, files, piece) for piece in pieces.counted("records read again", read)]
-    rows = pa.concat_tables(differing)
-    rows = rows.append_column(READING_ID, pa.repeat(reading_id, len(rows)))
-    rows = rows.append_column(NUMBER, pa.repeat(pa.scalar(0, pa.int64()), len(rows)))
-    if len(rows):
-        spark_commits.append_rows_alone([rows.cast(arrow_schema(columns))], stored, app_id, table.version(), why)
+
+    def differing() -> Iterator[pa.Table]:
+        for piece in pieces.counted("records read again", read):
+            rows = rows_read_otherwise(contract, files, piece)
+            rows = rows.append_column(READING_ID, pa.repeat(reading_id, len(rows)))
+            yield rows.append_column(NUMBER, pa.repeat(pa.scalar(0, pa.int64()), len(rows))).cast(arrow_schema(columns))
+
+    spark_commits.append_rows_alone(differing(), stored, app_id, table.version(), why)
 
 
 def _parsed_by_spark(contract: SourceContract, files: dict[str, RawFile], frame: DataFrame) -> DataFrame:

@@ -77,17 +77,18 @@ def about_keys_of(spark: SparkSession, lake: Lake, source: str, ingestion_ids: C
     return wanted.join(spoken_of, "record_key", "left_semi")
 
 
-def contested_keys(lake: Lake, source: str, ingestion_ids: Collection[str], at_most: int) -> pa.Array | None:
+def contested_keys(lake: Lake, source: str, ingestion_ids: Collection[str], arrival_days: Collection[date]) -> pa.Array | None:
     """The keys of these ingestions whose winner is not obvious: a key with a single claim, an admitted insert, is not contested.
 
     All rows of an ingestion with a decision about any row are compared.
 
-    :returns: None if there are more than ``at_most`` such keys.
+    :param arrival_days: those of the ingestions.
+    :returns: None if there are more such keys than are held here.
     """
     ids = pa.array(sorted(ingestions.completed(lake, source)), pa.string())
     decided = decisions.decided_ingestions(lake, source)
     columns, contested = ["record_key", "kind", "standing", "ingestion_id"], pa.array([], pa.string())
-    for piece in key_log.about_keys_with(lake, source, columns, {"ingestion_id": ingestion_ids}):
+    for piece in key_log.about_keys_with(lake, source, columns, {"ingestion_id": ingestion_ids, "arrival_date": arrival_days}):
         claimed = piece.filter(pc.is_in(piece["ingestion_id"], ids))
         is_admitted_insert = pc.and_(
             pc.fill_null(pc.equal(claimed["kind"], "insert"), False),
@@ -98,7 +99,7 @@ def contested_keys(lake: Lake, source: str, ingestion_ids: Collection[str], at_m
         counted = per_key.aggregate([([], "count_all"), ("plain", "min")])
         weighed = counted.filter(pc.or_(pc.greater(counted["count_all"], 1), pc.invert(counted["plain_min"])))
         contested = pa.concat_arrays([contested, *weighed["record_key"].chunks])
-        if len(contested) > at_most:
+        if len(contested) > lake.settings.held_rows:
             return None
     return contested
 

@@ -275,7 +275,7 @@ def _repair_table(lake: Lake, contract: SourceContract, session: Callable[[], Sp
     for together in [days] if shared else [[day] for day in days]:
         why = {"run_id": run_id, "method": "repair", "days": [f"{day}" for day in together], **provenance.stamp(contract)}
         count = sum(file.rows for file in files if any(map(file.may_hold, together)))
-        with sized_for(session(), lake, many=count > lake.settings.local_rows):
+        with sized_for(session(), lake, many=count > lake.settings.held_rows):
             rows = silver_merge.state(session(), lake, contract, Slice(together)).toArrow()
         if shared:
             layout.make_again(table, files, together, rows, why)

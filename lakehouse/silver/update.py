@@ -222,9 +222,7 @@ def _merge(
     arrivals = {entry.arrival_date for entry in contents.values()}
     arrivals |= key_log.retired_arrival_days(lake, source, set(contents))
     why = {**run, "method": "merge", "days": _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
-    row_count = sum(entry.rows for entry in contents.values())
-    if local_merge.is_possible(lake, contract, days, row_count):
-        local_merge.merge(lake, contract, days, contents, arrivals, why)
+    if local_merge.merge(lake, contract, days, contents, arrivals, why):
         return
     with sized_for(session(), lake, many=True):
         silver_merge.merge(session(), lake, contract, days, contents, arrivals, why)
@@ -248,7 +246,7 @@ def _rebuild(
     rows_of_days = silver_merge.rows_by_day(known, days)
     if sum(rows_of_days.values()) <= lake.settings.local_rows and local_merge.rebuild(lake, contract, days, why):
         return
-    with sized_for(session(), lake, many=sum(entry.rows for entry in known.values()) > lake.settings.local_rows):
+    with sized_for(session(), lake, many=sum(entry.rows for entry in known.values()) > lake.settings.held_rows):
         silver_merge.rebuild(session(), lake, contract, days, why, rows_of_days=rows_of_days)
 
 

@@ -104,7 +104,7 @@ def computed(
 
 def _is_large(lake: Lake, contract: SourceContract) -> bool:
     """Whether Bronze is large enough for Spark to plan for many rows."""
-    return ingestions.row_count(lake, contract.dataset) > lake.settings.local_rows
+    return ingestions.row_count(lake, contract.dataset) > lake.settings.held_rows
 
 
 ENDINGS = (".parquet", ".csv", ".delta")

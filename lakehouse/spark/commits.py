@@ -1,8 +1,8 @@
 """The commits to Bronze and Silver: each is made by a function of this module and carries metadata with its cause.
 
-Spark commits many rows; delta-rs commits few rows, in a tenth of the time and without a JVM. Only one process at a time commits
-to these tables in S3. The table properties keep every engine able to read: no deletion vectors, no column mapping, classic
-checkpoints. Gold is committed through delta-rs, in ``gold.publication.revisions``.
+Spark commits many rows; delta-rs commits few rows, in a tenth of the time and without a JVM, and rows in pieces. Only one process
+at a time commits to these tables in S3. The table properties keep every engine able to read: no deletion vectors, no column
+mapping, classic checkpoints. Gold is committed through delta-rs, in ``gold.publication.revisions``.
 
 The completed tasks of the running stages are reported to the listeners of ``lakehouse.pieces``. A Connect client does not see the
 server's stages and reports nothing.
@@ -26,10 +26,8 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from lakehouse import pieces
 from lakehouse.calendar import days as day_conditions
-from lakehouse.delta import columns as wider_types
-from lakehouse.delta import commit_log, partition_writer
-from lakehouse.delta.columns import arrow_schema, ddl
-from lakehouse.delta.data_files import COMPRESSED
+from lakehouse.delta import columns as delta_columns
+from lakehouse.delta import commit_log, data_files, layout, partition_writer
 from lakehouse.delta.leases import alone
 from lakehouse.delta.row_writer import in_one_commit
 from lakehouse.errors import LakehouseError
@@ -41,14 +39,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import date
 
-    from deltalake import DeltaTable
+    from deltalake import CommitProperties, DeltaTable
     from pyspark import StatusTracker
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.delta.columns import Columns
-    from lakehouse.lake import Table
+    from lakehouse.lake import Lake, Table
 
 
+#: Readers of some event days skip most row groups of a large delivery, whose rows are sorted by event day.
+_IN_SMALL_GROUPS = data_files.compressed(2**15)
 #: The key of a commit's id in its metadata.
 _COMMIT_ID = "commit_id"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -111,7 +111,7 @@ def table_of(target: Table, columns: Columns, partition_by: str | None, properti
     """
     table = target.open()
     if table is None:
-        return partition_writer.create(target, arrow_schema(columns), partition_by, properties=properties)
+        return partition_writer.create(target, delta_columns.arrow_schema(columns), partition_by, properties=properties)
     of_new = () if table_parts.share_files(table) else (table_parts.DAYS, *partition_writer.ALL_STATISTICS)
     wanted = {name: value for name, value in properties.items() if name not in of_new}
     lacking = wanted.items() - table.metadata().configuration.items()
@@ -127,7 +127,7 @@ def _widened(target: Table, columns: Columns, table: DeltaTable) -> DeltaTable:
         return table
     with alone(target):
         newest = target.snapshot()
-        if newest is not None and wider_types.widen(newest, arrow_schema(columns)):
+        if newest is not None and delta_columns.widen(newest, delta_columns.arrow_schema(columns)):
             return newest
     return table
 
@@ -135,7 +135,7 @@ def _widened(target: Table, columns: Columns, table: DeltaTable) -> DeltaTable:
 def _other_types(table: DeltaTable, columns: Columns) -> list[tuple[str, pa.DataType, pa.DataType]]:
     """The columns of a table that have another type in a contract: name, type there, type here."""
     actual = {item.name: item.type for item in pa.schema(table.schema().to_arrow())}
-    wanted = ((item.name, actual.get(item.name, item.type), item.type) for item in arrow_schema(columns))
+    wanted = ((item.name, actual.get(item.name, item.type), item.type) for item in delta_columns.arrow_schema(columns))
     return [(name, before, now) for name, before, now in wanted if before != now]
 
 
@@ -157,7 +157,7 @@ def add_missing_columns(spark: Callable[[], SparkSession], target: Table, column
         _widened(target, columns, table)
     if new:
         with alone(target):
-            spark().sql(f"ALTER TABLE delta.`{target}` ADD COLUMNS ({ddl(new)})")
+            spark().sql(f"ALTER TABLE delta.`{target}` ADD COLUMNS ({delta_columns.ddl(new)})")
 
 
 def missing_columns(target: Table, columns: Columns) -> Columns:
@@ -168,7 +168,9 @@ def missing_columns(target: Table, columns: Columns) -> Columns:
     table = target.open()
     if table is None:
         return ()
-    changed = [(name, before, now) for name, before, now in _other_types(table, columns) if not wider_types.is_wider(before, now)]
+    changed = [
+        (name, before, now) for name, before, now in _other_types(table, columns) if not delta_columns.is_wider(before, now)
+    ]
     if changed:
         types = ", ".join(f"{name} is {before} in the table and {now} in the contract" for name, before, now in changed)
         msg = (
@@ -215,22 +217,51 @@ def append_rows_alone(
     :param also: further Delta transactions that the commit records, as id to version.
     :raises CommitFailedError: if another writer has appended at the same moment.
     """
+    with _appending(target, app_id, since) as table:
+        _append(table, rows, partition_writer.commit_properties(metadata, (app_id, since + 1), *(also or {}).items()))
+
+
+def append_days_alone(
+    lake: Lake, rows: Iterable[pa.Table], target: Table, app_id: str, since: int, metadata: Mapping[str, Any]
+) -> None:
+    """The same for rows of days that a table of days did not have at version ``since``, in files in shape where days share them.
+
+    A rebuild or a MERGE may bring the same rows, and records no transaction: any other commit is a conflict.
+
+    :param rows: in pieces of several days each, or a day in several pieces.
+    """
+    with _appending(target, app_id, since) as table:
+        if table.version() != since:
+            msg = f"another writer has committed to {target} since version {since}"
+            raise AppendedMeanwhileError(msg)
+        if not layout.add_days(lake, table, rows, metadata, (app_id, since + 1)):
+            _append(table, rows, partition_writer.commit_properties(metadata, (app_id, since + 1), is_alone=True))
+
+
+@contextmanager
+def _appending(target: Table, app_id: str, since: int) -> Iterator[DeltaTable]:
+    """Open a table to which nobody else appends meanwhile.
+
+    :raises AppendedMeanwhileError: if another writer has appended since version ``since``.
+    """
     with alone(target, is_noted=True):
         look_again(target.address)
         table = target.open()
         if table is None or (transaction_version(table, app_id) or -1) > since:
             msg = f"another writer has appended to {target} since version {since}"
             raise AppendedMeanwhileError(msg)
-        why = partition_writer.commit_properties(metadata, (app_id, since + 1), *(also or {}).items())
+        yield table
 
-        def write(data: Any, schema: pa.Schema) -> None:
-            mode: dict[str, Any] = {"mode": "append", "writer_properties": COMPRESSED}
-            if {item.name for item in table.schema().fields} > set(schema.names):
-                mode["schema_mode"] = "merge"  # the table has columns that were removed from the contract
-            write_deltalake(table, data, commit_properties=why, **mode)
 
-        with committing(table):
-            in_one_commit(rows, write)
+def _append(table: DeltaTable, rows: Iterable[pa.Table], why: CommitProperties) -> None:
+    def write(data: Any, schema: pa.Schema) -> None:
+        mode: dict[str, Any] = {"mode": "append", "writer_properties": _IN_SMALL_GROUPS}
+        if {item.name for item in table.schema().fields} > set(schema.names):
+            mode["schema_mode"] = "merge"  # the table has columns that were removed from the contract
+        write_deltalake(table, data, commit_properties=why, **mode)
+
+    with committing(table):
+        in_one_commit(rows, write)
 
 
 def replace_days(frame: DataFrame, target: Table, days: Collection[date], metadata: Mapping[str, Any]) -> None:
@@ -284,7 +315,7 @@ def merge_rows(
         source_alias="s",
         target_alias="t",
         commit_properties=partition_writer.commit_properties(metadata, transaction),
-        writer_properties=COMPRESSED,
+        writer_properties=data_files.COMPRESSED,
     )
     merging = merging.when_matched_delete(clauses.delete)
     merging = merging.when_matched_update(values | dict.fromkeys(clauses.emptied, "NULL"), predicate=clauses.update)

@@ -96,7 +96,7 @@ def scan(spark: SparkSession, lake: Lake, source: Table, columns: Sequence[str],
         raise FileNotFoundError(msg)
     files = table_io.files_with(table, where)
     row_count = table_io.rows_of(files)
-    is_listed_here = row_count <= lake.settings.local_rows
+    is_listed_here = row_count <= lake.settings.held_rows
     if row_count <= FEW_ROWS or (is_listed_here and len(files) > _FEW_FILES):
         return local(spark, table_io.read_version(table, columns, where))
     is_plain = table.protocol().min_reader_version == 1  # otherwise the files alone do not define the rows

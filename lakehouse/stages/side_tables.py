@@ -114,7 +114,7 @@ def compute(
     kinds = dict(silver_columns(contract))
     columns = list(kinds)
     row_count = sum(ingestions.row_count(each, contract.dataset) for each in (lake, stage))
-    with sized_for(spark, lake, many=row_count > lake.settings.local_rows):
+    with sized_for(spark, lake, many=row_count > lake.settings.held_rows):
         wanted = silver_merge.state(spark, lake, contract, Slice(days), staged=stage).select(*columns).persist()
         try:
             current = spark.read.format("delta").load(live.address).where(_on(days))
@@ -148,7 +148,7 @@ def can_be_merged(lake: Lake, stage: Lake, contract: SourceContract, days: Colle
     """Whether staged files are merged, and few enough rows are concerned."""
     staged = ingestions.ingested(ingestions.all_of(stage, contract.dataset))
     rows = sum(entry.rows for entry in staged.values())
-    return bool(staged) and policy_of(contract).merges_pending and local_merge.is_possible(lake, contract, days, rows)
+    return bool(staged) and policy_of(contract).merges_pending and local_merge.are_few(lake, contract, days, rows)
 
 
 def merge_side_rows(
@@ -192,7 +192,7 @@ def _rows_to_merge(lake: Lake, stage: Lake, contract: SourceContract, days: Coll
     staged = table.read(columns, {"ingestion_id": new})
     keys = pa.array([], pa.string()) if staged is None else pc.unique(staged["record_key"])
     logs = [
-        local_merge.claims_about(lake, source, keys, ingestions.completed(lake, source)),
+        local_merge.claims_about(lake, source, keys),
         local_merge.claims_about(stage, source, keys, new),
     ]
     claimed = pa.concat_tables(log.select(logs[1].column_names) for log in logs)

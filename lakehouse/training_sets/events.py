@@ -218,7 +218,7 @@ def unlabelled(
 
 def is_large(lake: Lake, contract: TrainingSetContract) -> bool:
     """Whether the number of events is large enough for Spark to plan for many rows."""
-    return ingestions.row_count(lake, contract.entity.source) > lake.settings.local_rows
+    return ingestions.row_count(lake, contract.entity.source) > lake.settings.held_rows
 
 
 def _emptied_where(rows: DataFrame, condition: Column, names: Collection[str]) -> DataFrame:

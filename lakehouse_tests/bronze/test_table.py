@@ -1,4 +1,4 @@
-"""A large file is parsed by a Spark task, whatever tables this process keeps open."""
+"""Many rows are parsed in pieces, on a cluster by tasks of Spark, whatever tables this process keeps open."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 FIRST, SECOND = date(2024, 2, 1), date(2024, 2, 2)
+#: So that the cores of Spark count as others than those of this process.
+CLUSTER = "spark://elsewhere:7077"
 
 
 @pytest.mark.merge
@@ -35,17 +37,18 @@ def test_a_task_parses_a_file_also_while_this_process_keeps_tables_open(
     sample.deliver(SECOND, csv_file(["b,2,2024-01-01T12:00:00Z,2024-02-02T06:00:00Z,insert,,0", "c,x,,,insert,,0"]))
     caching = replace(sample, lake=lake.cached())
     caching.ingest(FIRST)
-    monkeypatch.setattr(bronze_table, "_PARSED_HERE_BYTES", 0)
+    monkeypatch.setattr(bronze_table, "_SMALL_BYTES", 0)
+    lake.settings.spark_master = CLUSTER
     assert [entry.rows for entry in caching.ingest(SECOND).ingested] == [2]
     rows = {(row["record_key"], row["malformed_reason"] is None) for row in sample.bronze("record_key", "malformed_reason")}
     assert rows == {("a", True), ("b", True), ("c", False)}
 
 
 @pytest.mark.merge
-def test_a_small_file_of_many_rows_is_parsed_by_a_task(lake: Lake, spark: SparkSession) -> None:
-    lake.settings.local_rows = 2
+def test_a_file_with_bytes_for_more_rows_than_the_setting_is_parsed_by_a_task(lake: Lake, spark: SparkSession) -> None:
+    lake.settings.local_rows, lake.settings.spark_master = 2, CLUSTER
     sample = SampleLake(lake, contract(), spark)
-    for day, count in ((FIRST, 2), (SECOND, 3)):
+    for day, count in ((FIRST, 2), (SECOND, 8)):
         sample.deliver(day, csv_file([f"{day}{n},1,2024-01-01T12:00:00Z,{day}T06:00:00Z,insert,,0" for n in range(count)]))
         assert [entry.rows for entry in sample.ingest(day).ingested] == [count]
     table = locations.bronze(lake, "events").open()
@@ -55,10 +58,30 @@ def test_a_small_file_of_many_rows_is_parsed_by_a_task(lake: Lake, spark: SparkS
 
 
 @pytest.mark.merge
+def test_many_rows_are_parsed_here_in_pieces_where_spark_would_have_the_same_cores(
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bronze_table, "_SORTED_ROWS", 2)
+    lake.settings.local_rows, lake.settings.spark_remote = 2, None
+    sample = SampleLake(lake, contract(), spark)
+    for name, days in (("-a.csv", [3, 1, 2]), ("-b.csv", [2, 1])):
+        lines = [f"{name}{day},1,2024-01-0{day}T12:00:00Z,{FIRST}T06:00:00Z,insert,,0" for day in days]
+        sample.deliver(FIRST, csv_file([*lines, "m,x,,,insert,,0"]), name)
+    assert sorted(entry.rows for entry in sample.ingest(FIRST).ingested) == [3, 4]
+    rows = {(row["record_key"], row["line_number"]) for row in sample.bronze("record_key", "line_number")}
+    assert rows == {("-a.csv3", 2), ("-a.csv1", 3), ("-a.csv2", 4), ("-b.csv2", 2), ("-b.csv1", 3), ("m", 4), ("m", 5)}
+    table = locations.bronze(lake, "events").open()
+    assert table is not None
+    appended = [commit for commit in table.history() if commit["operation"] == "WRITE"]
+    assert ["Spark" in commit.get("engineInfo", "") for commit in appended] == [False]
+
+
+@pytest.mark.merge
 def test_the_parts_of_a_large_file_are_parsed_by_tasks_of_their_own(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bronze_table, "_PARSED_HERE_BYTES", 0)
+    monkeypatch.setattr(bronze_table, "_SMALL_BYTES", 0)
+    lake.settings.spark_master = CLUSTER
     monkeypatch.setattr(bronze_table, "_PART_BYTES", 1_000)
     sample = SampleLake(lake, contract(), spark)
     sound = [f"k{number},2,2024-01-01T12:00:00Z,2024-02-01T06:00:00Z,insert,,0" for number in range(2_500)]

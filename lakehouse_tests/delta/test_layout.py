@@ -25,6 +25,7 @@ from lakehouse.errors import LakehouseError
 from lakehouse.lake import Lake, Table, table_io, table_parts
 from lakehouse.lake.delta_rs_internals import at_version, listed_files
 from lakehouse.settings import Settings
+from lakehouse.spark import commits as spark_commits
 from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
 
@@ -334,10 +335,39 @@ def test_an_update_of_distant_days_leaves_the_files_between_them(tmp_path: Path)
 
 def test_a_new_table_has_as_many_rows_a_file_as_fit(tmp_path: Path) -> None:
     counts = {FIRST + timedelta(days=n): count for n, count in enumerate([4, 4, 3, 20, 1, 1])}
-    shared = layout.filled(sorted(counts.items()), 10)
+    shared = table_parts.filled(sorted(counts.items()), 10)
     assert [[counts[day] for day in group] for group in shared] == [[4, 4], [3], [20], [1, 1]]
     lake = with_target(tmp_path, 4_800)
     assert layout.rows_per_file(lake, opened(silver_in(lake))) == 100
+
+
+@law(100, in_each_run=20)
+@given(updates, st.sampled_from(TARGETS))
+def test_rows_of_new_days_are_appended_in_shape(history: list[Content], target: int) -> None:
+    model: Content = {}
+    with tempfile.TemporaryDirectory() as folder:
+        lake = with_target(folder, target)
+        table = silver_in(lake)
+        for update in history:
+            new = {day: sorted(held) for day, held in update.items() if held and day not in model}
+            version, model = table.version(), model | new
+            pieces = [rows_of({day: new[day] for day in sorted(new)[begin : begin + 2]}) for begin in range(0, len(new), 2)]
+            spark_commits.append_days_alone(lake, pieces, table, "silver:events", version, {})
+            assert content_of(table) == model
+            assert table.version() == version + bool(new), "no rows, no commit"
+            assert change_feed.describe(opened(table), version + 1, table.version()) == {
+                day: {"inserted": len(held)} for day, held in new.items()
+            }
+            assert not layout.out_of_shape(lake, opened(table)) or len(history) > 1
+
+
+def test_rows_are_not_appended_after_those_of_another_run(tmp_path: Path) -> None:
+    lake = with_target(tmp_path, 2_000)
+    table, rows = silver_in(lake), rows_of({FIRST: [("a", 1)]})
+    spark_commits.append_days_alone(lake, [rows], table, "silver:events", 0, {})
+    with pytest.raises(spark_commits.AppendedMeanwhileError):
+        spark_commits.append_days_alone(lake, [rows], table, "silver:events", 0, {})
+    assert content_of(table) == {FIRST: [("a", 1)]}
 
 
 def test_an_emptied_table_has_no_days(tmp_path: Path) -> None:
@@ -409,7 +439,7 @@ def test_files_of_a_converted_table_are_in_shape(tmp_path: Path, target: int) ->
     lake = with_target(tmp_path, target)
     assert layout.convert(lake, table, "event_date")
     assert not layout.out_of_shape(lake, opened(table))
-    assert len(listed_files(opened(table))) == {1: 12, 2_000: 4, 2**40: 1}[target]
+    assert len(listed_files(opened(table))) == {1: 12, 2_000: 5, 2**40: 1}[target]
     assert "cdc" not in {Path(path).parent.name for path in listed_files(opened(table))["path"].to_pylist()}
     assert [entry["dataChange"] for entry in _actions(table, table.version())] == [False] * (
         12 + len(listed_files(opened(table)))

@@ -105,7 +105,7 @@ def test_a_row_is_compared_with_claims_that_are_as_new_as_silver(lake: Lake, oth
         else:
             known = ingestions.all_of(other.lake, "events")
             of_day = {entry.ingestion_id: entry for entry in known if entry.arrival_date == date(2024, 2, 13)}
-            local_merge.merge(step, contract(), [date(2024, 2, 1)], {*of_day}, {date(2024, 2, 13)}, {})
+            local_merge.merge(step, contract(), [date(2024, 2, 1)], of_day, {date(2024, 2, 13)}, {})
     assert [row[:3] for row in sorted(other.silver())] == [("k", date(2024, 2, 9), 3), ("x", date(2024, 2, 1), 1)]
 
 

@@ -176,7 +176,7 @@ def _with_others(
 
 def is_large(lake: Lake, contract: SourceContract) -> bool:
     """Whether Bronze is large enough for Spark to plan for many rows."""
-    return ingestions.row_count(lake, contract.dataset) > lake.settings.local_rows
+    return ingestions.row_count(lake, contract.dataset) > lake.settings.held_rows
 
 
 #: The contracts that this process stored last, by table and metric, so that the next commits of a run do not store them again.

@@ -23,10 +23,11 @@ from lakehouse import locations
 from lakehouse.delta.columns import arrow_type
 from lakehouse.gold.numbers.history import EXACT
 from lakehouse.gold.restatement import exact_sums
-from lakehouse.lake import table_io
+from lakehouse.lake import table_io, table_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
+    from datetime import date
 
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.metric import Measure, MetricContract
@@ -49,20 +50,33 @@ class _LeftToSparkError(Exception):
     """A value whose result in Spark follows from rules that are not repeated here."""
 
 
-def few_rows(lake: Lake, metric: MetricContract, where: table_io.Where, columns: Collection[str]) -> pa.Table | None:
+def few_rows(
+    lake: Lake, metric: MetricContract, where: table_io.Where, columns: Collection[str], at_most: int | None = None
+) -> pa.Table | None:
     """The silver rows of a metric that meet ``where``; None if there are many, or its numbers are left to Spark.
 
     :param columns: the columns that are needed besides the metric's own.
+    :param at_most: how many rows the files that may hold these rows have; by default those that the settings name.
     """
     if not is_local(metric) or not lake.settings.local_rows:
         return None
     [entry] = metric.read
     table = locations.silver_read_of(lake, entry).open()
-    if table is None or table_io.rows_at_most(table, where) > lake.settings.local_rows:
+    if table is None or table_io.rows_at_most(table, where) > (at_most or lake.settings.local_rows):
         return None
     known = {field.name for field in table.schema().fields}
     wanted = list(dict.fromkeys([*columns, *metric.grain, *_columns(metric)]))
     return table_io.read_version(table, wanted, where) if known.issuperset(wanted) else None
+
+
+def measured_at_once(lake: Lake, metric: MetricContract, days: Collection[date]) -> list[list[date]]:
+    """The days in groups that are measured one after the other: all together, or in pieces of at most as many rows as are few."""
+    table = locations.silver_read_of(lake, metric.read[0]).open() if is_local(metric) else None
+    rows = 0 if table is None else table_io.rows_at_most(table, {"event_date": days})
+    if table is None or not lake.settings.local_rows < rows <= lake.settings.rows_in_pieces:
+        return [[*days]]
+    counts = table_parts.rows(table, table_io.files_with(table, {"event_date": days}))
+    return table_parts.filled(((day, counts.get(day, 0)) for day in sorted(days)), lake.settings.local_rows)
 
 
 def of_days(rows: pa.Table, metric: MetricContract) -> pa.Table | None:

@@ -94,9 +94,16 @@ def numbers(
 
 def of_few_rows(lake: Lake, metric: MetricContract, days: Collection[date]) -> dict[date, pa.Table] | None:
     """The same without Spark; None if there are many rows, or a measure that only Spark computes."""
-    rows = local_measures.few_rows(lake, metric, {"event_date": list(days)}, ["event_date"])
-    found = None if rows is None else local_measures.of_days(rows, metric)
-    return None if found is None else _by_day(found)
+    numbers: dict[date, pa.Table] = {}
+    groups = local_measures.measured_at_once(lake, metric, days)
+    at_most = lake.settings.rows_in_pieces if len(groups) > 1 else None  # of a group, the files hold other days, too
+    for some in groups:
+        rows = local_measures.few_rows(lake, metric, {"event_date": some}, ["event_date"], at_most)
+        found = None if rows is None else local_measures.of_days(rows, metric)
+        if found is None:
+            return None
+        numbers |= _by_day(found)
+    return numbers
 
 
 def of_days(

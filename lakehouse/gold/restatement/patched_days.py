@@ -230,7 +230,7 @@ def numbers(
         return {}
     changes_by_day = {day: rows for day, rows in table_io.split(feed, "event_date").items() if day in since}
     newer = {day: rows.filter(pc.greater(rows["_commit_version"], since[day])) for day, rows in changes_by_day.items()}
-    at_most = lake.settings.local_rows if metric.late_events else metric.publication.patch_up_to
+    at_most = lake.settings.held_rows if metric.late_events else metric.publication.patch_up_to
     small = {day: rows for day, rows in newer.items() if len(rows) <= at_most}
     nothing = metric_query.nothing(session, lake, metric) if small else None
     if nothing is None or any(nothing[measure.name][0].as_py() != 0 for measure in metric.measures):

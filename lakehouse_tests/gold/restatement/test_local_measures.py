@@ -11,12 +11,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lakehouse import locations
 from lakehouse.contracts.metric import MetricContract
+from lakehouse.delta import layout, partition_writer
 from lakehouse.gold.restatement import local_measures, metric_query
 from lakehouse.spark import dataframes
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.laws import law
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 DAY = date(2024, 2, 1)
@@ -190,3 +195,18 @@ def test_metrics_that_need_more_than_the_rows_of_the_day_are_left_to_spark() -> 
 def test_groups_of_doubles_are_left_to_spark() -> None:
     of_doubles = metric([{"name": "m", "sql": "count(*)", "type": "long"}], ["real"])
     assert local_measures.of_days(table([row(real=0.5)]), of_doubles) is None
+
+
+def test_many_rows_are_measured_some_days_at_a_time_where_spark_would_have_the_same_cores(tmp_path: Path) -> None:
+    lake = lake_in(tmp_path).with_settings(local_rows=6, spark_remote=None)
+    stored, new = locations.silver(lake, "events"), layout.of_silver(lake)
+    days = [DAY + timedelta(days=number) for number in range(10)]
+    written = partition_writer.create(stored, ROWS, new.partition_by, properties=new.properties)
+    partition_writer.replace(written, table([row(event_date=day, whole=n) for day in days for n in range(3)]), days)
+    counted = metric([{"name": "m", "sql": "sum(whole)", "type": "long"}], [])
+    assert [len(group) for group in local_measures.measured_at_once(lake, counted, days)] == [2, 2, 2, 2, 2]
+    numbers = metric_query.of_few_rows(lake, counted, days)
+    assert numbers is not None, "one file holds all of these days"
+    assert {day: rows.to_pylist() for day, rows in numbers.items()} == {day: [{"m": 3, "row_count": 3}] for day in days}
+    for other in ({"spark_master": "spark://host:7077"}, {"local_rows": 1}, {"local_rows": 0}):
+        assert metric_query.of_few_rows(lake.with_settings(**other), counted, days) is None
