@@ -26,7 +26,7 @@ from lakehouse.errors import LakehouseError
 from lakehouse.lake import table_io, table_parts
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.ids import DeliveredFile
-from lakehouse.pieces import report
+from lakehouse.pieces import counted
 from lakehouse.spark import commits as spark_commits
 from lakehouse.spark.session import sized_for
 
@@ -87,7 +87,7 @@ def append(
     why = {"run_id": run_id, **(named[0] if len(named) == 1 else {"deliveries": named})}
     with _changes_named(lake, contract, missing):
         if _are_parsed_here(lake, contract, missing):
-            rows = _rows(lake, contract, missing)
+            rows = counted(f"rows of {source} parsed", _rows(lake, contract, missing))
             spark_commits.append_rows_alone(rows, stored, f"bronze:{source}", version, why)
         else:
             with sized_for(session(), lake, many=True):
@@ -133,15 +133,12 @@ def _are_parsed_here(lake: Lake, contract: SourceContract, deliveries: Deliverie
 def _rows(lake: Lake, contract: SourceContract, deliveries: Deliveries) -> Iterator[pa.Table]:
     """The rows of deliveries in pieces, as they are parsed."""
     held, rows, held_bytes = list[pa.RecordBatch](), 0, 0
-    done = 0
     for delivery, file in deliveries:
         for batch in _parsed(lake, contract, delivery, file):
             held.append(batch)
             rows, held_bytes = rows + len(batch), held_bytes + batch.nbytes
             if rows >= _SORTED_ROWS or held_bytes >= _HELD_BYTES:
                 yield _by_event_day(held)
-                done += rows
-                report(f"rows of {contract.dataset} parsed", done)
                 held, rows, held_bytes = [], 0, 0
     if held:
         yield _by_event_day(held)

@@ -1,8 +1,9 @@
 """How the days of a table share its files: whole, adjacent days, sorted, up to a target size.
 
-Rows are written by day everywhere else; :func:`keep` then brings the files into shape, in a commit that changes no row: readers
-of the change feed and of streams see nothing of it. Where an update has put the days of several files into one, has left files
-that cross, or small files side by side, exactly these files are written again. A day larger than the target has files of its own.
+Rows of new days are appended in shape by :func:`add_days`. Elsewhere rows are written by day; :func:`keep` then brings the files
+into shape, in a commit that changes no row: readers of the change feed and of streams see nothing of it. Where an update has put
+the days of several files into one, has left files that cross, or small files side by side, exactly these files are written again.
+A day larger than the target has files of its own.
 
 A table of an earlier release, which is partitioned by day, stays as it is until :func:`convert` gives it this form, in one commit
 that changes no row either. Its earlier versions keep their form.
@@ -385,18 +386,13 @@ def add_days(lake: Lake, table: DeltaTable, rows: Iterable[pa.Table], why: Why, 
     :returns: False if the days of the table do not share files, or the files alone do not define its rows.
     :raises CommitFailedError: when another writer has committed since ``table`` was opened: it may have brought these days.
     """
-    by, count = table_parts.column(table), 0
+    by = table_parts.column(table)
     if by is None or not _is_of_files(lake, table):
         return False
 
-    def counted() -> Iterator[pa.Table]:
-        nonlocal count
-        for piece in rows:
-            count += len(piece)
-            yield piece
-
     sizes = lake.settings.file_bytes, _bytes_per_row(table)
-    if files := [*data_files.write_days(table, counted(), by, *sizes, changes_rows=True)]:
+    if files := [*data_files.write_days(table, rows, by, *sizes, changes_rows=True)]:
+        count = sum(json.loads(file.stats)["numRecords"] for file in files)
         named = partition_writer.commit_properties({**why, commit_log.APPENDED: count}, transaction, is_alone=True)
         table_io.commit_files(table, files, mode="append", schema=table.schema(), commit_properties=named)
     return True

@@ -386,13 +386,14 @@ def _condition(where: Where | None, schema: pa.Schema) -> ds.Expression | None:
 def _holds(column: str, values: pa.Array) -> ds.Expression:
     """The condition that ``column`` holds one of ``values``; Arrow uses the statistics of row groups for single values only."""
     few = 1 if pa.types.is_string(values.type) else _SINGLE_VALUES
-    if values.null_count or not 0 < len(values) <= few:
-        among = ds.field(column).isin(values)
-        if values.null_count or not len(values) or not pa.types.is_date(values.type):
-            return among
-        ends = pc.min_max(values)  # Arrow skips row groups beyond them, and none by the list
-        return (ds.field(column) >= ends["min"]) & (ds.field(column) <= ends["max"]) & among
-    return reduce(or_, (ds.field(column) == value for value in values))
+    if values.null_count or not len(values):
+        return ds.field(column).isin(values)
+    if len(values) <= few:
+        return reduce(or_, (ds.field(column) == value for value in values))
+    if not pa.types.is_date(values.type):
+        return ds.field(column).isin(values)
+    ends = pc.min_max(values)  # Arrow skips row groups beyond them, and none by the list
+    return (ds.field(column) >= ends["min"]) & (ds.field(column) <= ends["max"]) & ds.field(column).isin(values)
 
 
 def _typed(values: Collection[Any] | pa.Array, kind: pa.DataType) -> pa.Array:

@@ -23,7 +23,7 @@ from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.dispositions.winners import positions
 from lakehouse.lake import table_io, table_parts
 from lakehouse.ledger import decisions, ingestions, key_log
-from lakehouse.pieces import report
+from lakehouse.pieces import counted
 from lakehouse.silver import admitted_claims
 from lakehouse.silver import merge as silver_merge
 from lakehouse.spark import commits as spark_commits
@@ -109,6 +109,7 @@ def merge(
             if contested is None:
                 return False
             first = _first_rows(lake, contract, days, contents, arrival_days, contested)
+            first = counted(f"rows of {contract.dataset} put in order", first, row_count)
             spark_commits.append_days_alone(lake, first, stored, f"silver:{contract.silver_table}", before, why)
         if not stored.is_beyond(before + 1):
             return True
@@ -165,7 +166,7 @@ def _first_rows(
         rows = _merge_rows(lake, contract, days, contested, arrival_days)
         won = rows.filter(pc.and_(rows["_lives"], rows["_present"])).select([name for name, _ in silver_columns(contract)])
     # Also on a day to which they bring no row: the winner of one of their keys may lie there.
-    left, at_most, done = sorted(days), min(_TRIED_ROWS, table_io.PIECE_ROWS), 0
+    left, at_most = sorted(days), min(_TRIED_ROWS, table_io.PIECE_ROWS)
     while left:
         some = table_parts.filled([(day, counts[day]) for day in left[:at_most]], at_most)[0]
         left = left[len(some) :]
@@ -177,8 +178,6 @@ def _first_rows(
         for part in parts if len(some) == 1 else [pa.concat_tables(parts)]:
             yield from (part.slice(begin, at_most) for begin in range(0, len(part), at_most))
             at_most = min(table_io.PIECE_ROWS, max(_HELD_BYTES * len(part) // (part.nbytes or 1), 1)) if len(part) else at_most
-            done += len(part)
-            report(f"rows of {contract.dataset} put in order", done, sum(counts.values()))
 
 
 def _merge_rows(
