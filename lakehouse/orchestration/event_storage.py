@@ -179,11 +179,17 @@ class MemoryEvents(_ManyEvents, InMemoryEventLogStorage):
     Dagster opens a connection for each event and several for each check, which is most of the time of a first load of many days.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._db_lock = threading.RLock()  # type: ignore[assignment]
-        self._open = threading.local()
-        self._tables: set[str] = set()
+    _open: threading.local
+    _tables: set[str]
+
+    @classmethod
+    def made_of(cls, storage: InMemoryEventLogStorage) -> None:
+        """Make a storage of Dagster's own class one of this class."""
+        made = cast("MemoryEvents", storage)
+        made._db_lock = threading.RLock()  # type: ignore[assignment]  # noqa: SLF001
+        made._open = threading.local()  # noqa: SLF001
+        made._tables = set()  # noqa: SLF001
+        storage.__class__ = cls
 
     @contextmanager
     def one_transaction(self) -> Iterator[None]:
@@ -218,8 +224,9 @@ class MemoryEvents(_ManyEvents, InMemoryEventLogStorage):
 def ephemeral_instance() -> dg.DagsterInstance:
     """An instance that ends with the process, with :class:`MemoryEvents`."""
     instance = dg.DagsterInstance.ephemeral()
-    instance._event_storage = MemoryEvents()  # noqa: SLF001 (Dagster has no other way to choose it)
-    instance._event_storage.register_instance(instance)  # noqa: SLF001
+    # Not a second storage in its place: the first one's connection would be closed by whichever thread collects garbage, which
+    # SQLite refuses.
+    MemoryEvents.made_of(instance._event_storage)  # type: ignore[arg-type]  # noqa: SLF001
     return instance
 
 

@@ -1,11 +1,13 @@
 """Events that are stored together are those that Dagster's own storage would hold, and either storage reads the other's."""
 
+import gc
 import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import dagster as dg
@@ -274,6 +276,20 @@ def test_events_in_memory_are_those_of_dagsters_own_storage_and_open_no_connecti
         opened.append(len(connections))
     assert seen[0] == seen[1]
     assert opened[1] * 2 < opened[0]
+
+
+def test_garbage_of_an_instance_in_memory_may_be_collected_by_any_thread(caplog: pytest.LogCaptureFixture) -> None:
+    gc.collect()
+    gc.disable()  # what is dropped meanwhile waits for the other thread
+    try:
+        with ephemeral_instance() as instance:
+            collector = Thread(target=gc.collect)
+            collector.start()
+            collector.join()
+            assert materialize(instance, DAYS[:2]).success
+    finally:
+        gc.enable()
+    assert not [record for record in caplog.records if record.name.startswith("sqlalchemy")]
 
 
 def test_of_events_in_memory_with_an_error_among_them_none_is_stored() -> None:
