@@ -3,6 +3,7 @@
 Rows of new days are appended in shape by :func:`add_days`. Elsewhere rows are written by day; :func:`keep` then brings the files
 into shape, in a commit that changes no row: readers of the change feed and of streams see nothing of it. Where an update has put
 the days of several files into one, has left files that cross, or small files side by side, exactly these files are written again.
+A few rows that cross many stay in files of their own until there are enough: for each of them, some tens of rows are written again.
 A day larger than the target has files of its own.
 
 A table of an earlier release, which is partitioned by day, stays as it is until :func:`convert` gives it this form, in one commit
@@ -51,7 +52,10 @@ _LOG = logging.getLogger(__name__)
 #: Rows that are in memory at a time; a group of files with more is read once for each so many.
 _ROWS_AT_ONCE = 2**20
 #: An update leaves more rows than these to maintenance.
-MANY_ROWS = 2**22
+_MANY_ROWS = 2**22
+#: With more rows than these to write again, fewer than one in so many of them may wait, in so many files that a reader of a day
+#: opens in addition.
+_WAIT_FROM, _WAITING_SHARE, _WAITING_FILES = 2**18, 32, 8
 #: Of a table without rows.
 _BYTES_PER_ROW = 48
 #: A file may have grown to this many times the target before it is cut.
@@ -143,32 +147,41 @@ class NewFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Rewrite:
-    """The files that :func:`keep` replaces, and those that it writes instead, in the order of their days."""
+    """The files that :func:`keep` replaces, and those that it writes instead, in the order of their days.
+
+    :param crossing: those of the old files that cross others, or have outgrown the target.
+    """
 
     old: Sequence[DayFile] = ()
     new: Sequence[NewFile] = ()
+    crossing: Sequence[DayFile] = ()
 
     def __bool__(self) -> bool:
         return bool(self.new)
 
+    @property
+    def can_wait(self) -> bool:
+        """Whether an update leaves it to a later one, or to maintenance."""
+        rows, few = (sum(file.rows for file in files) for files in (self.old, self.crossing))
+        are_few = few * _WAITING_SHARE < rows and len(self.crossing) <= _WAITING_FILES
+        return rows > _MANY_ROWS or (rows > _WAIT_FROM and are_few)
 
-def keep(lake: Lake, target: Table, *, alone: bool = False, at_most: int = MANY_ROWS) -> bool:
+
+def keep(lake: Lake, target: Table, *, alone: bool = False, at_once: bool = False) -> bool:
     """Bring the files of a table into shape, unless they are, another writer commits meanwhile, or a file cannot be read.
 
     :param target: a table of any form, or none.
     :param alone: whether only one process at a time may commit to it in S3, see :func:`lakehouse.delta.leases.alone`.
-    :param at_most: files with more rows together are left for maintenance.
+    :param at_once: whether to do also what can wait, see :attr:`Rewrite.can_wait`.
     :returns: whether files were written.
     """
     table = target.open()
     wanted = out_of_shape(lake, table)
-    if table is None or not wanted:
+    if table is None or not wanted or (wanted.can_wait and not at_once):
         return False
     if alone:
         with leases.alone(target, is_noted=True):
-            return keep(lake, target, at_most=at_most)
-    if sum(file.rows for file in wanted.old) > at_most:
-        return False
+            return keep(lake, target, at_once=at_once)
     try:
         _commit(table, wanted.old, [*_written(table, wanted)], METHOD, changes_rows=False)
     except CommitFailedError:
@@ -215,6 +228,7 @@ def planned(
     :param rows_by_day: returns the days of files, each with its number of rows.
     """
     kept, taken_apart = _uncrossed(_units(files), file_bytes)
+    crossing = [file for unit in taken_apart for file in unit.files]
     days_of: dict[DayFile, Mapping[date, int]] = {}
     waiting = taken_apart
     while waiting:
@@ -235,7 +249,7 @@ def planned(
         old += [file for unit in units for file in unit.files]
         firsts = [item.first if isinstance(item, _Unit) else item for item in bucket]
         new.append(NewFile(min(firsts), max(item.last if isinstance(item, _Unit) else item for item in bucket)))
-    return Rewrite(old, new)
+    return Rewrite(old, new, crossing)
 
 
 def _units(files: Iterable[DayFile]) -> list[_Unit]:

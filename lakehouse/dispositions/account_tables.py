@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 #: The approximate maximum of rows that one commit merges.
 _MERGED_ROWS = 2**20
 #: Rows are appended in pieces sorted by event day, with small row groups: reading the rows of a day reads few others.
+_SORTED_ROWS = 2**19
 _LAYOUT = data_files.compressed(
     2**13, {"line_number": ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED")}
 )
@@ -329,7 +330,7 @@ def _write(lake: Lake, contract: SourceContract, affected: Callable[[], Iterable
                 reviewed.append(rows.filter(_are_reviewed(rows, existing)))
                 yield rows.filter(is_new).select(_DISPOSITIONS.names)
 
-        sorted_rows = pieces.mapped(_by_event_day, new_rows())
+        sorted_rows = pieces.mapped(_by_event_day, pieces.together(new_rows(), _SORTED_ROWS))
         row_writer.append_new(stored, table, sorted_rows, _app_ids(new), _LAYOUT)
         return others, _not_entered(table, others), reviewed
 

@@ -259,8 +259,8 @@ def pieces_of_version(table: DeltaTable, columns: Sequence[str], where: Where | 
         yield with_columns(pa.Table.from_batches(held, schema), columns)
 
 
-def _batches(fragment: ds.Fragment, schema: pa.Schema, columns: list[str], where: Where) -> Iterator[pa.RecordBatch]:
-    condition = _condition(where, schema)
+def _batches(fragment: ds.ParquetFileFragment, schema: pa.Schema, columns: list[str], where: Where) -> Iterator[pa.RecordBatch]:
+    fragment, condition = _with_days(fragment, schema, where), _condition(where, schema, single_values=1)
     options: dict[str, Any] = {"batch_size": _BATCH_ROWS, "batch_readahead": 2}
     batches = fragment.scanner(schema=schema, columns=columns, filter=condition, **options).to_reader()
     try:
@@ -272,6 +272,18 @@ def _batches(fragment: ds.Fragment, schema: pa.Schema, columns: list[str], where
     if first is not None:
         yield first
     yield from batches
+
+
+def _with_days(fragment: ds.ParquetFileFragment, schema: pa.Schema, where: Where) -> ds.ParquetFileFragment:
+    """The row groups of a file that may hold one of several wanted days; Arrow reads all between the first and the last one."""
+    for column, values in where.items():
+        if len(values) > 1 and pa.types.is_date(schema.field(column).type) and column in fragment.physical_schema.names:
+            within, metadata = Within(values), fragment.metadata
+            leaf = next(leaf for leaf in range(metadata.num_columns) if metadata.schema.column(leaf).path == column)
+            bounds = [metadata.row_group(group).column(leaf).statistics for group in range(metadata.num_row_groups)]
+            may_hold = [known is None or not known.has_min_max or within(known.min, known.max) for known in bounds]
+            fragment = fragment.subset(row_group_ids=[group for group, holds in enumerate(may_hold) if holds])
+    return fragment
 
 
 def with_columns(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
@@ -378,14 +390,15 @@ def _equal(columns: list[str], values: list[Any]) -> ds.Expression | None:
     return reduce(and_, parts) if parts else None
 
 
-def _condition(where: Where | None, schema: pa.Schema) -> ds.Expression | None:
-    parts = [_holds(column, _typed(values, schema.field(column).type)) for column, values in (where or {}).items()]
+def _condition(where: Where | None, schema: pa.Schema, single_values: int = _SINGLE_VALUES) -> ds.Expression | None:
+    typed = {column: _typed(values, schema.field(column).type) for column, values in (where or {}).items()}
+    parts = [_holds(column, values, single_values) for column, values in typed.items()]
     return reduce(and_, parts) if parts else None
 
 
-def _holds(column: str, values: pa.Array) -> ds.Expression:
+def _holds(column: str, values: pa.Array, single_values: int) -> ds.Expression:
     """The condition that ``column`` holds one of ``values``; Arrow uses the statistics of row groups for single values only."""
-    few = 1 if pa.types.is_string(values.type) else _SINGLE_VALUES
+    few = 1 if pa.types.is_string(values.type) else single_values
     if values.null_count or not len(values):
         return ds.field(column).isin(values)
     if len(values) <= few:

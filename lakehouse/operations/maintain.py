@@ -234,7 +234,7 @@ class _Work:
         if not wanted:
             return {}
         if not self._dry_run and not layout.keep(
-            self._lake, self._stored, alone=self.lake_table.layer in _OF_SPARK, at_most=2**62
+            self._lake, self._stored, alone=self.lake_table.layer in _OF_SPARK, at_once=True
         ):
             self._kept.append("another process was writing to it: laid out the next time")
             return {}

@@ -76,10 +76,13 @@ def replaced(table: Table, update: Content) -> None:
 
 
 @law(200, in_each_run=25)
-@given(updates)
-def test_any_target_gives_the_rows_counts_and_changes_of_partitions(history: list[Content]) -> None:
+@given(updates, st.booleans())
+def test_any_target_gives_the_rows_counts_and_changes_of_partitions(history: list[Content], few_rows_wait: bool) -> None:
     model: Content = {}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        if few_rows_wait:
+            patch.setattr(layout, "_WAIT_FROM", 2)
+            patch.setattr(layout, "_WAITING_SHARE", 2)
         lakes = [with_target(f"{folder}/{target}", target) for target in TARGETS]
         for update in history:
             before = dict(model)
@@ -109,6 +112,41 @@ def test_files_hold_whole_days_in_order_and_are_neither_much_larger_nor_crossing
         assert not layout.out_of_shape(lake, opened(table))
         assert not layout.keep(lake, table), "what is in shape is not written again"
         assert all(len(paths) == 1 for paths in table_parts.files(opened(table)).values()), "a day is read from one file"
+
+
+def test_a_few_rows_that_cross_many_wait_until_they_are_worth_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten days of ten rows, then a row for each of nine of them at a time: the days are written again every fourth time."""
+    monkeypatch.setattr(layout, "_WAIT_FROM", 20)
+    monkeypatch.setattr(layout, "_WAITING_SHARE", 4)
+    lake, days = with_target(tmp_path, 1), [FIRST + timedelta(days=number) for number in range(10)]
+    table = silver_in(lake)
+    replaced(table, {day: [(f"first{number}", 0) for number in range(10)] for day in days})
+    layout.keep(lake, table)
+    files = []
+    for number in range(6):
+        write_deltalake(opened(table), rows_of({day: [(f"late{number}", 1)] for day in days[:9]}), mode="append")
+        table.committed()
+        layout.keep(lake, table)
+        files.append(len(listed_files(opened(table))))
+    assert files == [11, 12, 13, 10, 11, 12]
+    write_deltalake(opened(table), rows_of({day: [("last", 1)] for day in days[:9]}), mode="append")
+    table.committed()
+    assert not layout.keep(lake, table)
+    assert layout.keep(lake, table, at_once=True), "maintenance waits for nothing"
+    assert len(listed_files(opened(table))) == 10
+    assert {day: len(held) for day, held in content_of(table).items()} == dict.fromkeys(days[:9], 17) | {days[9]: 10}
+
+
+def test_few_rows_wait_in_few_files() -> None:
+    large = [file(f"{day}", 2**18) for day in range(10)]
+    late = [file(f"0 {number}", 2, number) for number in range(1, 10)]
+    assert [
+        layout.Rewrite([*large, *late[:count]], [layout.NewFile(FIRST, FIRST)], late[:count]).can_wait for count in (1, 8, 9)
+    ] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_a_commit_that_brings_files_into_shape_changes_no_row(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from deltalake import write_deltalake
+from deltalake import WriterProperties, write_deltalake
 from deltalake.fs import DeltaStorageHandler
 from hypothesis import given
 from hypothesis import settings as examples
@@ -105,7 +105,7 @@ def test_an_append_that_continues_is_refused_where_another_run_was_quicker(tmp_p
     assert sorted(Table(path).read()["number"].to_pylist()) == [1, 2, 3]
 
 
-PIECES = pa.schema([("number", pa.int64()), ("name", pa.string())])
+PIECES = pa.schema([("number", pa.int64()), ("name", pa.string()), ("day", pa.date32())])
 
 
 @given(
@@ -113,28 +113,42 @@ PIECES = pa.schema([("number", pa.int64()), ("name", pa.string())])
         st.lists(st.tuples(st.integers(0, 5), st.sampled_from("abc")), min_size=1, max_size=9), min_size=1, max_size=4
     ),
     wanted=st.none() | st.sets(st.sampled_from("abcd")),
+    days=st.none() | st.sets(st.none() | st.dates(date(2024, 2, 27), date(2024, 3, 3)), min_size=1),
     size=st.integers(1, 6),
 )
-@examples(max_examples=60, deadline=None)
+@examples(max_examples=100, deadline=None)
 def test_pieces_together_are_the_table(
-    files: list[list[tuple[int, str]]], wanted: set[str] | None, size: int, tmp_path_factory: pytest.TempPathFactory
+    files: list[list[tuple[int, str]]],
+    wanted: set[str] | None,
+    days: set[date | None] | None,
+    size: int,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
+    """The day of a row is given by its number; 5 has none. A file has row groups of two rows, of which those of other days are
+    not read.
+    """
     path = str(tmp_path_factory.mktemp("lake") / "table")
-    for number, file in enumerate(files):
-        content = pa.Table.from_pylist([dict(zip(PIECES.names, row)) for row in file], schema=PIECES)
+    for number, file in enumerate(sorted(file) for file in files):
+        rows = [
+            {"number": of, "name": name, "day": date(2024, 2, 27) + timedelta(days=of) if of < 5 else None} for of, name in file
+        ]
+        content = pa.Table.from_pylist(rows, schema=PIECES)
         if number == 1:
             content = content.append_column("later", pa.repeat("x", len(content)))
-        write_deltalake(path, content, mode="append", schema_mode="merge")
+        in_groups = WriterProperties(max_row_group_size=2)
+        write_deltalake(path, content, mode="append", schema_mode="merge", writer_properties=in_groups)
     if size == 3:  # delta-rs's own MERGE writes string views
         row_writer.upsert(Table(path), pa.table({"number": [9], "name": ["a"]}), ["number"])
-    where = None if wanted is None else {"name": sorted(wanted)}
+    where = {} if wanted is None else {"name": sorted(wanted)}
     columns = ["number", "later", "nowhere"]
-    whole = Table(path).read(columns, where)
+    of_names = Table(path).read([*columns, "day"], where)
+    assert of_names is not None
+    expected = [row for row in of_names.to_pylist() if row.pop("day") in days] if days is not None else of_names.to_pylist()
+    expected = [{name: row[name] for name in columns} for row in expected]
     with pieces_of(size):
-        parts = list(Table(path).pieces(columns, where))
+        parts = list(Table(path).pieces(columns, where if days is None else {**where, "day": days}))
         kinds = Table(path).distinct(["name"], where)
-    assert whole is not None
-    assert sorted(map(repr, whole.to_pylist())) == sorted(repr(row) for part in parts for row in part.to_pylist())
+    assert sorted(map(repr, expected)) == sorted(repr(row) for part in parts for row in part.to_pylist())
     assert parts
     assert all(part.column_names == columns for part in parts)
     named = {name for file in files for _, name in file} | ({"a"} if size == 3 else set())

@@ -170,7 +170,8 @@ def _with_silver(
         try:
             # The first numbers of a metric need no reason: their windows are not told apart.
             window = tables_read.window_of(series.metric) if since else None
-            changed = tables_read.since(table, since, series.metric.contract_of_silver(name), window)
+            stored = locations.every_silver_read(lake, series.metric)[name]
+            changed = tables_read.since(stored, table, since, series.metric.contract_of_silver(name), window)
             starts = days_reached(series.metric, changed.causes)
         except change_feed.ForgottenFeedError:
             starts = published_table.known_days(lake, series)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -164,6 +165,10 @@ class ChangedDays:
         keys = {day: [*self.keys.get(day, ()), *other.keys.get(day, ())][:SAMPLE] for day in {**self.keys, **other.keys}}
         return ChangedDays(dict(sorted(causes.items())), keys, windows_added(self.places, other.places))
 
+    def __len__(self) -> int:
+        """The number of days."""
+        return len(self.causes)
+
 
 def silver_tables(lake: Lake, metric: MetricContract) -> dict[str, DeltaTable | None]:
     """The silver tables that a metric reads, by name, in the order of its sources; None for a table that has yet to be built."""
@@ -177,17 +182,27 @@ def first_unfollowed(table: DeltaTable, followed: int) -> int:
 
 
 def since(
+    stored: Table,
     table: DeltaTable,
     first: int,
     contract: SourceContract | None = None,
     window: EventWindow | SessionWindow | None = None,
 ) -> ChangedDays:
-    """The changes of a silver table by the versions from ``first`` on.
+    """The changes of a silver table by the versions from ``first`` on; cached, as a run asks for them several times.
 
+    :param table: as it is opened.
     :param contract: of the table's source: its bounds separate rows on time from late rows.
     :param window: the windows to which the changes are assigned; None for none.
     :raises ForgottenFeedError: if its change feed no longer reaches back.
     """
+    terms = [None if model is None else model.model_dump_json() for model in (contract, window)]
+    question = table_io.question(stored.address, None, None, "changes", *terms)
+    return stored.answer(table, question, partial(_since, table, first, contract, window), first)
+
+
+def _since(
+    table: DeltaTable, first: int, contract: SourceContract | None, window: EventWindow | SessionWindow | None
+) -> ChangedDays:
     causes: dict[date, Counter[str]] = {}
     keys: dict[date, list[str]] = {}
     places: dict[date, Mapping[Place, Counter[str]]] = {}

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from lakehouse.gold.numbers.lifecycle import PublishAction, PublishedState, RevisionReason, State, reason_for
 from lakehouse.gold.restatement import silver_tables
 from lakehouse.gold.restatement.days import explain
+from lakehouse.lake import Table
 from lakehouse_tests.support.lake import contract
 
 NOON = datetime(2024, 11, 7, 12, tzinfo=timezone.utc)
@@ -55,7 +56,7 @@ def rows(*keys: tuple[str, int, str], file: str = "sent.csv") -> pa.Table:
 
 
 def causes_after(folder: str, first: int) -> dict[date, Counter[str]]:
-    return dict(silver_tables.since(DeltaTable(folder), first, SOURCE).causes)
+    return dict(silver_tables.since(Table(folder), DeltaTable(folder), first, SOURCE).causes)
 
 
 @examples(max_examples=30, deadline=None)
