@@ -3,8 +3,8 @@
 Rows of new days are appended in shape by :func:`add_days`. Elsewhere rows are written by day; :func:`keep` then brings the files
 into shape, in a commit that changes no row: readers of the change feed and of streams see nothing of it. Where an update has put
 the days of several files into one, has left files that cross, or small files side by side, exactly these files are written again.
-A few rows that cross many stay in files of their own until there are enough: for each of them, some tens of rows are written again.
-A day larger than the target has files of its own.
+A few rows that cross many stay in files of their own until there are enough: for each, some tens of rows are written again. A day
+larger than the target has files of its own.
 
 A table of an earlier release, which is partitioned by day, stays as it is until :func:`convert` gives it this form, in one commit
 that changes no row either. Its earlier versions keep their form.
@@ -393,7 +393,7 @@ def _converted(lake: Lake, table: DeltaTable, column: str) -> Iterator[AddAction
 
 
 def add_days(lake: Lake, table: DeltaTable, rows: Iterable[pa.Table], why: Why, transaction: tuple[str, int]) -> bool:
-    """Append rows of days that an open table does not have, in one commit of files in shape; without rows there is none.
+    """Append rows that an open table does not have, in one commit of files of whole days; without rows there is none.
 
     :param rows: in pieces of several days each, or a day in several pieces.
     :param transaction: the Delta transaction, by id and version, that the commit records.

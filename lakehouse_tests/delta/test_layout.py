@@ -390,7 +390,7 @@ def test_rows_of_new_days_are_appended_in_shape(history: list[Content], target: 
             new = {day: sorted(held) for day, held in update.items() if held and day not in model}
             version, model = table.version(), model | new
             pieces = [rows_of({day: new[day] for day in sorted(new)[begin : begin + 2]}) for begin in range(0, len(new), 2)]
-            spark_commits.append_days_alone(lake, pieces, table, "silver:events", version, {})
+            spark_commits.append_rows_not_held(lake, pieces, table, "silver:events", version, {})
             assert content_of(table) == model
             assert table.version() == version + bool(new), "no rows, no commit"
             assert change_feed.describe(opened(table), version + 1, table.version()) == {
@@ -402,9 +402,9 @@ def test_rows_of_new_days_are_appended_in_shape(history: list[Content], target: 
 def test_rows_are_not_appended_after_those_of_another_run(tmp_path: Path) -> None:
     lake = with_target(tmp_path, 2_000)
     table, rows = silver_in(lake), rows_of({FIRST: [("a", 1)]})
-    spark_commits.append_days_alone(lake, [rows], table, "silver:events", 0, {})
+    spark_commits.append_rows_not_held(lake, [rows], table, "silver:events", 0, {})
     with pytest.raises(spark_commits.AppendedMeanwhileError):
-        spark_commits.append_days_alone(lake, [rows], table, "silver:events", 0, {})
+        spark_commits.append_rows_not_held(lake, [rows], table, "silver:events", 0, {})
     assert content_of(table) == {FIRST: [("a", 1)]}
 
 
