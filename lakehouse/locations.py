@@ -350,31 +350,11 @@ _SOURCE_TABLES = (
 _BY_ARRIVAL_DAY = {("bronze", ""), ("bronze", "_readings"), ("silver", "_quarantine"), ("ops", "_dispositions")}
 #: The tables in ``ops`` that all sources and metrics share.
 _SHARED_TABLES = (
-    *(
-        "ingestions",
-        "applications",
-        "operations",
-        "journal",
-        "late_arrival_audit",
-        "failed_checks",
-        "failed_numbers",
-        "restatements",
-        "publications",
-        "inputs",
-        "dropped",
-    ),
+    *("ingestions", "applications", "operations", "journal", "late_arrival_audit", "failed_checks", "failed_numbers"),
+    *("restatements", "publications", "inputs", "dropped"),
     *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks", "event_watermarks"),
-    *(
-        "watermark_keys",
-        "missing_inputs",
-        "unread_rows",
-        "stream_gaps",
-        "tokens",
-        "snapshots",
-        "reverts",
-        "corrections",
-        "stages",
-    ),
+    *("watermark_keys", "missing_inputs", "unread_rows", "stream_gaps", "tokens", "snapshots"),
+    *("reverts", "corrections", "stages"),
     *("audit_notifications", "restatement_reports", "live_batches", "reconciliations", "late_outputs"),
     *("releases", "model_promotions", "backtests", "canaries", "retrainings", "pauses"),
 )
@@ -455,6 +435,17 @@ def of_run(lake: Lake, catalog: Catalog, source: str) -> list[Table]:
     for daily in map(Series, catalog.metrics_following(source)):
         own |= {f"gold/{series.name}{suffix}" for series in (daily, *daily.rollups) for suffix in ("", "_candidates")}
     return [table.of(lake) for table in every_table(catalog) if f"{table}" in own or table.name in _LOGS_OF_A_RUN]
+
+
+def of_account(lake: Lake, source: str) -> list[Table]:
+    """The tables from which the rows of a source are accounted for, whether they exist or not."""
+    return [bronze(lake, source), key_log(lake, source), *(lake.table("ops", name) for name in ("ingestions", "journal"))]
+
+
+def of_number(lake: Lake, series: Series) -> list[Table]:
+    """The tables from which a number is shown with its origin, and with what it waits for, whether they exist or not."""
+    logs = [lake.table("ops", name) for name in ("applications", "ingestions", "journal", "publications")]
+    return [gold(lake, series), candidates(lake, series), dispositions(lake, series.metric.source), *logs]
 
 
 def training_set(lake: Lake, name: str, version: str) -> Table:

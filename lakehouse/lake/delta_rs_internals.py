@@ -8,10 +8,11 @@ this list.
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -249,6 +250,21 @@ class _SmallFilesWhole(DeltaStorageHandler):  # type: ignore[misc] # a class wit
             content = pa.py_buffer(file.read(size))
         table_folder.keep_small_file(self.uri, path, content)
         return pa.BufferReader(content)
+
+
+def fetch_small(table: DeltaTable, paths: Sequence[str]) -> None:
+    """Fetch those of some data files of a table in an object store that are small at once; Arrow reads them one after the other.
+
+    :param paths: as they are read, in their order; what does not fit into memory is fetched when it is read.
+    """
+    handler = getattr(file_system(table), "handler", None)
+    if isinstance(handler, _SmallFilesWhole) and handler.folder is not None:
+        small = [path for path in paths if table_folder.is_small(handler.sizes[path])]
+        together = [*accumulate(handler.sizes[path] for path in small)]
+        small = small[: bisect_right(together, table_folder.SMALL_FILES_BYTES // 2)]
+        missing = [path for path in small if table_folder.small_file(handler.uri, path) is None]
+        if len(missing) > 1:
+            handler.folder.read_small(missing)
 
 
 class StatedMerge:

@@ -411,7 +411,7 @@ def _replace(path: Path, content: bytes) -> None:
     part.replace(path)
 
 
-_SMALL_FILES_BYTES, _SMALL_BYTES, _LOG_FILE_BYTES = 2**26, 2**23, 2**16
+SMALL_FILES_BYTES, _SMALL_BYTES, _LOG_FILE_BYTES = 2**26, 2**23, 2**16
 _small_files: dict[tuple[str, str], pa.Buffer] = {}
 _held_bytes = [0]
 _SMALL_LOCK = Lock()
@@ -462,7 +462,7 @@ def _hold(address: str, path: str, content: pa.Buffer) -> None:
         if (address, path) not in _small_files:
             _held_bytes[0] += content.size
         _small_files[address, path] = content
-        while _held_bytes[0] > _SMALL_FILES_BYTES and len(_small_files) > 1:
+        while _held_bytes[0] > SMALL_FILES_BYTES and len(_small_files) > 1:
             _held_bytes[0] -= _small_files.pop(next(iter(_small_files))).size
 
 

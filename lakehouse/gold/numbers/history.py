@@ -165,6 +165,7 @@ def version(
     :param window: the first moment of the window.
     :raises UnknownVersionError: if it does not exist; the message lists the existing versions.
     """
+    lake.expect(locations.of_number(lake, series))  # it is shown with its origin
     versions = history(lake, series, [period.start]).get(period.start, [])
     if not versions and (failed := failures.failing(lake, series.name, [period.start])):
         msg = f"nothing of {series.name} has been published for {period.name}: {failed[period.start].explanation}"
