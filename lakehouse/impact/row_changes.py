@@ -54,7 +54,7 @@ def silver_life(
     :returns: the content changes, and the oldest version that the table's log and files still contain.
     """
     silver = locations.silver_of(lake, contract)
-    lake.expect([silver, lake.table("ops", "restatements")])
+    lake.expect([silver, locations.restatements(lake)])
     table = silver.open()
     if table is None:
         return [], 0
