@@ -6,6 +6,8 @@ settings are those of the environment. Here are also the conditions for assets o
 
 from __future__ import annotations
 
+import atexit
+import gc
 import time
 import warnings
 from contextlib import contextmanager
@@ -53,6 +55,7 @@ def code_location(settings: Settings, catalog: Catalog, module: str) -> dg.Defin
 
     With hundreds of contracts, Dagster needs longer to construct all assets and checks than a run needs for the numbers of a day.
     """
+    atexit.register(gc.freeze)  # a process of Dagster has a million objects, and looked through them for a second at its end
     run = dagster_internals.run_of_process(module) if settings.load_selected else None
     part = part_of(catalog, _selected(run)) if run is not None and run.job_name == IMPLICIT_ASSET_JOB_NAME else None
     if part is None:
