@@ -141,9 +141,11 @@ def test_new_keys_are_appended_to_large_days_once_and_known_ones_merged(
         sample.update()
 
     update(0, "a,1,2024-01-01T12:00:00Z,2024-02-01T06:00:00Z,insert", "b,1,2024-01-02T12:00:00Z,2024-02-01T06:00:00Z,insert")
-    with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
-        stopped.setattr(update_module.applied_inputs, "record", interrupted)
+    recorded = update_module.applied_inputs.record
+    monkeypatch.setattr(update_module.applied_inputs, "record", interrupted)
+    with pytest.raises(KeyboardInterrupt):
         update(1, "c,1,2024-01-01T12:00:00Z,2024-02-02T06:00:00Z,insert", "d,1,2024-01-02T13:00:00Z,2024-02-02T06:00:00Z,insert")
+    monkeypatch.setattr(update_module.applied_inputs, "record", recorded)
     sample.update()
     assert {row[0] for row in sample.silver()} == {*"abcd"}
     update(2, "e,1,2024-01-02T12:00:00Z,2024-02-03T06:00:00Z,insert", "a,2,2024-01-01T12:00:00Z,2024-02-03T06:00:00Z,correct")

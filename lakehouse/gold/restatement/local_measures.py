@@ -1,9 +1,10 @@
 """The numbers of few rows, computed in this process: exact measures, with the results of Spark and without starting it.
 
 Belongs here: which measures have the same result in Arrow as in Spark, and their aggregates. Counts, and sums and extremes of
-single columns, are such measures; joins, windows, several sources, late events and other expressions belong to Spark. So does
-every value whose result depends on rules of Spark, such as an overflow or a rounding: the functions return None then, and
-``metric_query`` asks Spark. ``LAKEHOUSE_LOCAL_ROWS`` limits the rows; 0 leaves all numbers to Spark.
+single columns, as they are or cast to a decimal, are such measures; joins, windows, several sources, late events and other
+expressions belong to Spark. So does every value whose result depends on rules of Spark, such as an overflow, a rounding or a text
+that is no plain number: the functions return None then, and ``metric_query`` asks Spark. ``LAKEHOUSE_LOCAL_ROWS`` limits the
+rows; 0 leaves all numbers to Spark.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import Measure, MetricContract
     from lakehouse.lake import Lake
 
-#: The digits of Spark's widest decimal, in which sums are added.
-_DIGITS = 38
+#: The digits of Spark's widest decimal, in which sums are added; a decimal has a precision and a scale.
+_DIGITS, _SIZES = 38, 2
 
 
 class _Aggregate(NamedTuple):
@@ -44,6 +45,8 @@ class _Aggregate(NamedTuple):
     column: str
     #: What the aggregate of no values is replaced by.
     instead: int | None = None
+    #: The type to which the column is cast first.
+    cast: pa.Decimal128Type | None = None
 
 
 class _LeftToSparkError(Exception):
@@ -131,7 +134,8 @@ def measured(rows: pa.Table, metric: MetricContract, by: Sequence[str]) -> pa.Ta
             if aggregate is None:
                 return None
             if aggregate.column:
-                columns = columns.append_column(f"m{number}", _argument(rows[aggregate.column], aggregate.function))
+                values = _cast(rows[aggregate.column], aggregate.cast)
+                columns = columns.append_column(f"m{number}", _argument(values, aggregate.function))
                 calls.append(_call(columns, number, aggregate))
         grouped = columns.group_by(keys, use_threads=False).aggregate([*calls, ([], "count_all")])
         grouped = grouped if by or len(grouped) else _of_no_rows(grouped)
@@ -176,11 +180,26 @@ def _of_call(tree: sql.Expr) -> _Aggregate | None:
             return _Aggregate("count_all", "")
         if isinstance(inner, sql.Distinct) and len(inner.expressions) == 1 and _is_column(inner.expressions[0]):
             return _Aggregate("count_distinct", inner.expressions[0].name)
-        return _Aggregate("count", inner.name) if _is_column(inner) else None
+        return _of_operand("count", inner)
     for kind, function in ((sql.Sum, "sum"), (sql.Min, "min"), (sql.Max, "max")):
         if type(tree) is kind and not tree.args.get("expressions"):
-            return _Aggregate(function, inner.name) if _is_column(inner) else None
+            return _of_operand(function, inner)
     return None
+
+
+def _of_operand(function: str, operand: sql.Expr) -> _Aggregate | None:
+    """The aggregate of a column, or of a column that is cast to a decimal."""
+    if _is_column(operand):
+        return _Aggregate(function, operand.name)
+    if not (isinstance(operand, sql.Cast | sql.TryCast) and _is_column(operand.this)):
+        return None
+    kind = operand.to
+    sizes = [f"{size.this}" for size in kind.expressions]
+    if kind.this is not sql.DataType.Type.DECIMAL or len(sizes) != _SIZES or not all(size.isdigit() for size in sizes):
+        return None
+    precision, scale = map(int, sizes)
+    is_sound = scale <= precision <= _DIGITS
+    return _Aggregate(function, operand.this.name, cast=pa.decimal128(precision, scale)) if is_sound else None
 
 
 def _is_column(tree: Any) -> bool:
@@ -197,6 +216,23 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 def _may_group(kind: pa.DataType) -> bool:
     """Whether equal values of a type are equal in Spark, too, and come in the same order; not so for doubles."""
     return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_boolean(kind))
+
+
+def _cast(column: pa.ChunkedArray, kind: pa.Decimal128Type | None) -> pa.ChunkedArray:
+    """The values of a column as decimals, where that takes no rounding and every text is a plain number."""
+    if kind is None:
+        return column
+    if pa.types.is_string(column.type):
+        digits = f"(\\.[0-9]{{1,{kind.scale}}})?" if kind.scale else ""
+        plain = f"^[+-]?0*[0-9]{{1,{kind.precision - kind.scale}}}{digits}$"
+        if kind.precision == kind.scale or pc.any(pc.invert(pc.match_substring_regex(column, plain))).as_py():
+            raise _LeftToSparkError
+    elif not (pa.types.is_integer(column.type) or pa.types.is_decimal128(column.type)):
+        raise _LeftToSparkError
+    try:
+        return column.cast(kind)
+    except pa.ArrowInvalid:  # it does not fit, or Spark rounds it
+        raise _LeftToSparkError from None
 
 
 def _argument(column: pa.ChunkedArray, function: str) -> pa.ChunkedArray:

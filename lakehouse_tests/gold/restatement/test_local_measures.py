@@ -35,9 +35,20 @@ MEASURES = {
         "count(distinct amount)",
         "sum(whole)",
         "max(whole)",
+        "count(cast(text as decimal(6,2)))",
     ],
     "int": ["count(*)", "min(small)", "coalesce(sum(small), 0)"],
-    "decimal(18,2)": ["sum(amount)", "coalesce(sum(amount), 0)", "min(amount)", "sum(whole)", "count(*)"],
+    "decimal(6,2)": ["max(cast(text as decimal(6,2)))", "min(try_cast(text as decimal(6, 2)))"],
+    "decimal(18,2)": [
+        "sum(amount)",
+        "coalesce(sum(amount), 0)",
+        "min(amount)",
+        "sum(whole)",
+        "count(*)",
+        "coalesce(sum(cast(text as decimal(6,2))), 0)",
+        "sum(cast(amount as decimal(14,2)))",
+        "sum(cast(small as decimal(18,2)))",
+    ],
     "decimal(38,2)": ["sum(amount)", "sum(large)"],
     "double": ["sum(amount)", "max(large)", "sum(real)", "coalesce(sum(real), 0)", "count(*)", "sum(whole)"],
     "date": ["max(due)"],
@@ -54,6 +65,7 @@ ROWS = pa.schema(
         ("small", pa.int32()),
         ("real", pa.float64()),
         ("due", pa.date32()),
+        ("text", pa.string()),
     ]
 )
 ALL = [
@@ -95,6 +107,7 @@ ONE_ROW = st.fixed_dictionaries(
         "small": or_none(st.integers(-1000, 1000)),
         "real": or_none(st.floats(allow_nan=False, allow_infinity=False, width=32)),
         "due": or_none(st.dates(date(1900, 1, 1), date(2100, 1, 1))),
+        "text": or_none(st.from_regex(r"[+-]?0{0,2}[0-9]{1,4}(\.[0-9]{1,2})?", fullmatch=True)),
     }
 )
 CORNERS = [
@@ -154,6 +167,11 @@ def test_a_day_without_rows_has_the_number_of_spark(
         ("coalesce(sum(amount), max(amount), 0)", "decimal(18,2)"),
         ("sum(amount) + 0", "decimal(18,2)"),
         ("median(amount)", "decimal(18,2)"),
+        ("sum(cast(text as double))", "double"),
+        ("sum(cast(text as decimal))", "decimal(18,2)"),
+        ("sum(cast(trim(text) as decimal(6,2)))", "decimal(18,2)"),
+        ("sum(cast(text as decimal(2,6)))", "decimal(18,2)"),
+        ("count(distinct cast(text as decimal(6,2)))", "long"),
     ],
 )
 def test_other_expressions_are_left_to_spark(text: str, kind: str) -> None:
@@ -176,6 +194,26 @@ def test_other_expressions_are_left_to_spark(text: str, kind: str) -> None:
         ("max(real)", "double", {"real": [0.5]}),
         ("count(distinct real)", "long", {"real": [0.0, -0.0]}),  # are they one value?
         ("sum(name)", "long", {"name": ["1"]}),
+        *(
+            ("max(cast(text as decimal(6,2)))", "decimal(6,2)", {"text": ["1.25", text]})
+            for text in (
+                "1.255",
+                "",
+                " 1",
+                "1e2",
+                "12345",
+                "NaN",
+                "1,5",
+                ".5",
+                "5.",
+                "1.2\n",
+                "\u0661",
+            )  # rounded, refused, trimmed
+        ),
+        ("max(cast(text as decimal(2,2)))", "decimal(2,2)", {"text": ["0.25"]}),
+        ("max(cast(real as decimal(6,2)))", "decimal(6,2)", {"real": [0.5]}),
+        ("max(cast(amount as decimal(6,2)))", "decimal(6,2)", {"amount": [Decimal("10000.00")]}),
+        ("max(cast(amount as decimal(6,1)))", "decimal(6,1)", {"amount": [Decimal("0.05")]}),
     ],
 )
 def test_values_that_spark_rounds_or_refuses_are_left_to_it(text: str, kind: str, values: dict[str, list[Any]]) -> None:
