@@ -437,11 +437,6 @@ def of_run(lake: Lake, catalog: Catalog, source: str) -> list[Table]:
     return [table.of(lake) for table in every_table(catalog) if f"{table}" in own or table.name in _LOGS_OF_A_RUN]
 
 
-def of_account(lake: Lake, source: str) -> list[Table]:
-    """The tables from which the rows of a source are accounted for, whether they exist or not."""
-    return [bronze(lake, source), key_log(lake, source), *(lake.table("ops", name) for name in ("ingestions", "journal"))]
-
-
 def of_number(lake: Lake, series: Series) -> list[Table]:
     """The tables from which a number is shown with its origin, and with what it waits for, whether they exist or not."""
     logs = [lake.table("ops", name) for name in ("applications", "ingestions", "journal", "publications")]

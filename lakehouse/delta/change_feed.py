@@ -21,7 +21,7 @@ from lakehouse.lake import table_io, table_parts
 from lakehouse.lake.delta_rs_internals import at_version, feeds_read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from deltalake import DeltaTable
 
@@ -115,34 +115,17 @@ def _appended_rows(commit: Mapping[str, Any]) -> int | None:
     return int(rows) if commit.get("operation") == "WRITE" and mode in {"Append", "Ignore", "ErrorIfExists"} else None
 
 
-def rest_of_feed(table: DeltaTable, versions: Iterable[int], predicate: str) -> tuple[pa.Table, int]:
-    """The change feed of some versions, as far as it still exists, and the first of them from which on it does.
+def rest_of_feed(table: DeltaTable, first: int, predicate: str) -> tuple[pa.Table, int]:
+    """The change feed from version ``first`` on, as far as it still exists, and the version with which it begins.
 
     :param predicate: the rows to read, in SQL.
     """
-    runs: list[list[int]] = []
-    for version in sorted(versions, reverse=True):
-        if runs and runs[-1][-1] == version + 1:
-            runs[-1].append(version)
-        else:
-            runs.append([version])
     oldest = table.version() + 1
-    parts = [_feed(table, oldest, oldest, predicate)]
-    for run in runs:
-        part, oldest = _rest_of_run(table, run[-1], run[0], predicate)
-        parts.append(part)
-        if oldest > run[-1]:
-            break
-    return pa.concat_tables(parts, promote_options="permissive"), oldest
-
-
-def _rest_of_run(table: DeltaTable, first: int, last: int, predicate: str) -> tuple[pa.Table, int]:
-    oldest = last + 1
-    feed = _feed(table, table.version() + 1, table.version() + 1, predicate)
+    feed = _feed(table, oldest, oldest, predicate)
     low, middle = first, first
     while low < oldest:  # a binary search: a feed that is incomplete from one version on is so from every earlier one
         try:
-            feed, oldest = _feed(table, middle, last, predicate), middle
+            feed, oldest = _feed(table, middle, table.version(), predicate), middle
         except ForgottenFeedError:
             low = middle + 1
         middle = (low + oldest) // 2

@@ -53,8 +53,8 @@ _LOG = logging.getLogger(__name__)
 _ROWS_AT_ONCE = 2**20
 #: An update leaves more rows than these to maintenance.
 _MANY_ROWS = 2**22
-#: With more rows than these to write again, fewer than one in so many of them may wait, in so many files that a reader of a day
-#: opens in addition.
+#: Where more rows than these would be written again for fewer than one in so many of them, these few stay where they are, in so
+#: many files at most.
 _WAIT_FROM, _WAITING_SHARE, _WAITING_FILES = 2**18, 32, 8
 #: Of a table without rows.
 _BYTES_PER_ROW = 48
@@ -149,12 +149,12 @@ class NewFile(NamedTuple):
 class Rewrite:
     """The files that :func:`keep` replaces, and those that it writes instead, in the order of their days.
 
-    :param crossing: those of the old files that cross others, or have outgrown the target.
+    :param out_of_place: the old files that cross others, have outgrown the target, or are joined to a larger one.
     """
 
     old: Sequence[DayFile] = ()
     new: Sequence[NewFile] = ()
-    crossing: Sequence[DayFile] = ()
+    out_of_place: Sequence[DayFile] = ()
 
     def __bool__(self) -> bool:
         return bool(self.new)
@@ -162,8 +162,8 @@ class Rewrite:
     @property
     def can_wait(self) -> bool:
         """Whether an update leaves it to a later one, or to maintenance."""
-        rows, few = (sum(file.rows for file in files) for files in (self.old, self.crossing))
-        are_few = few * _WAITING_SHARE < rows and len(self.crossing) <= _WAITING_FILES
+        rows, few = (sum(file.rows for file in files) for files in (self.old, self.out_of_place))
+        are_few = few * _WAITING_SHARE < rows and len(self.out_of_place) <= _WAITING_FILES
         return rows > _MANY_ROWS or (rows > _WAIT_FROM and are_few)
 
 
@@ -228,7 +228,7 @@ def planned(
     :param rows_by_day: returns the days of files, each with its number of rows.
     """
     kept, taken_apart = _uncrossed(_units(files), file_bytes)
-    crossing = [file for unit in taken_apart for file in unit.files]
+    out_of_place = [file for unit in taken_apart for file in unit.files]
     days_of: dict[DayFile, Mapping[date, int]] = {}
     waiting = taken_apart
     while waiting:
@@ -246,10 +246,11 @@ def planned(
         units = [item for item in bucket if isinstance(item, _Unit)]
         if len(units) == len(bucket) and len(units) < _TOGETHER and not any(_has_many_files(unit, file_bytes) for unit in units):
             continue
-        old += [file for unit in units for file in unit.files]
+        whole = [file for unit in units for file in unit.files]
+        old, out_of_place = old + whole, out_of_place + sorted(whole, key=lambda file: file.rows)[:-1]
         firsts = [item.first if isinstance(item, _Unit) else item for item in bucket]
         new.append(NewFile(min(firsts), max(item.last if isinstance(item, _Unit) else item for item in bucket)))
-    return Rewrite(old, new, crossing)
+    return Rewrite(old, new, out_of_place)
 
 
 def _units(files: Iterable[DayFile]) -> list[_Unit]:
@@ -393,7 +394,7 @@ def _converted(lake: Lake, table: DeltaTable, column: str) -> Iterator[AddAction
 
 
 def add_days(lake: Lake, table: DeltaTable, rows: Iterable[pa.Table], why: Why, transaction: tuple[str, int]) -> bool:
-    """Append rows that an open table does not have, in one commit of files of whole days; without rows there is none.
+    """Append rows of days that an open table does not have, in one commit of files in shape; without rows there is none.
 
     :param rows: in pieces of several days each, or a day in several pieces.
     :param transaction: the Delta transaction, by id and version, that the commit records.

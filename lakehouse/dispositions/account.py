@@ -124,7 +124,6 @@ def table(
     :returns: columns :data:`SCHEMA`.
     :raises IncompleteKeyLogError: when the operational tables were lost and Bronze has to be run again first.
     """
-    lake.expect(locations.of_account(lake, contract.dataset))
     given = {"arrival_date": arrival_days, "record_key": keys}
     where: dict[str, Any] = {name: values for name, values in given.items() if values is not None}
     in_bronze = readings.read(lake, contract.dataset, _COLUMNS, where)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 #: The approximate maximum of rows that one commit merges.
 _MERGED_ROWS = 2**20
-#: Rows are appended in pieces sorted by event day, with small row groups: reading the rows of a day reads few others.
+#: Rows are appended in large pieces sorted by event day, with small row groups: reading the rows of a day reads few others.
 _SORTED_ROWS = 2**19
 _LAYOUT = data_files.compressed(
     2**13, {"line_number": ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED")}

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.series import Series, days_reached
-from lakehouse.delta import change_feed, commit_log, layout
+from lakehouse.delta import change_feed, commit_log
 from lakehouse.delta.columns import content_columns
 from lakehouse.gold.numbers import served_version
 from lakehouse.lake import Table
-from lakehouse.ledger import key_log, redactions
+from lakehouse.ledger import redactions
 from lakehouse.silver import audit_log
 
 if TYPE_CHECKING:
@@ -58,14 +58,9 @@ def silver_life(
     table = silver.open()
     if table is None:
         return [], 0
-    commits = commit_log.history(table, -1)
-    log_begins = min(commit["version"] for commit in commits)
+    oldest = min(commit["version"] for commit in commit_log.history(table, -1))
     columns = [name for name, _ in content_columns(contract)]
-    claimed = key_log.about(lake, contract.dataset, ["ingestion_id"], [key])
-    ids = frozenset[str]() if claimed is None else frozenset(claimed["ingestion_id"].to_pylist())
-    concerned = [commit["version"] for commit in commits if _may_change(commit, ids)]
-    feed, begins = change_feed.rest_of_feed(table, concerned, "record_key = '" + key.replace("'", "''") + "'")
-    oldest = begins if begins > min(concerned, default=begins) else log_begins
+    feed, oldest = change_feed.rest_of_feed(table, oldest, "record_key = '" + key.replace("'", "''") + "'")
     states: dict[tuple[int, date], dict[str, Any]] = defaultdict(dict)
     for row in feed.to_pylist():
         side = "after" if row["_change_type"] in change_feed.AFTER else "before"
@@ -91,17 +86,6 @@ def silver_life(
         ]
         result.append(SilverChange(version, state["when"], change, day, published))
     return result, oldest
-
-
-def _may_change(commit: Mapping[str, Any], ids: frozenset[str]) -> bool:
-    """Whether a commit may change the row of a key: one that merges ingestions does if one of them has a claim about it.
-
-    :param ids: the ingestions that do; none if that is not known.
-    """
-    why = commit_log.commit_metadata(commit)
-    if ids and why.get("method") == "merge" and "ingestions" in why:
-        return not ids.isdisjoint(why["ingestions"])
-    return why != layout.METHOD
 
 
 def _following(series: Series, entries: list[Restatement], table: str, version: int) -> list[Restatement]:

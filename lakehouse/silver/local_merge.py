@@ -1,4 +1,4 @@
-"""Silver in this process, of few rows, or of many where no row of silver can be concerned.
+"""Silver in this process, of few rows, or of many for days that it does not have yet.
 
 Arrow chooses the rows, delta-rs appends or merges pending ingestions, or replaces rebuilt days.
 
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 _HELD_ROWS = 2**18
 #: As much as the heap of a Spark on this machine would take: so many times more, in files of so many bytes at most.
 _INSTEAD_OF_SPARK, _FILES_BYTES = 8, 2**27
-#: Where silver holds more rows, it is looked up first whether any key of a delivery has been delivered before.
-_LOOKED_UP_FROM = 2**18
 #: Of first rows, so many bytes are held at a time; what a row takes is known from a few of them on.
 _HELD_BYTES, _TRIED_ROWS = 2**27, 2**14
 
@@ -61,18 +59,17 @@ def _held(table: DeltaTable, days: Collection[date]) -> int:
     return table_io.rows_at_most(table, {"event_date": days})
 
 
-def _merged_at_most(lake: Lake, table: DeltaTable, days: Collection[date], held: int) -> int:
-    """The greatest number of rows that this process merges into days: delta-rs reads those that silver holds there.
+def _at_most(lake: Lake, table: DeltaTable, days: Collection[date], held: int) -> int:
+    """The greatest number of rows that this process takes: few into days that silver has, whose rows delta-rs reads.
+
+    Into other days it takes many, in pieces; for a day with a partition, delta-rs has a writer that holds its rows.
 
     :param held: the number of rows that silver holds on the days.
     """
-    size = pc.sum(table_io.files_with(table, {"event_date": days})["size_bytes"]).as_py() or 0
-    is_instead = lake.settings.has_spark_here and size <= _FILES_BYTES
-    return lake.settings.held_rows if held <= _HELD_ROWS * (_INSTEAD_OF_SPARK if is_instead else 1) else 0
-
-
-def _appended_at_most(lake: Lake, table: DeltaTable) -> int:
-    """The same for rows that are appended, in pieces; for a day with a partition, delta-rs has a writer that holds its rows."""
+    if held:
+        size = pc.sum(table_io.files_with(table, {"event_date": days})["size_bytes"]).as_py() or 0
+        is_instead = lake.settings.has_spark_here and size <= _FILES_BYTES
+        return lake.settings.held_rows if held <= _HELD_ROWS * (_INSTEAD_OF_SPARK if is_instead else 1) else 0
     is_in_pieces = bool(lake.settings.file_bytes) and table_parts.share_files(table)
     return lake.settings.rows_in_pieces if is_in_pieces else lake.settings.held_rows
 
@@ -87,7 +84,7 @@ def merge(
 ) -> bool:
     """Merge pending ingestions into ``days``, in one commit that also moves rows between these days.
 
-    Rows are appended if silver has no row on these days, or has many there, of which the ingestions concern none.
+    Rows are appended if silver has no row on these days.
 
     :param contents: the ingestions, by their ids.
     :param arrival_days: the partitions of Bronze with the rows of the ingestions.
@@ -99,29 +96,24 @@ def merge(
         stored.newest_version()  # the key log has to be as new as silver, see the end
         table = spark_commits.table_of(stored, silver_columns(contract), *layout.of_silver(lake))
         before, held = table.version(), _held(table, days)
-        contested = None
-        if row_count <= _appended_at_most(lake, table) and (not held or held > _LOOKED_UP_FROM):
-            contested = admitted_claims.contested_keys(lake, contract.dataset, contents, arrival_days)
-        if contested is not None and (not held or not (len(contested) or _has_any(table, days, contents))):
-            first = _first_rows(lake, contract, days, contents, arrival_days, contested)
-            first = counted(f"rows of {contract.dataset} put in order", first, row_count)
-            spark_commits.append_rows_not_held(lake, first, stored, f"silver:{contract.silver_table}", before, why)
-        elif held and row_count <= _merged_at_most(lake, table, days, held):
+        if row_count > _at_most(lake, table, days, held):
+            return False
+        if held:
             keys, _ = key_log.keys_and_days(lake, contract.dataset, contents, arrival_days)
             rows = _merge_rows(lake, contract, days, keys, arrival_days)
             if len(rows):
                 table_io.bring(table, {"event_date": days})
                 spark_commits.merge_rows(table, stored, rows, silver_merge.clauses(table, contract, days), why)
         else:
-            return False
+            contested = admitted_claims.contested_keys(lake, contract.dataset, contents, arrival_days)
+            if contested is None:
+                return False
+            first = _first_rows(lake, contract, days, contents, arrival_days, contested)
+            first = counted(f"rows of {contract.dataset} put in order", first, row_count)
+            spark_commits.append_days_alone(lake, first, stored, f"silver:{contract.silver_table}", before, why)
         if not stored.is_beyond(before + 1):
             return True
         # Another writer has committed since the key log was read: its rows may outrank a row written here.
-
-
-def _has_any(table: DeltaTable, days: Collection[date], contents: Collection[str]) -> bool:
-    """Whether silver has rows of these ingestions: a run may have been stopped after its commit."""
-    return len(table_io.read_version(table, ["event_date"], {"event_date": days, "ingestion_id": contents})) > 0
 
 
 def rebuild(lake: Lake, contract: SourceContract, days: Collection[date], why: Mapping[str, Any]) -> bool:
@@ -165,7 +157,7 @@ def _first_rows(
     arrival_days: Collection[date],
     contested: pa.Array,
 ) -> Iterator[pa.Table]:
-    """The rows that ingestions bring where silver has none of their keys, in pieces of several days each, or of one day.
+    """The rows that ingestions bring to days on which silver has none, in pieces of several days each, or of one day.
 
     :param contested: the keys of which not every row is an admitted insert without another claim; only their claims are compared.
     """

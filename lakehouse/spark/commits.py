@@ -221,10 +221,10 @@ def append_rows_alone(
         _append(table, rows, partition_writer.commit_properties(metadata, (app_id, since + 1), *(also or {}).items()))
 
 
-def append_rows_not_held(
+def append_days_alone(
     lake: Lake, rows: Iterable[pa.Table], target: Table, app_id: str, since: int, metadata: Mapping[str, Any]
 ) -> None:
-    """The same for rows that a table of days did not have at version ``since``, in files of whole days where days share them.
+    """The same for rows of days that a table of days did not have at version ``since``, in files in shape where days share them.
 
     A rebuild or a MERGE may bring the same rows, and records no transaction: any other commit is a conflict.
 

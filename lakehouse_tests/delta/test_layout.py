@@ -149,6 +149,21 @@ def test_few_rows_wait_in_few_files() -> None:
     ]
 
 
+def test_small_files_of_a_large_day_wait_in_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "_WAIT_FROM", 20)
+    lake = with_target(tmp_path, 2_000)
+    table = silver_in(lake)
+    replaced(table, {FIRST: [(f"first{number}", number) for number in range(3_000)]})
+    files = []
+    for number in range(30):
+        write_deltalake(opened(table), rows_of({FIRST: [(f"late{number}", 1)]}), mode="append")
+        table.committed()
+        layout.keep(lake, table)
+        files.append(len(listed_files(opened(table))))
+    assert max(files) <= 12
+    assert len(content_of(table)[FIRST]) == 3_030
+
+
 def test_a_commit_that_brings_files_into_shape_changes_no_row(tmp_path: Path) -> None:
     lake = with_target(tmp_path, 1)
     table = silver_in(lake)
@@ -390,7 +405,7 @@ def test_rows_of_new_days_are_appended_in_shape(history: list[Content], target: 
             new = {day: sorted(held) for day, held in update.items() if held and day not in model}
             version, model = table.version(), model | new
             pieces = [rows_of({day: new[day] for day in sorted(new)[begin : begin + 2]}) for begin in range(0, len(new), 2)]
-            spark_commits.append_rows_not_held(lake, pieces, table, "silver:events", version, {})
+            spark_commits.append_days_alone(lake, pieces, table, "silver:events", version, {})
             assert content_of(table) == model
             assert table.version() == version + bool(new), "no rows, no commit"
             assert change_feed.describe(opened(table), version + 1, table.version()) == {
@@ -402,9 +417,9 @@ def test_rows_of_new_days_are_appended_in_shape(history: list[Content], target: 
 def test_rows_are_not_appended_after_those_of_another_run(tmp_path: Path) -> None:
     lake = with_target(tmp_path, 2_000)
     table, rows = silver_in(lake), rows_of({FIRST: [("a", 1)]})
-    spark_commits.append_rows_not_held(lake, [rows], table, "silver:events", 0, {})
+    spark_commits.append_days_alone(lake, [rows], table, "silver:events", 0, {})
     with pytest.raises(spark_commits.AppendedMeanwhileError):
-        spark_commits.append_rows_not_held(lake, [rows], table, "silver:events", 0, {})
+        spark_commits.append_days_alone(lake, [rows], table, "silver:events", 0, {})
     assert content_of(table) == {FIRST: [("a", 1)]}
 
 

@@ -13,13 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse import locations
-from lakehouse.delta import commit_log, layout
+from lakehouse.delta import layout
 from lakehouse.delta.columns import silver_columns
 from lakehouse.dispositions import living_rows
 from lakehouse.lake import Lake, table_io
 from lakehouse.lake.table_cache import look_again
 from lakehouse.silver import local_merge
-from lakehouse.silver import update as update_module
 from lakehouse.spark import commits as spark_commits
 from lakehouse_tests.support.lake import SampleLake, contract, csv_file
 
@@ -101,7 +100,7 @@ def test_many_first_rows_of_days_are_taken_in_pieces_where_spark_would_have_the_
 @pytest.mark.merge
 @pytest.mark.parametrize(
     ("place", "name"),
-    [(spark_commits, "append_rows_not_held"), (living_rows, "sound_rows"), (spark_commits, "append_alone")],
+    [(spark_commits, "append_days_alone"), (living_rows, "sound_rows"), (spark_commits, "append_alone")],
     ids=["before it is opened", "while rows are put in order", "by Spark"],
 )
 def test_rows_that_another_run_brings_to_the_same_days_meanwhile_stand_once(
@@ -126,35 +125,3 @@ def test_rows_that_another_run_brings_to_the_same_days_meanwhile_stand_once(
     sample.update()
     assert not others
     assert {row[0] for row in sample.silver()} == {"a", "b", "c"}, "each stands there once"
-
-
-@pytest.mark.merge
-def test_new_keys_are_appended_to_large_days_once_and_known_ones_merged(
-    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local_merge, "_LOOKED_UP_FROM", 0)
-    sample = SampleLake(lake, contract(), spark)
-
-    def update(arrival: int, *lines: str) -> None:
-        sample.deliver(FIRST + timedelta(days=arrival), csv_file(f"{line},,0" for line in lines))
-        sample.ingest(FIRST + timedelta(days=arrival))
-        sample.update()
-
-    update(0, "a,1,2024-01-01T12:00:00Z,2024-02-01T06:00:00Z,insert", "b,1,2024-01-02T12:00:00Z,2024-02-01T06:00:00Z,insert")
-    recorded = update_module.applied_inputs.record
-    monkeypatch.setattr(update_module.applied_inputs, "record", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        update(1, "c,1,2024-01-01T12:00:00Z,2024-02-02T06:00:00Z,insert", "d,1,2024-01-02T13:00:00Z,2024-02-02T06:00:00Z,insert")
-    monkeypatch.setattr(update_module.applied_inputs, "record", recorded)
-    sample.update()
-    assert {row[0] for row in sample.silver()} == {*"abcd"}
-    update(2, "e,1,2024-01-02T12:00:00Z,2024-02-03T06:00:00Z,insert", "a,2,2024-01-01T12:00:00Z,2024-02-03T06:00:00Z,correct")
-    assert {row[0] for row in sample.silver()} == {*"abcde"}
-    silver = locations.silver(lake, "events").open()
-    assert silver is not None
-    merged = [entry for entry in silver.history() if commit_log.commit_metadata(entry).get("method") == "merge"]
-    assert [entry["operation"] for entry in reversed(merged)] == ["WRITE", "WRITE", "MERGE"]
-
-
-def interrupted(*_: Any, **__: Any) -> None:
-    raise KeyboardInterrupt

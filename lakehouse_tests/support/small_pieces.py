@@ -11,7 +11,7 @@ from lakehouse.delta import change_feed
 from lakehouse.dispositions import account_tables
 from lakehouse.lake import table_io
 from lakehouse.ledger import key_log
-from lakehouse.silver import checks, local_merge
+from lakehouse.silver import checks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def pieces_of(rows: int) -> Iterator[None]:
-    """Within the context, pieces, ranges of keys and parts of the change feed have about so many rows, and days many rows."""
+    """Within the context, pieces, ranges of keys and parts of the change feed have about so many rows."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(table_io, "PIECE_ROWS", rows)
         patched.setattr(table_io, "_BATCH_ROWS", 1)
@@ -28,6 +28,5 @@ def pieces_of(rows: int) -> Iterator[None]:
         patched.setattr(key_log, "FEW_KEYS", 0)
         patched.setattr(account_tables, "_MERGED_ROWS", rows)
         patched.setattr(account_tables, "_SORTED_ROWS", rows)
-        patched.setattr(local_merge, "_LOOKED_UP_FROM", 0)
         patched.setattr(checks, "_MANY_KEYS", 0)
         yield

@@ -24,7 +24,7 @@ class Killed(BaseException):
 COMMITS = [
     *(
         (spark_commits, name)
-        for name in ("append_alone", "append_rows_alone", "append_rows_not_held", "merge", "merge_rows", "replace_days")
+        for name in ("append_alone", "append_rows_alone", "append_days_alone", "merge", "merge_rows", "replace_days")
     ),
     *((row_writer, name) for name in ("append", "append_new", "merge")),
     *((partition_writer, name) for name in ("create", "replace", "commit_without_rows", "set_properties")),

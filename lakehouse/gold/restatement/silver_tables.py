@@ -166,8 +166,8 @@ class ChangedDays:
         return ChangedDays(dict(sorted(causes.items())), keys, windows_added(self.places, other.places))
 
     def __len__(self) -> int:
-        """The number of days."""
-        return len(self.causes)
+        """The number of days and places."""
+        return len(self.causes) + sum(map(len, self.places.values()))
 
 
 def silver_tables(lake: Lake, metric: MetricContract) -> dict[str, DeltaTable | None]:
