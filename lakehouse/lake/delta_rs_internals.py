@@ -179,11 +179,13 @@ def newest_version(table: DeltaTable) -> int:
     return version
 
 
-def file_system(table: DeltaTable) -> fs.FileSystem:
+def file_system(table: DeltaTable, reads: Sequence[str] = ()) -> fs.FileSystem:
     """The file system of a table's folder, with the table's credentials, as delta-rs's own dataset builds it.
 
     For local tables it is Arrow's own: reading through delta-rs's can end the process with an abort at exit. In an object store,
     small data files are fetched as a whole, by one request instead of several, and kept: they never change.
+
+    :param reads: the data files that are about to be read: small ones are fetched at once; Arrow would fetch one after the other.
     """
     uri = table.table_uri
     if is_local(uri):
@@ -200,6 +202,8 @@ def file_system(table: DeltaTable) -> fs.FileSystem:
         handler.uri, handler.sizes = uri, sizes
         system = fs.PyFileSystem(handler)
         vars(table)[_SYSTEM] = (table.version(), system)
+    if len(reads) > 1:
+        system.handler.fetch_small(reads)
     return system
 
 
@@ -251,20 +255,12 @@ class _SmallFilesWhole(DeltaStorageHandler):  # type: ignore[misc] # a class wit
         table_folder.keep_small_file(self.uri, path, content)
         return pa.BufferReader(content)
 
-
-def fetch_small(table: DeltaTable, paths: Sequence[str]) -> None:
-    """Fetch those of some data files of a table in an object store that are small at once; Arrow reads them one after the other.
-
-    :param paths: as they are read, in their order; what does not fit into memory is fetched when it is read.
-    """
-    handler = getattr(file_system(table), "handler", None)
-    if isinstance(handler, _SmallFilesWhole) and handler.folder is not None:
-        small = [path for path in paths if table_folder.is_small(handler.sizes[path])]
-        together = [*accumulate(handler.sizes[path] for path in small)]
-        small = small[: bisect_right(together, table_folder.SMALL_FILES_BYTES // 2)]
-        missing = [path for path in small if table_folder.small_file(handler.uri, path) is None]
-        if len(missing) > 1:
-            handler.folder.read_small(missing)
+    def fetch_small(self, paths: Sequence[str]) -> None:
+        """Fetch small data files at once, as far as they fit into memory."""
+        if self.folder is not None:
+            small = [path for path in paths if table_folder.is_small(self.sizes[path])]
+            together = accumulate(self.sizes[path] for path in small)
+            self.folder.read_small(small[: bisect_right([*together], table_folder.SMALL_FILES_BYTES // 2)])
 
 
 class StatedMerge:

@@ -27,7 +27,7 @@ from pyarrow import fs
 
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import replica
-from lakehouse.lake.delta_rs_internals import fetch_small, file_system, has_replica, listed_files
+from lakehouse.lake.delta_rs_internals import file_system, has_replica, listed_files
 from lakehouse.lake.table_cache import Entry, committing, is_listed_behind, moment_of, newest_moment, next_look, note_listing
 from lakehouse.lake.table_folder import UnknownFormError, count_request, names_below
 
@@ -375,8 +375,7 @@ def _dataset(table: DeltaTable, files: pa.Table, where: Where) -> tuple[ds.Datas
     schema = pa.schema(table.schema().to_arrow())
     partitions = [column for column in table.metadata().partition_columns if f"partition.{column}" in files.column_names]
     values = [files[f"partition.{column}"].to_pylist() for column in partitions]
-    system = file_system(table)
-    fetch_small(table, [unquote(path) for path in files["path"].to_pylist()])
+    system = file_system(table, [unquote(path) for path in files["path"].to_pylist()])
     form = ds.ParquetFileFormat(read_options=SPARKS_TIMES)
     fragments = [
         form.make_fragment(unquote(path), system, _equal(partitions, own), file_size=size)
