@@ -162,16 +162,14 @@ def with_texts(
     read = pa.schema([schema.field(name) for name in dict.fromkeys([*known, column])])
     texts = texts.cast(pa.string())
     within = table_io.Within(texts)
-    system = file_system(table)
+    paths = [unquote(path) for path in sorted(table_io.files_with(table, {**(where or {}), column: texts})["path"].to_pylist())]
+    system = file_system(table, paths)
     parts = [read.empty_table().select(known)]
-    for path in sorted(table_io.files_with(table, {**(where or {}), column: texts})["path"].to_pylist()):
-        file = pq.ParquetFile(system.open_input_file(unquote(path)))
-        leaf = _leaf(file, column)
-        for group in range(file.num_row_groups):
-            statistics = file.metadata.row_group(group).column(leaf).statistics
-            if statistics is None or not statistics.has_min_max or within(statistics.min, statistics.max):
-                rows = conformed(read, file.read_row_group(group, columns=read.names, use_threads=False))
-                parts.append(rows.filter(pc.is_in(rows[column], value_set=texts)).select(known))
+    for path in paths:
+        file = pq.ParquetFile(system.open_input_file(path))
+        for group in table_io.row_groups_with(file.metadata, column, within):
+            rows = conformed(read, file.read_row_group(group, columns=read.names, use_threads=False))
+            parts.append(rows.filter(pc.is_in(rows[column], value_set=texts)).select(known))
     return table_io.with_columns(pa.concat_tables(parts), columns)
 
 
@@ -187,8 +185,9 @@ def in_ranges(table: DeltaTable, columns: Sequence[str], column: str, at_most: i
     schema = pa.schema(table.schema().to_arrow())
     known = [name for name in columns if name in schema.names]
     read = pa.schema([schema.field(name) for name in dict.fromkeys([*known, column])])
-    system, names = file_system(table), sorted(listed_files(table)["path"].to_pylist())
-    files = [pq.ParquetFile(system.open_input_file(unquote(name))) for name in names]
+    names = [unquote(name) for name in sorted(listed_files(table)["path"].to_pylist())]
+    system = file_system(table, names)
+    files = [pq.ParquetFile(system.open_input_file(name)) for name in names]
     groups = [list(_row_groups(file, column)) for file in files]
     cuts = _cuts(chain.from_iterable(groups), at_most)
     for low, high in zip([None, *cuts], [*cuts, None]):
@@ -216,7 +215,7 @@ class _RowGroup(NamedTuple):
 
 
 def _row_groups(file: pq.ParquetFile, column: str) -> Iterator[_RowGroup]:
-    leaf = _leaf(file, column)
+    leaf = table_io.leaf(file.metadata, column)
     for number in range(file.num_row_groups):
         group = file.metadata.row_group(number)
         statistics = group.column(leaf).statistics
@@ -243,11 +242,6 @@ def _lie(texts: pa.ChunkedArray, low: str | None, high: str | None) -> pa.Chunke
     not_below = pa.scalar(True) if low is None else pc.greater_equal(texts, low)
     not_above = pa.scalar(True) if high is None else pc.less(texts, high)
     return pc.fill_null(pc.and_(not_below, not_above), low is None)
-
-
-def _leaf(file: pq.ParquetFile, name: str) -> int:
-    """The place of a plain column among the leaves of the file's schema; a column of lists or structs has leaves of its own."""
-    return next(leaf for leaf in range(len(file.schema)) if file.schema.column(leaf).path == name)
 
 
 def conformed(schema: pa.Schema, rows: pa.Table) -> pa.Table:

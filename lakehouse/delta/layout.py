@@ -247,7 +247,8 @@ def planned(
         if len(units) == len(bucket) and len(units) < _TOGETHER and not any(_has_many_files(unit, file_bytes) for unit in units):
             continue
         whole = [file for unit in units for file in unit.files]
-        old, out_of_place = old + whole, out_of_place + sorted(whole, key=lambda file: file.rows)[:-1]
+        old += whole
+        out_of_place += sorted(whole, key=lambda file: file.rows)[:-1]
         firsts = [item.first if isinstance(item, _Unit) else item for item in bucket]
         new.append(NewFile(min(firsts), max(item.last if isinstance(item, _Unit) else item for item in bucket)))
     return Rewrite(old, new, out_of_place)
@@ -404,7 +405,6 @@ def add_days(lake: Lake, table: DeltaTable, rows: Iterable[pa.Table], why: Why, 
     by = table_parts.column(table)
     if by is None or not _is_of_files(lake, table):
         return False
-
     sizes = lake.settings.file_bytes, _bytes_per_row(table)
     if files := [*data_files.write_days(table, rows, by, *sizes, changes_rows=True)]:
         count = sum(json.loads(file.stats)["numRecords"] for file in files)

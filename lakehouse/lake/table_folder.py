@@ -166,17 +166,17 @@ class TableFolder:
         count_request(self.address, "log entries", len(wanted))
         return self._read(wanted)
 
-    def read_small(self, names: Iterable[str]) -> list[bytes]:
-        """Data files; those that were read before are in memory."""
+    def read_small(self, names: Iterable[str]) -> list[pa.Buffer]:
+        """Data files; those that were read before are in memory, the others are fetched at once."""
         wanted = [*names]
         kept = {name: content for name in wanted if (content := small_file(self.address, name)) is not None}
         missing = [name for name in wanted if name not in kept]
         count_request(self.address, "files", len(missing))
-        contents = dict(zip(missing, stated(lambda: self._read(missing))))
-        for name, content in contents.items():
-            count_request(self.address, "bytes", len(content))
-            keep_small_file(self.address, name, pa.py_buffer(content))
-        return [contents[name] if name in contents else kept[name].to_pybytes() for name in wanted]
+        for name, content in zip(missing, map(pa.py_buffer, stated(lambda: self._read(missing)))):
+            count_request(self.address, "bytes", content.size)
+            keep_small_file(self.address, name, content)
+            kept[name] = content
+        return [kept[name] for name in wanted]
 
     def _read(self, names: list[str]) -> list[bytes]:
         if len(names) <= 1:

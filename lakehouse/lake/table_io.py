@@ -34,6 +34,7 @@ from lakehouse.lake.table_folder import UnknownFormError, count_request, names_b
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
 
+    import pyarrow.parquet as pq
     from deltalake.transaction import AddAction, RemoveAction
 
     from lakehouse.lake.table_cache import TableCache
@@ -278,12 +279,21 @@ def _with_days(fragment: ds.ParquetFileFragment, schema: pa.Schema, where: Where
     """The row groups of a file that may hold one of several wanted days; Arrow reads all between the first and the last one."""
     for column, values in where.items():
         if len(values) > 1 and pa.types.is_date(schema.field(column).type) and column in fragment.physical_schema.names:
-            within, metadata = Within(values), fragment.metadata
-            leaf = next(leaf for leaf in range(metadata.num_columns) if metadata.schema.column(leaf).path == column)
-            bounds = [metadata.row_group(group).column(leaf).statistics for group in range(metadata.num_row_groups)]
-            may_hold = [known is None or not known.has_min_max or within(known.min, known.max) for known in bounds]
-            fragment = fragment.subset(row_group_ids=[group for group, holds in enumerate(may_hold) if holds])
+            fragment = fragment.subset(row_group_ids=row_groups_with(fragment.metadata, column, Within(values)))
     return fragment
+
+
+def row_groups_with(metadata: pq.FileMetaData, column: str, within: Within) -> list[int]:
+    """The row groups of a file that may hold one of some values of a plain column, by their statistics."""
+    place = leaf(metadata, column)
+    bounds = [metadata.row_group(group).column(place).statistics for group in range(metadata.num_row_groups)]
+    may_hold = [known is None or not known.has_min_max or within(known.min, known.max) for known in bounds]
+    return [group for group, holds in enumerate(may_hold) if holds]
+
+
+def leaf(metadata: pq.FileMetaData, name: str) -> int:
+    """The place of a plain column among the leaves of a file's schema; a column of lists or structs has leaves of its own."""
+    return next(place for place in range(metadata.num_columns) if metadata.schema.column(place).path == name)
 
 
 def with_columns(rows: pa.Table, columns: Sequence[str]) -> pa.Table:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import Measure, MetricContract
     from lakehouse.lake import Lake
 
-#: The digits of Spark's widest decimal, in which sums are added; a decimal has a precision and a scale.
-_DIGITS, _SIZES = 38, 2
+#: The digits of Spark's widest decimal, in which sums are added.
+_DIGITS = 38
 
 
 class _Aggregate(NamedTuple):
@@ -194,12 +194,11 @@ def _of_operand(function: str, operand: sql.Expr) -> _Aggregate | None:
     if not (isinstance(operand, sql.Cast | sql.TryCast) and _is_column(operand.this)):
         return None
     kind = operand.to
-    sizes = [f"{size.this}" for size in kind.expressions]
-    if kind.this is not sql.DataType.Type.DECIMAL or len(sizes) != _SIZES or not all(size.isdigit() for size in sizes):
-        return None
-    precision, scale = map(int, sizes)
-    is_sound = scale <= precision <= _DIGITS
-    return _Aggregate(function, operand.this.name, cast=pa.decimal128(precision, scale)) if is_sound else None
+    sizes = [int(size) for size in (f"{size.this}" for size in kind.expressions) if size.isdigit()]
+    match kind.this, sizes:
+        case sql.DataType.Type.DECIMAL, [precision, scale] if scale <= precision <= _DIGITS:
+            return _Aggregate(function, operand.this.name, cast=pa.decimal128(precision, scale))
+    return None
 
 
 def _is_column(tree: Any) -> bool:
