@@ -86,19 +86,19 @@ def parts_of_feed(table: DeltaTable, first: int, last: int, columns: Sequence[st
 
     Where rows were only appended, no key can have moved: each part has the rows of a number of event days.
     """
-    _check_log(table, first, last)
     appended = [_appended_rows(commit) for commit in commit_log.history(table, first - 1) if commit["version"] <= last]
     if None in appended or sum(filter(None, appended)) <= _PART_ROWS:
-        yield _feed(table, first, last, columns=columns)
+        yield feed_of(table, first, last, columns=columns)
         return
     of_columns = [name for name in columns if name != "_change_type"]
     if first == 0 and last == table.version() and not {*of_columns} & {*_FEED_COLUMNS}:
         # The rows of the table are its feed, and Arrow reads them faster than delta-rs.
+        _check_log(table, first, last)
         for some in table_parts.filled(sorted(table_parts.rows(table).items()), _PART_ROWS):
             held = pa.concat_tables(table_io.pieces_of_version(table, of_columns, {"event_date": some}))
             yield held.append_column("_change_type", pa.repeat("insert", len(held))).select(columns)
         return
-    days = _feed(table, first, last, columns=["event_date"])["event_date"]
+    days = feed_of(table, first, last, columns=["event_date"])["event_date"]
     counts = {count["values"].as_py(): count["counts"].as_py() for count in pc.value_counts(days)}
     for some in table_parts.filled(sorted(counts.items()), _PART_ROWS):
         yield _feed(table, first, last, _on(some), columns)
