@@ -16,7 +16,7 @@ from lakehouse_tests.support.laws import law
 
 SCHEMA = pa.schema([("day", pa.date32()), ("key", pa.string()), ("line", pa.int64())])
 DAYS = st.none() | st.sampled_from([date(2024, 2, 1), date(2024, 2, 2)])
-TEXTS = st.none() | st.sampled_from(["", "a", "b", "ab", "ba", "aa", "\x00", "\x00\x00", "ä"])
+TEXTS = st.none() | st.sampled_from(["", "a", "b", "a\x00", "ab", "ba", "aa", "\x00", "\x00\x00", "ä"])
 ROWS = st.lists(st.tuples(DAYS, TEXTS, st.none() | st.sampled_from([-1, 0, 1, 2**62])), max_size=12)
 
 
@@ -51,6 +51,10 @@ def test_equal_values_have_equal_hashes_and_others_do_not(texts: list[str | None
 def test_no_two_of_many_similar_keys_have_the_same_hash() -> None:
     keys = pa.chunked_array([[f"r{number:07}" for number in range(300_000)], [f"{number}-x" for number in range(300_000)]])
     assert len(np.unique(hashes(keys))) == 600_000
+    long = pa.chunked_array(
+        [[f"{'y' * (number % 31)}{number}" for number in range(300_000)], [f"{number:040}" for number in range(300_000)]]
+    )
+    assert len(np.unique(hashes(long))) == 600_000
     assert not len(repeated(hashes(keys)))
 
 
