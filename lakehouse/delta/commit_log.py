@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from lakehouse.delta import partition_writer, row_writer
 from lakehouse.lake.delta_rs_internals import commits_read, log_entries, log_entry
+from lakehouse.lake.table_folder import new_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -58,6 +59,11 @@ def history(table: DeltaTable, after: int) -> list[dict[str, Any]]:
         if len(entries) < len(some):
             break
     return [dict(known[version]) for version in takewhile(known.__contains__, versions)]
+
+
+def added_files(table: DeltaTable, first: int, last: int) -> set[str]:
+    """The paths of the data files that versions ``first`` through ``last`` added, as the log writes them."""
+    return {path for entry in log_entries(table, range(first, last + 1)) if entry for path in new_files(entry)}
 
 
 #: The number of commits that are read at once.

@@ -238,9 +238,14 @@ def parsed(
     return cache.grown(question(table.table_uri, None, where), frozenset(files["path"].to_pylist()), parse_new)
 
 
-def pieces_of_version(table: DeltaTable, columns: Sequence[str], where: Where | None = None) -> Iterator[pa.Table]:
-    """The pieces of :meth:`lakehouse.lake.Table.pieces` for an open table, at least one; a piece has no order and no meaning."""
-    files = files_with(table, where or {})
+def pieces_of_version(
+    table: DeltaTable, columns: Sequence[str], where: Where | None = None, listed: pa.Table | None = None
+) -> Iterator[pa.Table]:
+    """The pieces of :meth:`lakehouse.lake.Table.pieces` for an open table, at least one; a piece has no order and no meaning.
+
+    :param listed: only of these of its files, as ``listed_files`` gives them.
+    """
+    files = files_with(table, where or {}, listed)
     if rows_of(files) <= PIECE_ROWS:
         yield _read(table, files, columns, where or {})
         return
@@ -326,9 +331,12 @@ def split(rows: pa.Table, column: str) -> dict[Any, pa.Table]:
     return {value: ordered.slice(*part) for value, part in zip(codes.dictionary.to_pylist(), zip(begins, counts))}
 
 
-def files_with(table: DeltaTable, where: Where) -> pa.Table:
-    """The files that may hold rows which meet ``where``, as delta-rs lists them from the log."""
-    files = listed_files(table)
+def files_with(table: DeltaTable, where: Where, listed: pa.Table | None = None) -> pa.Table:
+    """The files that may hold rows which meet ``where``, as delta-rs lists them from the log.
+
+    :param listed: only those of these files.
+    """
+    files = listed_files(table) if listed is None else listed
     if any(not len(values) for values in where.values()):
         return files.slice(0, 0)
     for column, values in where.items():

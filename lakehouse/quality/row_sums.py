@@ -119,7 +119,7 @@ def _hashes_of_texts(texts: pa.LargeStringArray) -> Hashes:
         padded[:-_WORD] = np.frombuffer(data, np.uint8, last)[first:]
     # The word that begins at each byte:
     words = np.ndarray(last - first + 1, np.dtype("<u8"), padded, strides=(1,))
-    sums = lengths.astype(np.uint64) * _PER_BYTE
+    sums: Hashes = lengths.astype(np.uint64) * _PER_BYTE
     rows = np.arange(len(texts))
     for place in range(0, int(lengths.max(initial=0)), _WORD):
         rows = rows[lengths[rows] > place]

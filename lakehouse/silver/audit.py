@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
-    from lakehouse.ledger.ingestions import Ingestion
     from lakehouse.ledger.redactions import Redaction
 
 _log = logging.getLogger(__name__)
@@ -67,9 +67,8 @@ def follow(lake: Lake, contract: SourceContract, metrics: Collection[MetricContr
         cause = audit_log.cause(lake, source, commit_log.commit_metadata(commit), known)
         audited = AuditedCommit(contract, metrics, cause, known, version, lake.now(), firsts, since)
         try:
-            rows = pa.concat_tables(
-                audit_rows(part, audited) for part in pieces.counted("changes audited", _parts(table, contract, version))
-            )
+            parts = pieces.counted("changes audited", _parts(table, contract, version))
+            rows = pa.concat_tables(pieces.mapped(partial(audit_rows, commit=audited), parts))
         except change_feed.ForgottenFeedError:
             lost += 1
             continue
@@ -93,7 +92,7 @@ def _parts(table: DeltaTable, contract: SourceContract, version: int) -> Iterato
     return change_feed.parts_of_feed(table, version, version, columns)
 
 
-def _first_arrivals(entries: Collection[Ingestion]) -> pa.Table:
+def _first_arrivals(entries: Collection[ingestions.Ingestion]) -> pa.Table:
     """The first arrival day of each event day, from the ledger: all rows in silver belong to recorded ingestions."""
     brought = {
         (day, entry.arrival_date) for entry in entries for day, rows in zip(entry.touched_days, entry.touched_rows) if rows
