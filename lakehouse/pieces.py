@@ -42,6 +42,19 @@ def mapped(function: Callable[[pa.Table], T], rows: Iterable[pa.Table]) -> Itera
             yield waiting.popleft().result()
 
 
+def ahead(rows: Iterable[T]) -> Iterator[T]:
+    """The same pieces, none of them None; while one is used, another thread makes the next one.
+
+    :param rows: are made by calls that may run in another thread, see :func:`mapped`.
+    """
+    rest = iter(rows)
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, rest, None)
+        while (piece := coming.result()) is not None:
+            coming = thread.submit(next, rest, None)
+            yield piece
+
+
 def together(rows: Iterable[pa.Table], count: int) -> Iterator[pa.Table]:
     """The same rows in as few pieces as possible, of about ``count`` rows each, so that few commits write them; none without
     rows.

@@ -42,6 +42,37 @@ def test_no_more_pieces_are_read_ahead_than_there_are_threads() -> None:
     assert len(read) <= pieces._THREADS + 1
 
 
+def test_one_piece_is_read_ahead_in_another_thread() -> None:
+    readers: list[int] = []
+    is_read = threading.Semaphore(0)
+
+    def noted() -> Iterator[pa.Table]:
+        for table in tables(3, 1, 4):
+            readers.append(threading.get_ident())
+            yield table
+            is_read.release()
+        is_read.release()
+
+    rows = pieces.ahead(noted())
+    assert len(next(rows)) == 3
+    assert is_read.acquire(timeout=60)  # the second piece comes while the first one is used
+    assert [len(piece) for piece in rows] == [1, 4]
+    assert threading.get_ident() not in readers
+
+
+def test_a_failure_to_read_ahead_comes_in_its_place() -> None:
+    def broken() -> Iterator[pa.Table]:
+        yield from tables(2)
+        msg = "the second one"
+        raise LookupError(msg)
+
+    rows = pieces.ahead(broken())
+    assert len(next(rows)) == 2
+    with pytest.raises(LookupError, match="the second one"):
+        next(rows)
+    assert list(pieces.ahead(tables())) == []
+
+
 def test_a_failure_reaches_the_caller() -> None:
     def broken(table: pa.Table) -> int:
         msg = f"{len(table)} rows"

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
+from lakehouse import pieces
 from lakehouse.calendar import days as day_conditions
 from lakehouse.delta import commit_log
 from lakehouse.delta.columns import PROVENANCE, WIDENED
@@ -109,9 +110,10 @@ def _rows_of_appended_files(table: DeltaTable, first: int, last: int, columns: S
     if first:
         added = commit_log.added_files(table, first, last)
         listed = listed.filter(pc.is_in(listed["path"], value_set=pa.array(added, listed["path"].type)))
+    groups = table_parts.filled(sorted(table_parts.rows(then, listed).items()), _PART_ROWS)
+    wanted = ({"event_date": some} for some in groups)
     try:
-        for some in table_parts.filled(sorted(table_parts.rows(then, listed).items()), _PART_ROWS):
-            yield pa.concat_tables(table_io.pieces_of_version(then, columns, {"event_date": some}, listed))
+        yield from pieces.ahead(pa.concat_tables(table_io.pieces_of_version(then, columns, where, listed)) for where in wanted)
     except FileNotFoundError as error:
         msg = f"files of {table.table_uri} that commits added are gone: {error}"
         raise ForgottenFeedError(msg) from None
@@ -298,9 +300,14 @@ def key_changes_with_rows(
     if first > last:
         return
     columns = list(dict.fromkeys([*_PLACE, "_change_type", *(late_rows.columns if late_rows else ()), *more]))
-    for part in parts_of_feed(table, first, last, columns):
-        if pc.all(pc.equal(part["_change_type"], "insert")).as_py():
-            yield _appended_keys(part, late_rows), part
+
+    def appended(part: pa.Table) -> tuple[pa.Table, pa.Table | None]:
+        is_insert = pc.all(pc.equal(part["_change_type"], "insert")).as_py()
+        return part, _appended_keys(part, late_rows) if is_insert else None
+
+    for part, inserted in pieces.mapped(appended, parts_of_feed(table, first, last, columns)):
+        if inserted is not None:
+            yield inserted, part
             continue
         sides = _sides(part)
         replaced = sides.filter(pc.and_(sides["removed"], sides["added"]))["event_date"].unique()

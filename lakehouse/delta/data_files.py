@@ -32,6 +32,7 @@ from deltalake.transaction import AddAction
 from pyarrow import dataset as ds
 from pyarrow import fs
 
+from lakehouse import pieces
 from lakehouse.lake import table_io, table_parts
 from lakehouse.lake.delta_rs_internals import file_system, listed_files, output_stream, sizes_of_files
 
@@ -190,14 +191,17 @@ def in_ranges(table: DeltaTable, columns: Sequence[str], column: str, at_most: i
     files = [pq.ParquetFile(system.open_input_file(name)) for name in names]
     groups = [list(_row_groups(file, column)) for file in files]
     cuts = _cuts(chain.from_iterable(groups), at_most)
-    for low, high in zip([None, *cuts], [*cuts, None]):
+
+    def rows_from_to(low: str | None, high: str | None) -> pa.Table:
         parts = [read.empty_table()]
         for file, of_file in zip(files, groups):
             admitted = [group.number for group in of_file if group.may_lie(low, high)]
             if admitted:
                 rows = conformed(read, file.read_row_groups(admitted, columns=read.names))
                 parts.append(rows.filter(_lie(rows[column], low, high)) if cuts else rows)
-        yield table_io.with_columns(pa.concat_tables(parts), columns)
+        return table_io.with_columns(pa.concat_tables(parts), columns)
+
+    yield from pieces.ahead(rows_from_to(*ends) for ends in zip([None, *cuts], [*cuts, None]))
 
 
 class _RowGroup(NamedTuple):
@@ -384,16 +388,16 @@ def write_days(
     """
     write = partial(write_file, table, changes_rows=changes_rows, every_column=every_column)
     schema = pa.schema(table.schema().to_arrow())
+    in_order = pieces.mapped(lambda piece: sorted_by_day(conformed(schema, piece), by), read)
     with ThreadPoolExecutor(_WRITTEN_AT_ONCE) as threads:
-        for piece in read:
-            rows = sorted_by_day(conformed(schema, piece), by)
+        for rows in in_order:
             if not len(rows):
                 continue
             first = _cut(rows, by, file_bytes / bytes_per_row)[0]
             yield (file := write(first))
             # Of small files, most bytes are not rows: what a row takes is known from the first new file on.
-            bytes_per_row, rows = file.size / len(first), rows.slice(len(first))
-            yield from threads.map(write, _cut(rows, by, file_bytes / bytes_per_row))
+            bytes_per_row = file.size / len(first)
+            yield from threads.map(write, _cut(rows.slice(len(first)), by, file_bytes / bytes_per_row))
 
 
 def _cut(rows: pa.Table, by: str, at_most: float) -> list[pa.Table]:

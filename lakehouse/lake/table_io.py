@@ -25,6 +25,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
+from lakehouse import pieces
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import replica
 from lakehouse.lake.delta_rs_internals import file_system, has_replica, listed_files
@@ -250,12 +251,16 @@ def pieces_of_version(
         yield _read(table, files, columns, where or {})
         return
     rows, left = _dataset(table, files, where or {})
+    yield from pieces.ahead(_pieces(rows, columns, left))
+
+
+def _pieces(rows: ds.Dataset, columns: Sequence[str], where: Where) -> Iterator[pa.Table]:
     known = [name for name in columns if name in rows.schema.names]
     schema = pa.schema([rows.schema.field(name) for name in known])
     held: list[pa.RecordBatch] = []
     count, any_piece = 0, False
     for fragment in rows.get_fragments():
-        for batch in _batches(fragment, rows.schema, known, left):
+        for batch in _batches(fragment, rows.schema, known, where):
             held.append(batch)
             count += len(batch)
             if count >= PIECE_ROWS:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
-    from lakehouse.ledger.redactions import Redaction
 
 _log = logging.getLogger(__name__)
 #: Up to this many newest versions without audit rows are read again each time; for more, an empty commit records the version.
@@ -167,7 +166,7 @@ def _restore(lake: Lake) -> None:
         partition_writer.set_properties(table, audit_log.PROPERTIES)
 
 
-def _unmasked(table: DeltaTable, source: str, entries: Collection[Redaction]) -> pa.Table:
+def _unmasked(table: DeltaTable, source: str, entries: Collection[redactions.Redaction]) -> pa.Table:
     """The rows that show a redacted value, masked."""
     fields = audit_log.redacted_fields(entries)
     found = table_io.read_version(table, audit_log.SCHEMA.names, {"source": [source], "event_id": list(fields)})
@@ -176,7 +175,7 @@ def _unmasked(table: DeltaTable, source: str, entries: Collection[Redaction]) ->
     return pa.Table.from_pylist(changed, schema=audit_log.SCHEMA)
 
 
-def _why(source: str, entries: Collection[Redaction], rows: pa.Table) -> dict[str, Any]:
+def _why(source: str, entries: Collection[redactions.Redaction], rows: pa.Table) -> dict[str, Any]:
     """The metadata of an erasure: the redactions of the keys of ``rows``, each with author and reason."""
     keys = set(rows["event_id"].to_pylist())
     named = [entry for entry in entries if entry.record_key in keys]

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
     from lakehouse.quality.check_rules import FilledCounts
-    from lakehouse.quality.row_sums import Hashes
 
 EQUALS_BRONZE = "equals_bronze"
 _ALWAYS = {
@@ -230,7 +229,7 @@ def _twice_within(table: DeltaTable, days: Collection[date], reach: Collection[d
     def rows_in_reach() -> Iterator[pa.Table]:
         return table_io.pieces_of_version(table, names, {"event_date": sorted(reach)})
 
-    def hashes(piece: pa.Table) -> Hashes:
+    def hashes(piece: pa.Table) -> row_sums.Hashes:
         return row_sums.hashes(piece["record_key"])
 
     numbers = list(pieces.mapped(hashes, rows_in_reach()))

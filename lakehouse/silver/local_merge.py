@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
-    from lakehouse.ledger.ingestions import Ingestion
 
 #: delta-rs needs about a kilobyte of memory for each row that it compares: 1.9 GB for 1,500,000.
 _HELD_ROWS = 2**18
@@ -78,7 +77,7 @@ def merge(
     lake: Lake,
     contract: SourceContract,
     days: Collection[date],
-    contents: Mapping[str, Ingestion],
+    contents: Mapping[str, ingestions.Ingestion],
     arrival_days: Collection[date],
     why: Mapping[str, Any],
 ) -> bool:
@@ -153,7 +152,7 @@ def _first_rows(
     lake: Lake,
     contract: SourceContract,
     days: Collection[date],
-    contents: Mapping[str, Ingestion],
+    contents: Mapping[str, ingestions.Ingestion],
     arrival_days: Collection[date],
     contested: pa.Array,
 ) -> Iterator[pa.Table]:

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
-    from lakehouse.ledger.ingestions import Ingestion
 
 
 @dataclass(frozen=True)
@@ -293,7 +292,7 @@ def _few_keys(lake: Lake, source: str, ids: set[str]) -> pa.Array | None:
     return key_log.keys_and_days(lake, source, contents, {entry.arrival_date for entry in contents.values()})[0]
 
 
-def _contents(lake: Lake, source: str, ids: set[str]) -> dict[str, Ingestion]:
+def _contents(lake: Lake, source: str, ids: set[str]) -> dict[str, ingestions.Ingestion]:
     """The ingestions whose rows the inputs bring, by their ids: for content that was delivered again, its first ingestion."""
     entries = ingestions.all_of(lake, source)
     known, first = ingestions.inputs(entries), ingestions.ingested(entries)
