@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from datetime import date  # noqa: TC003 (a NamedTuple's annotation)
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from lakehouse.lake import table_io, table_parts
 from lakehouse.lake.delta_rs_internals import at_version, feeds_read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from deltalake import DeltaTable
 
@@ -130,17 +131,41 @@ def _appended_rows(commit: Mapping[str, Any]) -> int | None:
     return int(rows) if commit.get("operation") == "WRITE" and mode in {"Append", "Ignore", "ErrorIfExists"} else None
 
 
-def rest_of_feed(table: DeltaTable, first: int, predicate: str) -> tuple[pa.Table, int]:
+def rest_of_feed(table: DeltaTable, first: int, predicate: str, days: Collection[date] | None = None) -> tuple[pa.Table, int]:
     """The change feed from version ``first`` on, as far as it still exists, and the version with which it begins.
 
     :param predicate: the rows to read, in SQL.
+    :param days: the event days of these rows, if they are known: versions that changed no file with one of them are not read.
     """
-    oldest = table.version() + 1
-    feed = _feed(table, oldest, oldest, predicate)
+    by, newest = table_parts.column(table), table.version()
+    versions: Iterable[int] = range(first, newest + 1)
+    if days is not None and by is not None:
+        versions = commit_log.versions_with(table, first, by, table_io.Within(days))
+    feeds = [_feed(table, newest + 1, newest + 1, predicate)]
+    for low, high in reversed([*_ranges(versions)]):
+        feed, oldest = _rest_of_range(table, low, high, predicate)
+        feeds.append(feed)
+        if oldest > low:
+            break
+    else:
+        oldest = first
+    return pa.concat_tables(feeds, promote_options="permissive"), oldest
+
+
+def _ranges(versions: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The first and the last one of versions that follow each other."""
+    for _, group in groupby(enumerate(versions), lambda item: item[1] - item[0]):
+        (_, low), *rest = group
+        yield low, rest[-1][1] if rest else low
+
+
+def _rest_of_range(table: DeltaTable, first: int, last: int, predicate: str) -> tuple[pa.Table, int]:
+    oldest = last + 1
+    feed = _feed(table, table.version() + 1, table.version() + 1, predicate)
     low, middle = first, first
     while low < oldest:  # a binary search: a feed that is incomplete from one version on is so from every earlier one
         try:
-            feed, oldest = _feed(table, middle, table.version(), predicate), middle
+            feed, oldest = _feed(table, middle, last, predicate), middle
         except ForgottenFeedError:
             low = middle + 1
         middle = (low + oldest) // 2

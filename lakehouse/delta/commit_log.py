@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from datetime import date
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -22,15 +23,16 @@ from uuid import uuid4
 import pyarrow as pa
 
 from lakehouse.delta import partition_writer, row_writer
+from lakehouse.lake import table_folder
 from lakehouse.lake.delta_rs_internals import commits_read, log_entries, log_entry
-from lakehouse.lake.table_folder import new_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from deltalake import DeltaTable
 
     from lakehouse.lake import Table
+    from lakehouse.lake.table_io import Within
 
     _Row = dict[str, Any]
 
@@ -63,7 +65,38 @@ def history(table: DeltaTable, after: int) -> list[dict[str, Any]]:
 
 def added_files(table: DeltaTable, first: int, last: int) -> set[str]:
     """The paths of the data files that versions ``first`` through ``last`` added, as the log writes them."""
-    return {path for entry in log_entries(table, range(first, last + 1)) if entry for path in new_files(entry)}
+    return {path for entry in log_entries(table, range(first, last + 1)) if entry for path in table_folder.new_files(entry)}
+
+
+def versions_with(table: DeltaTable, first: int, column: str, days: Within) -> Iterator[int]:
+    """The versions from ``first`` on that may have changed rows of some days: their files may hold some, by the statistics of
+    the log.
+
+    :param column: the column of days.
+    """
+    may_hold: dict[str, bool] = {}
+    versions = range(first, table.version() + 1)
+    for some in (versions[begin : begin + _COMMITS] for begin in range(0, len(versions), _COMMITS)):
+        for version, entry in zip(some, log_entries(table, some)):
+            changes = entry is None
+            for kind, action in table_folder.actions_of(entry or b""):
+                if kind == "add":
+                    may_hold[action["path"]] = days(*_bounds(action, column))
+                if kind in {"add", "remove"} and action.get("dataChange", True):
+                    changes |= may_hold.get(action["path"], True)
+            if changes:
+                yield version
+
+
+def _bounds(added: Mapping[str, Any], column: str) -> tuple[date | None, date | None]:
+    """The first and the last day of an added file; None where the log does not say."""
+    if column in (values := added.get("partitionValues") or {}):
+        both = [values[column]] * 2
+    else:
+        known = json.loads(added.get("stats") or "{}")
+        both = [known.get(kind, {}).get(column) for kind in ("minValues", "maxValues")]
+    low, high = (None if value is None else date.fromisoformat(value) for value in both)
+    return low, high
 
 
 #: The number of commits that are read at once.

@@ -211,7 +211,7 @@ def of_key(lake: Lake, catalog: Catalog, source: str, key: str) -> Impact:
     changes = {
         table.silver_table: [
             (change.version, change.event_date)
-            for change in row_changes.silver_life(lake, table, catalog.metrics_of(source), key)[0]
+            for change in row_changes.silver_life(lake, table, catalog.metrics_of(source), key, days)[0]
         ]
         for table in contract.silver_tables
     }

@@ -222,7 +222,8 @@ def trace(
         errors.print(f"No row of bronze/{source} has the key {key!r}.", style="yellow")
         raise typer.Exit(1)
     numbers = _numbers_that_join(lake, catalog, source, key)
-    lives = [row_changes.silver_life(lake, table, metrics, key) for table in contract.silver_tables]
+    days = {row.event_date for row in records if row.event_date is not None}
+    lives = [row_changes.silver_life(lake, table, metrics, key, days) for table in contract.silver_tables]
     if as_json:
         stories = {name: [asdict(change) for change in story] for name, (story, _) in zip(("silver", "silver_newest"), lives)}
         rows = [asdict(row) | {"reading": _reading_in_json(readings.get(row.row_id))} for row in records]

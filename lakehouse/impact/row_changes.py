@@ -45,12 +45,13 @@ class SilverChange:
 
 
 def silver_life(
-    lake: Lake, contract: SourceContract, metrics: Collection[MetricContract], key: str
+    lake: Lake, contract: SourceContract, metrics: Collection[MetricContract], key: str, days: Collection[date] | None = None
 ) -> tuple[list[SilverChange], int]:
     """The changes of a key's row in a silver table, commit by commit, with the published days that were written for each.
 
     :param contract: the contract of the silver table, see ``SourceContract.silver_tables``; only those of ``metrics`` that read
         this table count.
+    :param days: the event days of the key's rows in Bronze, so that other days need not be read.
     :returns: the content changes, and the oldest version that the table's log and files still contain.
     """
     silver = locations.silver_of(lake, contract)
@@ -60,7 +61,9 @@ def silver_life(
         return [], 0
     oldest = min(commit["version"] for commit in commit_log.history(table, -1))
     columns = [name for name, _ in content_columns(contract)]
-    feed, oldest = change_feed.rest_of_feed(table, oldest, "record_key = '" + key.replace("'", "''") + "'")
+    if locations.readings(lake, contract.dataset).open() is not None:
+        days = None  # before its record was read again, a row may have had another day
+    feed, oldest = change_feed.rest_of_feed(table, oldest, "record_key = '" + key.replace("'", "''") + "'", days)
     states: dict[tuple[int, date], dict[str, Any]] = defaultdict(dict)
     for row in feed.to_pylist():
         side = "after" if row["_change_type"] in change_feed.AFTER else "before"

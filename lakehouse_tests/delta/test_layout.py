@@ -19,7 +19,7 @@ from deltalake.exceptions import CommitFailedError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse.delta import change_feed, data_files, layout, partition_writer, row_writer
+from lakehouse.delta import change_feed, commit_log, data_files, layout, partition_writer, row_writer
 from lakehouse.delta.layout import DayFile
 from lakehouse.errors import LakehouseError
 from lakehouse.lake import Lake, Table, table_io, table_parts
@@ -98,6 +98,41 @@ def test_any_target_gives_the_rows_counts_and_changes_of_partitions(history: lis
                 assert table_parts.files(now).keys() == model.keys()
                 changed = change_feed.describe(now, version + 1, now.version())
                 assert changed.keys() == {day for day in {*before, *model} if before.get(day, []) != model.get(day, [])}
+
+
+@law(200, in_each_run=20)
+@given(updates, st.sampled_from(TARGETS))
+def test_the_feed_of_a_key_lies_in_the_versions_that_touched_files_of_its_days(history: list[Content], target: int) -> None:
+    days_of: dict[str, set[date]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        lake = with_target(folder, target)
+        table = silver_in(lake)
+        for update in history:
+            replaced(table, update)
+            layout.keep(lake, table)
+            for day, held in update.items():
+                for key, _ in held:
+                    days_of.setdefault(key, set()).add(day)
+        now = opened(table)
+        for key, on_days in days_of.items():
+            which = f"record_key = '{key}'"
+            (whole, first), (part, oldest) = (change_feed.rest_of_feed(now, 0, which, *more) for more in ((), (on_days,)))
+            order = [(name, "ascending") for name in ("_commit_version", "event_date", "_change_type", "value")]
+            assert part.sort_by(order) == whole.sort_by(order).select(part.column_names)
+            assert (first, oldest) == (0, 0)
+
+
+def test_versions_that_touched_other_days_only_are_not_read(tmp_path: Path) -> None:
+    lake = with_target(tmp_path, 1)
+    table = silver_in(lake)
+    for number in range(6):
+        replaced(table, {FIRST + timedelta(days=number): [("a" if number in {1, 4} else "b", number)]})
+        layout.keep(lake, table)
+    now = opened(table)
+    on_days = [FIRST + timedelta(days=number) for number in (1, 4)]
+    assert len([*commit_log.versions_with(now, 0, "event_date", table_io.Within(on_days))]) == 2
+    feed, _ = change_feed.rest_of_feed(now, 0, "record_key = 'a'", on_days)
+    assert sorted(feed["value"].to_pylist()) == [1, 4]
 
 
 @law(200, in_each_run=30)
