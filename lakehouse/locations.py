@@ -443,6 +443,13 @@ def of_number(lake: Lake, series: Series) -> list[Table]:
     return [gold(lake, series), candidates(lake, series), dispositions(lake, series.metric.source), *logs]
 
 
+def of_key(lake: Lake, contract: SourceContract) -> list[Table]:
+    """The tables from which the way of a key is shown, from its records to the numbers, whether they exist or not."""
+    in_silver = [silver_of(lake, table) for table in contract.silver_tables]
+    given, logs = contract.dataset, [lake.table("ops", name) for name in ("ingestions", "journal", "restatements")]
+    return [*in_silver, bronze(lake, given), readings(lake, given), key_log(lake, given), *logs]
+
+
 def training_set(lake: Lake, name: str, version: str) -> Table:
     """The rows of a training set version, such as ``datasets/training_data_v5.0``."""
     full_name = f"{name}_{version}"

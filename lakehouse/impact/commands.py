@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts import Catalog
     from lakehouse.dispositions.account import BronzeRow
-    from lakehouse.gold.publication.restatement_reports import PublishedChange
     from lakehouse.impact.affected_periods import Affected
     from lakehouse.impact.analysis import Impact
     from lakehouse.impact.row_changes import SilverChange
@@ -209,53 +208,31 @@ def trace(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,  # noqa: FBT002
 ) -> None:
     """Show the disposition of each record of a key with its reason, the changes in silver, and the published days it changed."""
-    from lakehouse.dispositions import account as dispositions_account  # noqa: PLC0415 (Arrow loads in a second)
-    from lakehouse.dispositions import readings as bronze_readings  # noqa: PLC0415
-    from lakehouse.dispositions import unread as malformed_rows  # noqa: PLC0415
-    from lakehouse.impact import row_changes  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.dispositions import unread as malformed_rows  # noqa: PLC0415 (Arrow loads in a second)
+    from lakehouse.impact import row_changes  # noqa: PLC0415
 
     lake, catalog = catalog_with(source, reading=True)
-    contract, metrics = catalog.sources[source], catalog.metrics_of(source)
-    records = dispositions_account.rows(lake, contract, keys=[key])
-    readings = bronze_readings.requests_of(lake, source, [row.row_id for row in records])
-    if not records:
+    contract = catalog.sources[source]
+    traced = row_changes.trace_of(lake, catalog, source, key)
+    if traced is None:
         errors.print(f"No row of bronze/{source} has the key {key!r}.", style="yellow")
         raise typer.Exit(1)
-    numbers = _numbers_that_join(lake, catalog, source, key)
-    days = {row.event_date for row in records if row.event_date is not None}
-    lives = [row_changes.silver_life(lake, table, metrics, key, days) for table in contract.silver_tables]
     if as_json:
-        stories = {name: [asdict(change) for change in story] for name, (story, _) in zip(("silver", "silver_newest"), lives)}
-        rows = [asdict(row) | {"reading": _reading_in_json(readings.get(row.row_id))} for row in records]
-        joined = {"numbers": [change._asdict() for change in numbers]} if numbers else {}
-        out.print(json.dumps({"key": key, "records": rows, **stories, **joined}, default=str), soft_wrap=True)
+        stories = zip(("silver", "silver_newest"), traced.lives)
+        lives = {name: [asdict(change) for change in story] for name, (story, _) in stories}
+        rows = [asdict(row) | {"reading": _reading_in_json(traced.readings.get(row.row_id))} for row in traced.records]
+        joined = {"numbers": [change._asdict() for change in traced.joined]} if traced.joined else {}
+        out.print(json.dumps({"key": key, "records": rows, **lives, **joined}, default=str), soft_wrap=True)
         return
-    unread = any(row.disposition is Disposition.MALFORMED for row in records)
-    _print_records(records, readings, malformed_rows.raw_texts(lake, source, key) if unread else {})
-    for table, (story, oldest) in zip(contract.silver_tables, lives):
+    unread = any(row.disposition is Disposition.MALFORMED for row in traced.records)
+    _print_records(traced.records, traced.readings, malformed_rows.raw_texts(lake, source, key) if unread else {})
+    for table, (story, oldest) in zip(contract.silver_tables, traced.lives):
         _print_life("silver" if table is contract else f"silver/{table.silver_table}", story, oldest)
-    if numbers:
+    if traced.joined:
         out.print(f"In numbers that join {source}", style="bold")
-    for change in numbers:
+    for change in traced.joined:
         _trace_say(f"  gold/{change.series} of {', '.join(map(str, change.days))}, on {change.published_at:%Y-%m-%d}")
         _trace_say(f"              restated because {change.words}")
-
-
-def _numbers_that_join(lake: Lake, catalog: Catalog, source: str, key: str) -> list[PublishedChange]:
-    """The effects of changes of a dimension's key on the days of metrics that join it."""
-    import pyarrow as pa  # noqa: PLC0415 (Arrow loads in a second)
-
-    from lakehouse.dimensions.tables import dimension_keys  # noqa: PLC0415
-    from lakehouse.gold.numbers import served_version  # noqa: PLC0415
-    from lakehouse.gold.publication import restatement_reports  # noqa: PLC0415
-
-    [of_dimension] = dimension_keys(pa.array([key])).to_pylist()
-    return [
-        change
-        for metric in catalog.metrics_joining(source)
-        if of_dimension is not None
-        for change in restatement_reports.changes_of_key(lake, served_version.daily(lake, catalog, metric), source, of_dimension)
-    ]
 
 
 def _reading_in_json(request: RebuildRequest | None) -> dict[str, Any] | None:

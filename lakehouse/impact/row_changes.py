@@ -1,7 +1,7 @@
 """The changed silver rows behind a published revision: the differences between two silver versions on given event days.
 
-This module only reads: changes from silver's change feed, authors and reasons from the audit log. The history of one key in
-silver is given commit by commit, with the published days that changed with it.
+This module only reads: changes from silver's change feed, authors and reasons from the audit log. The history of one key goes
+from its records in Bronze through silver, commit by commit, to the published days that changed with it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from lakehouse import locations
 from lakehouse.contracts.series import Series, days_reached
 from lakehouse.delta import change_feed, commit_log
 from lakehouse.delta.columns import content_columns
+from lakehouse.dimensions.tables import dimension_keys
+from lakehouse.dispositions import account
+from lakehouse.dispositions import readings as bronze_readings
 from lakehouse.gold.numbers import served_version
+from lakehouse.gold.publication import restatement_reports
 from lakehouse.lake import Table
 from lakehouse.ledger import redactions
 from lakehouse.silver import audit_log
@@ -27,10 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import date, datetime
 
+    from lakehouse.contracts import Catalog
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake, table_io
+    from lakehouse.ledger.ids import RowId
     from lakehouse.ledger.publications import Restatement
+    from lakehouse.ledger.rebuild_requests import RebuildRequest
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,46 @@ class SilverChange:
     published: list[tuple[str, date, datetime]]
 
 
+@dataclass(frozen=True)
+class KeyTrace:
+    """The way of a key from its records to the numbers.
+
+    :param records: its records in Bronze with their dispositions.
+    :param readings: the requests by which records were read again.
+    :param lives: for each silver table of the source, the changes of its row, and the oldest version that the log still has.
+    :param joined: the changes of numbers that join the source as a dimension.
+    """
+
+    records: list[account.BronzeRow]
+    readings: Mapping[RowId, RebuildRequest]
+    lives: list[tuple[list[SilverChange], int]]
+    joined: list[restatement_reports.PublishedChange]
+
+
+def trace_of(lake: Lake, catalog: Catalog, source: str, key: str) -> KeyTrace | None:
+    """The way of a key of a source; None if no record has it."""
+    contract, metrics = catalog.sources[source], catalog.metrics_of(source)
+    lake.expect(locations.of_key(lake, contract))
+    records = account.rows(lake, contract, keys=[key])
+    if not records:
+        return None
+    readings = bronze_readings.requests_of(lake, source, [row.row_id for row in records])
+    days = {row.event_date for row in records if row.event_date is not None}
+    lives = [silver_life(lake, table, metrics, key, days) for table in contract.silver_tables]
+    return KeyTrace(records, readings, lives, _numbers_that_join(lake, catalog, source, key))
+
+
+def _numbers_that_join(lake: Lake, catalog: Catalog, source: str, key: str) -> list[restatement_reports.PublishedChange]:
+    """The effects of changes of a dimension's key on the days of metrics that join it."""
+    [of_dimension] = dimension_keys(pa.array([key])).to_pylist()
+    return [
+        change
+        for metric in catalog.metrics_joining(source)
+        if of_dimension is not None
+        for change in restatement_reports.changes_of_key(lake, served_version.daily(lake, catalog, metric), source, of_dimension)
+    ]
+
+
 def silver_life(
     lake: Lake, contract: SourceContract, metrics: Collection[MetricContract], key: str, days: Collection[date] | None = None
 ) -> tuple[list[SilverChange], int]:
@@ -55,7 +102,6 @@ def silver_life(
     :returns: the content changes, and the oldest version that the table's log and files still contain.
     """
     silver = locations.silver_of(lake, contract)
-    lake.expect([silver, locations.restatements(lake)])
     table = silver.open()
     if table is None:
         return [], 0

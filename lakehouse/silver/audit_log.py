@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from lakehouse.lake import Lake
-    from lakehouse.ledger.decisions import Decision
-    from lakehouse.ledger.redactions import Redaction
 
 ACTIONS = ("late_merge", "correction", "backfill", "replay", "redaction", "steward")
 REDACTED = "[redacted]"
@@ -92,8 +90,8 @@ class Cause:
 
     why: Mapping[str, Any]
     ingestions: frozenset[str]
-    decided: Mapping[str, Decision]
-    redacted: Mapping[str, Redaction]
+    decided: Mapping[str, decisions.Decision]
+    redacted: Mapping[str, redactions.Redaction]
     redelivered: Mapping[str, date] = field(default_factory=dict)
 
     @property
@@ -139,7 +137,7 @@ def followed(lake: Lake, source: str, silver_id: str) -> int:
     return -1 if reached is None else reached
 
 
-def cause(lake: Lake, source: str, why: Mapping[str, Any], redacted: Iterable[Redaction]) -> Cause:
+def cause(lake: Lake, source: str, why: Mapping[str, Any], redacted: Iterable[redactions.Redaction]) -> Cause:
     """The reason why a commit was made, from its metadata (see ``commit_log.commit_metadata``).
 
     :param redacted: all redactions of the source.
@@ -254,7 +252,7 @@ def id_of(source: str, version: int, key: str, *days: date, number: int = 1) -> 
     return hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
-def redacted_fields(entries: Iterable[Redaction]) -> dict[str, set[str]]:
+def redacted_fields(entries: Iterable[redactions.Redaction]) -> dict[str, set[str]]:
     """The redacted fields of each key."""
     fields: dict[str, set[str]] = defaultdict(set)
     for entry in entries:
