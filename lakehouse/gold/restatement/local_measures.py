@@ -34,8 +34,14 @@ if TYPE_CHECKING:
     from lakehouse.contracts.metric import Measure, MetricContract
     from lakehouse.lake import Lake
 
-#: The digits of Spark's widest decimal, in which sums are added.
+#: The column of the day or the first day of the period that a row counts for, where this is not its own event day; measures may
+#: read that one, and no field of a contract begins with an underscore.
+PERIOD = "_period"
+#: The digits of Spark's widest decimal, in which sums are added; those of its integer literals.
 _DIGITS = 38
+_DIGITS_OF_LITERALS = {2**31: 10, 2**63: 20}
+#: Outside of these sizes, Spark may not add doubles exactly, see ``exact_sums``.
+_SMALL, _LARGE = 2.0**-40, 2.0**90
 
 
 class _Aggregate(NamedTuple):
@@ -94,9 +100,10 @@ def of_days(rows: pa.Table, metric: MetricContract) -> pa.Table | None:
 def of_periods(rows: pa.Table, metric: MetricContract, periods: Sequence[Period]) -> pa.Table | None:
     """The same for whole periods, by their first days."""
     starts = {day: period.start for period in periods for day in period.days}
-    days = pa.array([starts.get(day) for day in rows["event_date"].to_pylist()], pa.date32())
-    place = rows.column_names.index("event_date")
-    return of_days(rows.set_column(place, "event_date", days).filter(pc.is_valid(days)), metric.whole)
+    firsts = pa.array([starts.get(day) for day in rows["event_date"].to_pylist()], pa.date32())
+    rows, metric = rows.append_column(PERIOD, firsts).filter(pc.is_valid(firsts)), metric.whole
+    found = measured(rows, metric, [PERIOD, *metric.grain])
+    return None if found is None else found.rename_columns({PERIOD: "event_date"})
 
 
 def nothing(rows: pa.Table, metric: MetricContract) -> pa.Table | None:
@@ -125,24 +132,25 @@ def measured(rows: pa.Table, metric: MetricContract, by: Sequence[str]) -> pa.Ta
     if any(not _may_group(kinds[name]) for name in by):
         return None
     rows = rows.cast(pa.schema([(name, kinds[name]) for name in rows.column_names]))
-    groups = rows if by else rows.append_column("_all", pa.repeat(0, len(rows)))
-    keys = list(by) or ["_all"]
-    wanted = [(measure, _aggregate(measure.sql)) for measure in metric.measures]
+    keys = [f"_by{place}" for place, _ in enumerate(by)] or ["_all"]  # a contract's own name might be that of an aggregate
+    columns = pa.table(dict(zip(keys, [rows[name] for name in by] or [pa.repeat(0, len(rows))])))
+    calls, results = list[tuple[Any, ...]](), list[tuple[_Aggregate, str]]()
     try:
-        columns, calls = groups.select(keys), list[tuple[Any, ...]]()
-        for number, (_, aggregate) in enumerate(wanted):
-            if aggregate is None:
+        for number, measure in enumerate(metric.measures):
+            if (aggregate := _aggregate(measure.sql)) is None:
                 return None
             if aggregate.column:
                 values = _cast(rows[aggregate.column], aggregate.cast)
-                columns = columns.append_column(f"m{number}", _argument(values, aggregate.function))
+                _check_replacement(values.type, aggregate)
+                columns = columns.append_column(f"_m{number}", _argument(values, aggregate.function))
                 calls.append(_call(columns, number, aggregate))
+            results.append((aggregate, f"_m{number}_{calls[-1][1]}" if aggregate.column else "count_all"))
         grouped = columns.group_by(keys, use_threads=False).aggregate([*calls, ([], "count_all")])
         grouped = grouped if by or len(grouped) else _of_no_rows(grouped)
-        made = {name: grouped[name] for name in by}
-        for number, (measure, aggregate) in enumerate(wanted):
-            made[measure.name] = _column(measure, grouped, number, aggregate)
-    except _LeftToSparkError:
+        made = {name: grouped[key] for name, key in zip(by, keys)}
+        for measure, (aggregate, result) in zip(metric.measures, results):
+            made[measure.name] = _column(measure, grouped[result], aggregate)
+    except (_LeftToSparkError, OverflowError):  # the latter is raised for a day that Python does not have
         return None
     table = pa.table(made | {"row_count": grouped["count_all"].cast(pa.int64())})
     return table.sort_by([(name, "ascending") for name in by]) if by else table
@@ -156,6 +164,8 @@ def _columns(metric: MetricContract) -> list[str]:
 @lru_cache(1024)
 def _aggregate(text: str) -> _Aggregate | None:
     """The aggregate of a measure; None for any other expression."""
+    if "+" in text:  # sqlglot drops it as a sign, which makes a number of a text in Spark
+        return None
     try:
         tree = sqlglot.parse_one(text, dialect="spark")
     except SqlglotError:
@@ -164,7 +174,8 @@ def _aggregate(text: str) -> _Aggregate | None:
     tree = tree.unnest()
     if isinstance(tree, sql.Coalesce) and len(tree.expressions) == 1:
         [literal] = tree.expressions
-        if not (isinstance(literal, sql.Literal) and not literal.is_string and f"{literal.this}".isdigit()):
+        digits = f"{literal.this}" if isinstance(literal, sql.Literal) and not literal.is_string else ""
+        if not (digits.isdecimal() and digits.isascii() and len(digits) <= _DIGITS):
             return None
         tree, instead = tree.this.unnest(), int(literal.this)
     aggregate = _of_call(tree)
@@ -226,12 +237,33 @@ def _cast(column: pa.ChunkedArray, kind: pa.Decimal128Type | None) -> pa.Chunked
         plain = f"^[+-]?0*[0-9]{{1,{kind.precision - kind.scale}}}{digits}$"
         if kind.precision == kind.scale or pc.any(pc.invert(pc.match_substring_regex(column, plain))).as_py():
             raise _LeftToSparkError
-    elif not (pa.types.is_integer(column.type) or pa.types.is_decimal128(column.type)):
+    elif pa.types.is_decimal128(column.type):
+        greatest = pc.max(pc.abs(column)).as_py()
+        if greatest is not None and greatest >= Decimal(10) ** (kind.precision - kind.scale):  # Arrow's product may wrap around
+            raise _LeftToSparkError
+    elif not pa.types.is_integer(column.type):
         raise _LeftToSparkError
     try:
         return column.cast(kind)
     except pa.ArrowInvalid:  # it does not fit, or Spark rounds it
         raise _LeftToSparkError from None
+
+
+def _check_replacement(kind: pa.DataType, aggregate: _Aggregate) -> None:
+    """Leave to Spark what ``coalesce`` refuses, or rounds because the common type of both values has no more digits.
+
+    :param kind: the type of the values that are aggregated.
+    """
+    if aggregate.instead is None or aggregate.function.startswith("count"):
+        return
+    if pa.types.is_integer(kind) or pa.types.is_float64(kind):
+        return
+    if not pa.types.is_decimal128(kind):
+        raise _LeftToSparkError
+    precision = min(_DIGITS, kind.precision + 10) if aggregate.function == "sum" else kind.precision
+    own = next((digits for end, digits in _DIGITS_OF_LITERALS.items() if aggregate.instead < end), len(f"{aggregate.instead}"))
+    if max(precision - kind.scale, own) + kind.scale > _DIGITS:
+        raise _LeftToSparkError
 
 
 def _argument(column: pa.ChunkedArray, function: str) -> pa.ChunkedArray:
@@ -255,11 +287,16 @@ def _argument(column: pa.ChunkedArray, function: str) -> pa.ChunkedArray:
     }
     if not may_be[function]:
         raise _LeftToSparkError
+    if function == "sum":
+        sizes = pc.abs(column)
+        ends = pc.min_max(sizes.filter(pc.not_equal(sizes, 0))).as_py()
+        if ends["min"] is not None and not (ends["min"] >= _SMALL and ends["max"] <= _LARGE):
+            raise _LeftToSparkError
     return column
 
 
 def _call(columns: pa.Table, number: int, aggregate: _Aggregate) -> tuple[Any, ...]:
-    name = f"m{number}"
+    name = f"_m{number}"
     if aggregate.function in {"count", "count_distinct"}:
         return (name, aggregate.function, pc.CountOptions(mode="only_valid"))
     is_double = pa.types.is_floating(columns.schema.field(name).type)
@@ -274,14 +311,13 @@ def _of_no_rows(grouped: pa.Table) -> pa.Table:
     )
 
 
-def _column(measure: Measure, grouped: pa.Table, number: int, aggregate: _Aggregate | None) -> pa.Array:
+def _column(measure: Measure, results: pa.ChunkedArray, aggregate: _Aggregate) -> pa.Array:
     """The values of a measure with its type."""
-    name = next((name for name in grouped.column_names if name.startswith(f"m{number}_")), "count_all")
-    before, values = grouped[name].type, grouped[name].to_pylist()
+    before, values = results.type, results.to_pylist()
     if pa.types.is_list(before):
         before = pa.float64()
         values = [exact_sums.added(pa.array(each or [], before)) for each in values]
-    if aggregate is not None and aggregate.instead is not None:
+    if aggregate.instead is not None:
         values = [aggregate.instead if value is None else value for value in values]
     kind = arrow_type(measure.type)
     convert = _conversion(before, kind)

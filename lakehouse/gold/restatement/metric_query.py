@@ -14,6 +14,7 @@ from lakehouse.calendar import days as day_conditions
 from lakehouse.contracts.series import source_days
 from lakehouse.gold.restatement import exact_sums, lineage, local_measures, silver_tables
 from lakehouse.gold.restatement import silver_rows as rows_read
+from lakehouse.gold.restatement.local_measures import PERIOD
 from lakehouse.lake import table_io
 from lakehouse.spark import commits, dataframes
 from lakehouse.spark.session import in_zone, sized_for
@@ -38,7 +39,8 @@ def compute(
 ) -> DataFrame:
     """The metric on ``days``: columns event_date, the grain, the measures, and row_count (the number of silver rows).
 
-    :param rows: silver rows, at least of the days that the window covers, with the attributes that the metric's joins bring.
+    :param rows: silver rows, at least of the days that the window covers, with the attributes that the metric's joins bring; with
+        ``PERIOD``, if they count for another day than their own.
     :param starts: only the windows with these first moments; None stands for the rows without an event time.
     """
     if metric.event_window:
@@ -47,9 +49,10 @@ def compute(
         rows = rows.where(rows_read.is_among(starts))
     if metric.trailing_days > 1:
         covered = F.explode(F.sequence("event_date", F.date_add("event_date", metric.trailing_days - 1)))
-        rows = rows.withColumn("_day", covered).drop("event_date").withColumnRenamed("_day", "event_date")
-    wanted = rows.where(day_conditions.condition_among("event_date", days))
-    return measured(wanted, metric, ["event_date", *metric.grain])
+        rows = rows.withColumn(PERIOD, covered)
+    of = PERIOD if PERIOD in rows.columns else "event_date"
+    wanted = rows.where(day_conditions.condition_among(of, days))
+    return measured(wanted, metric, [of, *metric.grain]).withColumnRenamed(of, "event_date")
 
 
 def measured(rows: DataFrame, metric: MetricContract, by: Collection[str]) -> DataFrame:
@@ -132,8 +135,8 @@ def of_periods(rows: DataFrame, metric: MetricContract, periods: Collection[Peri
     # By a join: of an expression with a case for each of 107 weeks, Spark makes no code, and 46,000 rows take nine seconds.
     start_of = [(day, period.start) for period in periods for day in period.days]
     days, firsts = (pa.array(column, pa.date32()) for column in zip(*start_of))
-    calendar = dataframes.local(rows.sparkSession, pa.table({"event_date": days, "_start": firsts}))
-    starts = rows.join(F.broadcast(calendar), "event_date").drop("event_date").withColumnRenamed("_start", "event_date")
+    calendar = dataframes.local(rows.sparkSession, pa.table({"event_date": days, PERIOD: firsts}))
+    starts = rows.join(F.broadcast(calendar), "event_date")
     with commits.watched(rows.sparkSession, f"{metric.name} on {len(periods):,} periods"):
         return of_days(starts, metric, [one.start for one in periods])
 

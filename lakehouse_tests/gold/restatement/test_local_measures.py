@@ -12,8 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakehouse import locations
+from lakehouse.calendar.periods import Calendar, Kind
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.delta import layout, partition_writer
+from lakehouse.gold.numbers.history import EXACT
 from lakehouse.gold.restatement import local_measures, metric_query
 from lakehouse.spark import dataframes
 from lakehouse_tests.support.empty_lake import lake_in
@@ -36,6 +38,7 @@ MEASURES = {
         "sum(whole)",
         "max(whole)",
         "count(cast(text as decimal(6,2)))",
+        "count(distinct event_date)",
     ],
     "int": ["count(*)", "min(small)", "coalesce(sum(small), 0)"],
     "decimal(6,2)": ["max(cast(text as decimal(6,2)))", "min(try_cast(text as decimal(6, 2)))"],
@@ -49,9 +52,10 @@ MEASURES = {
         "sum(cast(amount as decimal(14,2)))",
         "sum(cast(small as decimal(18,2)))",
     ],
-    "decimal(38,2)": ["sum(amount)", "sum(large)"],
+    "decimal(38,2)": ["sum(amount)", "sum(large)", "max(cast(amount as decimal(38, 2)))", "coalesce(sum(large), 3000000000)"],
+    "decimal(38,28)": ["coalesce(max(fine), 0)", "min(cast(fine as decimal(38,28)))"],
     "double": ["sum(amount)", "max(large)", "sum(real)", "coalesce(sum(real), 0)", "count(*)", "sum(whole)"],
-    "date": ["max(due)"],
+    "date": ["max(due)", "min(event_date)"],
 }
 ROWS = pa.schema(
     [
@@ -66,8 +70,12 @@ ROWS = pa.schema(
         ("real", pa.float64()),
         ("due", pa.date32()),
         ("text", pa.string()),
+        ("fine", pa.decimal128(38, 28)),
+        ("m0_count", pa.int32()),
+        ("count_all", pa.int32()),
     ]
 )
+GRAINS = ["name", "place", "is_open", "m0_count", "count_all"]
 ALL = [
     {"name": f"m{number}", "sql": text, "type": kind}
     for number, (kind, text) in enumerate((kind, text) for kind, texts in MEASURES.items() for text in texts)
@@ -105,8 +113,11 @@ ONE_ROW = st.fixed_dictionaries(
         "large": or_none(decimals(30)),
         "whole": or_none(st.integers(-(2**40), 2**40)),
         "small": or_none(st.integers(-1000, 1000)),
-        "real": or_none(st.floats(allow_nan=False, allow_infinity=False, width=32)),
+        "real": or_none(st.floats(-(2.0**80), 2.0**80, width=32).filter(lambda real: not 0 < abs(real) < 1e-12)),
         "due": or_none(st.dates(date(1900, 1, 1), date(2100, 1, 1))),
+        "fine": or_none(st.integers(-(10**38) + 1, 10**38 - 1).map(lambda parts: Decimal(parts).scaleb(-28, EXACT))),
+        "m0_count": st.sampled_from([None, 7]),
+        "count_all": st.sampled_from([None, 7]),
         "text": or_none(st.from_regex(r"[+-]?0{0,2}[0-9]{1,4}(\.[0-9]{1,2})?", fullmatch=True)),
     }
 )
@@ -114,7 +125,7 @@ CORNERS = [
     row(name="a", amount=Decimal("0.10"), real=0.1, whole=1, small=1),
     row(name="a", amount=Decimal("0.20"), real=0.2, whole=2, small=-1),
     row(),
-    row(name="", place=0, is_open=False, amount=Decimal("9999999999.99"), large=Decimal("1e30"), real=1e300),
+    row(name="", place=0, is_open=False, amount=Decimal("9999999999.99"), large=Decimal("1e30"), real=1e25),
 ]
 
 
@@ -123,9 +134,7 @@ CORNERS = [
 @example(rows=CORNERS, grain=["name"])  # nulls, empty text, greatest values
 @example(rows=CORNERS, grain=[])
 @example(rows=[row()], grain=["place", "is_open"])  # a group without any value
-@given(
-    rows=st.lists(ONE_ROW, min_size=1, max_size=12), grain=st.lists(st.sampled_from(["name", "place", "is_open"]), unique=True)
-)
+@given(rows=st.lists(ONE_ROW, min_size=1, max_size=12), grain=st.lists(st.sampled_from(GRAINS), unique=True, max_size=3))
 def test_they_are_those_of_spark(spark: SparkSession, rows: list[dict[str, Any]], grain: list[str]) -> None:
     of_all, arrow = metric(ALL, grain), table(rows)
     computed = local_measures.of_days(arrow, of_all)
@@ -136,6 +145,27 @@ def test_they_are_those_of_spark(spark: SparkSession, rows: list[dict[str, Any]]
     for day, numbers in by_spark.items():
         assert here[day].schema.equals(numbers.schema)
         assert here[day].to_pylist() == numbers.to_pylist()
+
+
+@pytest.mark.spark
+def test_measures_read_the_day_of_each_row_and_not_that_of_the_number(spark: SparkSession) -> None:
+    """A number of a month, and of the week up to a day: their rows have days of their own."""
+    days = [date(2024, 2, 1), date(2024, 2, 3), date(2024, 2, 3), date(2024, 2, 29), date(2024, 3, 1)]
+    rows = table([row(event_date=day) for day in days])
+    texts = {"days": "count(distinct event_date)", "first": "min(event_date)", "last": "max(event_date)", "n": "count(*)"}
+    kinds = {"days": "long", "first": "date", "last": "date", "n": "long"}
+    by_days = metric([{"name": name, "sql": text, "type": kinds[name]} for name, text in texts.items()], [])
+    february = Calendar().containing(days[0], Kind.MONTH)
+    of_february = {"days": 3, "first": days[0], "last": days[3], "n": 4, "row_count": 4}
+    here = local_measures.of_periods(rows, by_days, [february])
+    assert here is not None
+    assert here.to_pylist() == [{"event_date": february.start, **of_february}]
+    in_spark = metric_query.of_periods(dataframes.local(spark, rows), by_days, [february])
+    assert {start: numbers.to_pylist() for start, numbers in in_spark.items()} == {february.start: [of_february]}
+    of_week = MetricContract.model_validate(by_days.model_dump(exclude_unset=True, by_alias=True) | {"window": 7})
+    day = date(2024, 2, 6)
+    in_spark = metric_query.of_days(dataframes.local(spark, rows), of_week, [day])
+    assert in_spark[day].to_pylist() == [{"days": 2, "first": days[0], "last": days[1], "n": 3, "row_count": 3}]
 
 
 @pytest.mark.spark
@@ -172,6 +202,8 @@ def test_a_day_without_rows_has_the_number_of_spark(
         ("sum(cast(trim(text) as decimal(6,2)))", "decimal(18,2)"),
         ("sum(cast(text as decimal(2,6)))", "decimal(18,2)"),
         ("count(distinct cast(text as decimal(6,2)))", "long"),
+        ("count(+text)", "long"),  # makes a number of the text
+        (f"coalesce(sum(amount), {'9' * 39})", "decimal(38,2)"),
     ],
 )
 def test_other_expressions_are_left_to_spark(text: str, kind: str) -> None:
@@ -214,13 +246,26 @@ def test_other_expressions_are_left_to_spark(text: str, kind: str) -> None:
         ("max(cast(real as decimal(6,2)))", "decimal(6,2)", {"real": [0.5]}),
         ("max(cast(amount as decimal(6,2)))", "decimal(6,2)", {"amount": [Decimal("10000.00")]}),
         ("max(cast(amount as decimal(6,1)))", "decimal(6,1)", {"amount": [Decimal("0.05")]}),
+        # Arrow's product wraps around:
+        ("max(cast(large as decimal(38,6)))", "decimal(38,6)", {"large": [Decimal("95635803963210391633781903280000000.00")]}),
+        # The common type of the two has fewer places:
+        ("coalesce(max(fine), 3000000000)", "decimal(38,28)", {"fine": [Decimal("1.0000000000000000000000000005")]}),
+        ("coalesce(max(amount), 99999999999999999999999999999999999999)", "decimal(12,2)", {"amount": [Decimal("1.25")]}),
+        ("coalesce(max(due), 0)", "date", {"due": [DAY]}),
+        ("sum(real)", "double", {"real": [1e-16, 1.0]}),  # Spark adds the parts below 2^-104 as they come
+        ("sum(real)", "double", {"real": [1e50, 3e31, -1e50]}),
+        ("sum(real)", "double", {"real": [float("nan")]}),
+        ("sum(real)", "double", {"real": [float("inf"), 1.0]}),
+        ("max(due)", "date", {"due": pa.array([3_000_000], pa.int32()).cast(pa.date32())}),  # a day of the year 10183
     ],
 )
-def test_values_that_spark_rounds_or_refuses_are_left_to_it(text: str, kind: str, values: dict[str, list[Any]]) -> None:
+def test_values_that_spark_rounds_or_refuses_are_left_to_it(text: str, kind: str, values: dict[str, Any]) -> None:
     [(name, of_column)] = values.items()
     measured = metric([{"name": "m", "sql": text, "type": kind}], [])
     assert local_measures.is_local(measured)
-    assert local_measures.of_days(table([row(**{name: value}) for value in of_column]), measured) is None
+    rows = table([row()] * len(of_column))
+    given = of_column if isinstance(of_column, pa.Array) else pa.array(of_column, ROWS.field(name).type)
+    assert local_measures.of_days(rows.set_column(rows.column_names.index(name), ROWS.field(name), given), measured) is None
 
 
 def test_metrics_that_need_more_than_the_rows_of_the_day_are_left_to_spark() -> None:
