@@ -128,7 +128,8 @@ def _appended_rows(commit: Mapping[str, Any]) -> int | None:
     own = commit_log.commit_metadata(commit).get(commit_log.APPENDED, 0)  # of files that are committed here, there are no metrics
     rows = metrics.get("numOutputRows", metrics.get("num_added_rows", own))
     mode = commit.get("operationParameters", {}).get("mode")
-    return int(rows) if commit.get("operation") == "WRITE" and mode in {"Append", "Ignore", "ErrorIfExists"} else None
+    is_append = rows is not None and commit.get("operation") == "WRITE" and mode in {"Append", "Ignore", "ErrorIfExists"}
+    return int(rows) if is_append else None
 
 
 def rest_of_feed(table: DeltaTable, first: int, predicate: str, days: Collection[date] | None = None) -> tuple[pa.Table, int]:

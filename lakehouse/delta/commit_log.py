@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     _Row = dict[str, Any]
 
 
-#: In the metadata of a commit of files that were written here: how many rows were appended; delta-rs counts its own.
+#: In the metadata of a commit of files that were written here: how many rows were appended, None if files with other rows were
+#: removed, too; delta-rs counts its own.
 APPENDED = "appended_rows"
 
 

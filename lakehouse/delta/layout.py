@@ -325,7 +325,7 @@ def make_again(table: DeltaTable, damaged: Collection[DamagedFile], days: Collec
     sizes = zip(paths, listed["size_bytes"].to_pylist())
     going = {*crossed}
     removed = [DayFile(path, size, 0, None, None) for path, size in sizes if path in going or unquote(path) in lost]
-    _commit(table, removed, added, why, changes_rows=True)
+    _commit(table, removed, added, {**why, commit_log.APPENDED: None}, changes_rows=True)
 
 
 def is_of_earlier_form(lake: Lake, table: DeltaTable, column: str) -> bool:

@@ -295,6 +295,8 @@ def _with_days(fragment: ds.ParquetFileFragment, schema: pa.Schema, where: Where
 
 def row_groups_with(metadata: pq.FileMetaData, column: str, within: Within) -> list[int]:
     """The row groups of a file that may hold one of some values of a plain column, by their statistics."""
+    if column not in metadata.schema.names:
+        return [*range(metadata.num_row_groups)]  # the file is older than the column
     place = leaf(metadata, column)
     bounds = [metadata.row_group(group).column(place).statistics for group in range(metadata.num_row_groups)]
     may_hold = [known is None or not known.has_min_max or within(known.min, known.max) for known in bounds]

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _DOUBLES = ("float", "double")
 _WHOLE = ("byte", "short", "int", "integer", "long", "bigint")
+#: The digits of Arrow's widest decimal.
+_DIGITS = 76
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,8 @@ def compare_here(before: pa.Table, after: pa.Table, contract: SourceContract) ->
 
 def _total(values: pa.ChunkedArray, kind: str) -> Any:
     """The sum of a field; exact unless the field is a double."""
-    wide = pa.float64() if kind in _DOUBLES else pa.decimal128(38, 0) if kind in _WHOLE else values.type
+    scale = 0 if kind in _WHOLE else getattr(values.type, "scale", 0)
+    wide = pa.float64() if kind in _DOUBLES else pa.decimal256(_DIGITS, scale)  # a sum of the type itself would wrap around
     return pc.sum(values.cast(wide)).as_py()
 
 

@@ -76,6 +76,9 @@ def test_columns_of_files_and_tables_that_are_older_are_empty(tmp_path: Path) ->
     ]
     (ranged,) = data_files.in_ranges(DeltaTable(path), ["number", "later"], "name", 9)
     assert sorted(map(repr, ranged.to_pylist())) == ["{'number': 1, 'later': None}", "{'number': None, 'later': None}"]
+    write_deltalake(path, pa.table({"name": ["newest"], "note": ["x"]}), mode="append", schema_mode="merge")
+    by_note = data_files.with_texts(DeltaTable(path), ["name"], "note", pa.array(["x"]))
+    assert by_note["name"].to_pylist() == ["newest"], "files without the column have no such row"
 
 
 def test_files_that_delta_rs_merged_are_read(tmp_path: Path) -> None:

@@ -315,6 +315,8 @@ def test_damaged_files_are_replaced_by_the_rows_of_their_days(tmp_path: Path) ->
     layout.make_again(opened(table), files, lost, rows_of({day: content[day] for day in lost}), {"method": "repair"})
     assert content_of(Table(table.address)) == content
     assert data_files.damaged_files(table) == []
+    repair, *_ = commit_log.history(opened(table), 0)
+    assert change_feed._appended_rows(repair) is None, "rows were removed, too"
 
 
 def test_days_that_files_share_are_told_with_the_bounds_of_their_columns(tmp_path: Path) -> None:

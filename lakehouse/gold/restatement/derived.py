@@ -25,7 +25,7 @@ from lakehouse.gold.numbers.published_table import RollupInputs
 from lakehouse.gold.publication import candidates, held_numbers, restatement_reports, write_audit_publish
 from lakehouse.gold.publication.held_numbers import find_refused
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, again_on_conflict
-from lakehouse.gold.restatement import derived_inputs
+from lakehouse.gold.restatement import derived_inputs, exact_sums
 from lakehouse.gold.restatement.derived_inputs import InputError, PeriodOfInput
 from lakehouse.gold.restatement.pending import record_restatement
 from lakehouse.lake import table_io
@@ -266,15 +266,11 @@ def _added_up(grain: Collection[str], number: PeriodOfInput) -> pa.Table:
     """
     columns, read = [*grain, *number.input.columns], number.input
     rows = number.rows.select(columns)
-    types = {item.name: item.type for item in rows.schema}
     if number.booked is not None:
         is_emptied = not _is_filled(replace(number, booked=None))
         rows = pa.concat_tables([*([] if is_emptied else [rows]), number.booked.select(columns)])
     if read.is_summed(grain):
-        sums = rows.group_by(list(grain)).aggregate([(name, "sum") for name in read.columns])
-        found = {name: sums[name] for name in grain}
-        found |= {name: sums[f"{name}_sum"].cast(types[name]) for name in read.columns}
-        rows = pa.table(found)
+        rows = exact_sums.summed(rows, [*grain], read.columns)
     return rows.rename_columns([*grain, *(_column(read.metric, name) for name in read.columns)])
 
 

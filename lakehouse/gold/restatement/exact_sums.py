@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse.contracts.sql_syntax import end_of_group, is_space, opens_group, skip, tokens_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -40,6 +40,8 @@ _WIDTH = 26
 _EXPONENTS = tuple(range(3 * _WIDTH, -5 * _WIDTH, -_WIDTH))
 #: A little more than the distance of a double from the next one, relative to its size.
 _STEP = 2.3e-16
+#: The digits of Arrow's widest decimal.
+_DIGITS = 76
 #: Doubles of at least this size, infinities and NaN are added as they are.
 _TOO_LARGE = 2.0 ** (_EXPONENTS[0] + _WIDTH)
 
@@ -85,6 +87,34 @@ def added(values: pa.ChunkedArray | pa.Array) -> float | None:
         return _shortest(math.fsum(known))
     except (OverflowError, ValueError):  # beyond the greatest double, or infinities of both signs
         return float(sum(known))
+
+
+def summed(rows: pa.Table, by: Sequence[str], names: Sequence[str]) -> pa.Table:
+    """The sums of columns with their types, by groups and in their order; one row for all rows if ``by`` is empty.
+
+    NULL is ignored, as in SQL; doubles are added by :func:`added`.
+
+    :raises pyarrow.ArrowInvalid: if a sum does not fit the type of its column.
+    """
+    keys, values = ([f"_{kind}{place}" for place, _ in enumerate(own)] for kind, own in (("by", by), ("sum", names)))
+    columns = {key: rows[name] for key, name in zip(keys, by)} or {"_all": pa.repeat(0, len(rows))}
+    kinds = dict[str, str]()
+    for value, name in zip(values, names):  # a contract's own name might be that of a sum
+        columns[value], kinds[value] = _wide(rows[name]), "list" if pa.types.is_floating(rows[name].type) else "sum"
+    order = [(key, "ascending") for key in columns if key not in kinds]
+    sums = pa.table(columns).group_by([key for key, _ in order], use_threads=False).aggregate([*kinds.items()]).sort_by(order)
+    made = {name: sums[key] for name, key in zip(by, keys)}
+    for name, (value, kind) in zip(names, kinds.items()):
+        column, of = sums[f"{value}_{kind}"], rows.schema.field(name).type
+        made[name] = pa.array([added(own.values) for own in column], of) if kind == "list" else column.cast(of)
+    return pa.table(made)
+
+
+def _wide(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Integers and decimals in a type in which their sums do not wrap around."""
+    if pa.types.is_integer(column.type):
+        return column.cast(pa.decimal256(_DIGITS, 0))
+    return column.cast(pa.decimal256(_DIGITS, column.type.scale)) if pa.types.is_decimal(column.type) else column
 
 
 def _shortest(total: float) -> float:

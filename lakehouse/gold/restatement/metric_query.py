@@ -14,7 +14,6 @@ from lakehouse.calendar import days as day_conditions
 from lakehouse.contracts.series import source_days
 from lakehouse.gold.restatement import exact_sums, lineage, local_measures, silver_tables
 from lakehouse.gold.restatement import silver_rows as rows_read
-from lakehouse.gold.restatement.local_measures import PERIOD
 from lakehouse.lake import table_io
 from lakehouse.spark import commits, dataframes
 from lakehouse.spark.session import in_zone, sized_for
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
     from lakehouse.calendar.periods import Period
     from lakehouse.contracts.metric import MetricContract
-    from lakehouse.gold.restatement.lineage import SilverInputs
     from lakehouse.lake import Lake
 
 
@@ -49,8 +47,8 @@ def compute(
         rows = rows.where(rows_read.is_among(starts))
     if metric.trailing_days > 1:
         covered = F.explode(F.sequence("event_date", F.date_add("event_date", metric.trailing_days - 1)))
-        rows = rows.withColumn(PERIOD, covered)
-    of = PERIOD if PERIOD in rows.columns else "event_date"
+        rows = rows.withColumn(local_measures.PERIOD, covered)
+    of = local_measures.PERIOD if local_measures.PERIOD in rows.columns else "event_date"
     wanted = rows.where(day_conditions.condition_among(of, days))
     return measured(wanted, metric, [of, *metric.grain]).withColumnRenamed(of, "event_date")
 
@@ -69,7 +67,7 @@ def numbers(
     lake: Lake,
     metric: MetricContract,
     days: Collection[date],
-    made_from: SilverInputs | None = None,
+    made_from: lineage.SilverInputs | None = None,
     with_every_row: Collection[date] = (),
 ) -> dict[date, pa.Table]:
     """The number of each day for which Silver has rows: grain, measures and row_count, in the order of the grain.
@@ -135,7 +133,7 @@ def of_periods(rows: DataFrame, metric: MetricContract, periods: Collection[Peri
     # By a join: of an expression with a case for each of 107 weeks, Spark makes no code, and 46,000 rows take nine seconds.
     start_of = [(day, period.start) for period in periods for day in period.days]
     days, firsts = (pa.array(column, pa.date32()) for column in zip(*start_of))
-    calendar = dataframes.local(rows.sparkSession, pa.table({"event_date": days, PERIOD: firsts}))
+    calendar = dataframes.local(rows.sparkSession, pa.table({"event_date": days, local_measures.PERIOD: firsts}))
     starts = rows.join(F.broadcast(calendar), "event_date")
     with commits.watched(rows.sparkSession, f"{metric.name} on {len(periods):,} periods"):
         return of_days(starts, metric, [one.start for one in periods])

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.metric import MetricContract
     from lakehouse.gold.publication.write_audit_publish import SeriesSnapshot
-    from lakehouse.gold.restatement.lineage import SilverInputs
     from lakehouse.gold.restatement.pending import PendingRestatement
     from lakehouse.lake import Lake
 
@@ -209,7 +208,7 @@ def numbers(
     lake: Lake,
     before: SeriesSnapshot,
     days: Collection[date],
-    made_from: SilverInputs | None = None,
+    made_from: lineage.SilverInputs | None = None,
 ) -> dict[date, pa.Table]:
     """The numbers of the days that can be patched, equal to those of ``metric_query.numbers``; other days are left out.
 
@@ -272,7 +271,7 @@ def versions_of(before: SeriesSnapshot, days: Collection[date]) -> dict[date, in
 
 
 def _without_much_late(
-    lake: Lake, before: SeriesSnapshot, since: Mapping[date, int], made_from: SilverInputs | None
+    lake: Lake, before: SeriesSnapshot, since: Mapping[date, int], made_from: lineage.SilverInputs | None
 ) -> dict[date, int]:
     """The days with a small share of late rows whose published number and new number both contain all rows of Silver."""
     metric, read = before.series.metric, before.series.metric.late_source

@@ -263,20 +263,10 @@ def add_up(rollup: Series, days: pa.Table, booked: pa.Table | None) -> pa.Table:
     parts = [(filled if len(filled) else days.slice(0, 1)).select(columns)]
     if booked is not None and len(booked):
         parts.append(booked.select(columns))
-    rows = pa.concat_tables(parts)
+    sums = exact_sums.summed(pa.concat_tables(parts), rollup.grain, names)
     types = {item.name: item.type for item in days.schema}
-    doubles = {name for name in names if pa.types.is_floating(types[name])}
-    by = rollup.grain or ["_all"]
-    rows = rows if rollup.grain else rows.append_column("_all", pa.repeat(0, len(rows)))
-    sums = rows.group_by(by).aggregate([(name, "list" if name in doubles else "sum") for name in names])
-    sums = sums.sort_by([(name, "ascending") for name in by])
-    columns_of_sum = {name: sums[name] for name in rollup.grain}
-    for name in rollup.numbers:
-        if name in doubles:
-            columns_of_sum[name] = pa.array([exact_sums.added(values.values) for values in sums[f"{name}_list"]], types[name])
-        else:
-            columns_of_sum[name] = sums[f"{name}_sum"].cast(types[name]) if name in names else pa.nulls(len(sums), types[name])
-    return pa.table(columns_of_sum)
+    sums_of = {name: sums[name] if name in names else pa.nulls(len(sums), types[name]) for name in rollup.numbers}
+    return pa.table({name: sums[name] for name in rollup.grain} | sums_of)
 
 
 def _from_silver(

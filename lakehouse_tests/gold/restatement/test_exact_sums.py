@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from datetime import date
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -118,6 +119,35 @@ def test_the_sum_of_published_days_does_not_depend_on_their_order(values: list[f
     shuffled = chance.sample(values, len(values))
     one, other = (exact_sums.added(pa.array(order, pa.float64())) for order in (values, shuffled))
     assert repr(one) == repr(other) or math.isinf(math.fsum(map(abs, filter(None, values))) if one is not None else 0)
+
+
+def test_columns_are_summed_under_their_own_names_whatever_these_are() -> None:
+    rows = pa.table(
+        {
+            "v_sum": pa.array([1, 1, None], pa.int32()),
+            "x_list": ["a", "a", "a"],
+            "v": pa.array([2, None, 3], pa.int64()),
+            "x": [0.1, 0.2, None],
+            "_all": pa.array([1, 2, 4], pa.int64()),
+        }
+    )
+    by_both = exact_sums.summed(rows, ["v_sum", "x_list"], ["v", "x", "_all"])
+    assert by_both.schema == rows.schema
+    assert by_both.to_pylist() == [
+        {"v_sum": 1, "x_list": "a", "v": 2, "x": 0.3, "_all": 3},
+        {"v_sum": None, "x_list": "a", "v": 3, "x": None, "_all": 4},
+    ]
+    assert exact_sums.summed(rows, [], ["v", "_all"]).to_pylist() == [{"v": 5, "_all": 7}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"), [(pa.int64(), 2**63 - 1), (pa.int32(), 2**31 - 1), (pa.decimal128(38, 2), Decimal("9e35"))]
+)
+def test_a_sum_that_does_not_fit_its_type_is_an_error_and_not_another_number(kind: pa.DataType, most: Any) -> None:
+    with pytest.raises(pa.ArrowInvalid):
+        exact_sums.summed(pa.table({"v": pa.array([most, most], kind)}), [], ["v"])
+    fits = pa.array([most, most, -most], kind)
+    assert exact_sums.summed(pa.table({"v": fits}), [], ["v"])["v"].to_pylist() == [most]
 
 
 def test_aggregates_that_depend_on_the_order_keep_the_digits_that_are_certain() -> None:
