@@ -164,6 +164,9 @@ def pieces(lake: Lake, contract: SourceContract, where: Where, unrecorded: Colle
 
 def malformed(lake: Lake, contract: SourceContract, where: Where) -> Iterator[pa.Table]:
     """The malformed rows that meet ``where``, in pieces; :data:`SCHEMA`. They make no claim."""
+    reasons = readings.pieces(lake, contract.dataset, ["malformed_reason"], where)
+    if all(piece["malformed_reason"].null_count == len(piece) for piece in reasons):
+        return  # the usual case: their texts need not be read
     for piece in readings.pieces(lake, contract.dataset, _COLUMNS, where):
         rows = piece.filter(pc.is_valid(piece["malformed_reason"])).rename_columns({"malformed_reason": "because"})
         rows = rows.append_column("disposition", pa.repeat(Disposition.MALFORMED.value, len(rows)))

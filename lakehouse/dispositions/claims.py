@@ -134,6 +134,12 @@ def _days_of_keys(claims: pa.Table, admitted: pa.Table, ids: Sequence[str]) -> d
     :param claims: all claims about the keys of the ingestions; ``admitted`` are the claims of the ingestions that count.
     """
     order = pa.array(ids, pa.string())
+    days: dict[str, set[date]] = defaultdict(set)
+    for row in admitted.select(["ingestion_id", "event_date"]).group_by(["ingestion_id", "event_date"]).aggregate([]).to_pylist():
+        days[row["ingestion_id"]] |= {row["event_date"]} - {None}
+    numbers = groups(claims["record_key"])  # most keys of a first load have one claim, and no other day
+    claims = claims.filter(pa.array(np.bincount(numbers)[numbers] > 1))
+    admitted = admitted.filter(pc.is_in(admitted["record_key"], value_set=pc.unique(claims["record_key"])))
     places = claims.filter(pc.is_valid(claims["event_date"])).select(["record_key", "event_date", "ingestion_id"])
     places = places.append_column("place", pc.fill_null(pc.index_in(places["ingestion_id"], value_set=order), -1))
     wanted = admitted.select(["record_key"]).append_column("asks", pc.index_in(admitted["ingestion_id"], value_set=order))
@@ -143,7 +149,6 @@ def _days_of_keys(claims: pa.Table, admitted: pa.Table, ids: Sequence[str]) -> d
     )
     joined = wanted.join(places, "record_key", join_type="inner")
     joined = joined.filter(pc.less_equal(joined["place"], joined["asks"])).group_by(["asks", "event_date"]).aggregate([])
-    days: dict[str, set[date]] = defaultdict(set)
     for row in joined.to_pylist():
         days[ids[row["asks"]]].add(row["event_date"])
     return days
