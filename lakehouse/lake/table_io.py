@@ -384,6 +384,12 @@ def rows_at_most(table: DeltaTable, where: Where) -> int:
     return rows_of(files_with(table, where))
 
 
+def is_filled(files: pa.Table, column: str) -> bool:
+    """Whether the log says that no row of the listed ``files`` has NULL in a column."""
+    nulls = f"null_count.{column}"
+    return nulls in files.column_names and bool(pc.all(pc.fill_null(pc.equal(files[nulls], 0), False)).as_py())
+
+
 def rows_of(files: pa.Table) -> int:
     """The number of rows in the listed ``files``."""
     return pc.sum(files["num_records"]).as_py() or 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import date
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -153,16 +154,16 @@ def _check_rows(
 ) -> list[CheckResult]:
     """Whether keys are unique and required fields are filled."""
     required = [field.name for field in contract.typed_fields if field.required]
-    columns, where = ["event_date", "record_key", *required], {"event_date": list(days)}
     hidden = redactions.keys_by_field(lake, contract.dataset)
-    missing, held = Counter[date](), Counter[date]()
-
-    def counted(rows: pa.Table) -> tuple[Counter[date], Counter[date]]:
-        return rows_missing(rows, required, hidden), check_rules.row_counts(rows, "event_date")
-
-    rows_of_days = [] if table is None else table_io.pieces_of_version(table, columns, where)
-    for of_piece in pieces.mapped(counted, rows_of_days):
-        missing, held = missing + of_piece[0], held + of_piece[1]
+    missing, held, where = Counter[date](), Counter[date](), {"event_date": list(days)}
+    if table is not None:
+        listed = table_io.files_with(table, where)
+        counts = table_parts.rows(table, listed)  # these files have other days, too
+        held.update({day: counts.get(day, 0) for day in days})
+        unsure = [name for name in required if not table_io.is_filled(listed, name)]
+        rows = table_io.pieces_of_version(table, ["event_date", "record_key", *unsure], where) if unsure else ()
+        for of_piece in pieces.mapped(partial(rows_missing, required=unsure, hidden=hidden), rows):
+            missing += of_piece
     twice = Counter[date]() if table is None else _keys_twice(lake, contract, table, days, changed)
     outcomes, per_day = [], policy_of(contract).contends_per_day
     for day in sorted(days):

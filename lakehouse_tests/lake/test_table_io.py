@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from deltalake import WriterProperties, write_deltalake
+from deltalake import DeltaTable, WriterProperties, write_deltalake
 from deltalake.fs import DeltaStorageHandler
 from hypothesis import given
 from hypothesis import settings as examples
@@ -263,3 +263,17 @@ def test_where_a_store_lets_nobody_list_tables_are_opened(tmp_path: Path, monkey
     write_deltalake(f"{tmp_path}/one", pa.table({"number": [1]}))
     assert table_io.open_listed(f"{tmp_path}/one") is not None
     assert table_io.open_listed(f"{tmp_path}/other") is None
+
+
+def test_a_column_is_filled_where_the_log_counts_no_null_in_any_file(tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    for rows in ({"name": ["a"], "number": [1]}, {"name": ["b", None], "number": [2, 3]}):
+        write_deltalake(path, pa.table(rows), mode="append")
+    files = table_io.files_with(DeltaTable(path), {})
+    assert table_io.is_filled(files, "number")
+    assert not table_io.is_filled(files, "name")
+    assert not table_io.is_filled(files, "unknown")
+    write_deltalake(path, pa.table({"name": ["c"], "later": [1]}), mode="append", schema_mode="merge")
+    files = table_io.files_with(DeltaTable(path), {})
+    assert not table_io.is_filled(files, "later"), "older files do not have the column"
+    assert not table_io.is_filled(files, "number"), "nor does the newest one have this one"
