@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 #: In the metadata of a commit of files that were written here: how many rows were appended, None if files with other rows were
 #: removed, too; delta-rs counts its own.
 APPENDED = "appended_rows"
+#: In the metadata of a commit to silver: the days whose rows it may have changed.
+DAYS = "days"
 
 
 def commit_metadata(commit: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,8 +72,8 @@ def added_files(table: DeltaTable, first: int, last: int) -> set[str]:
 
 
 def versions_with(table: DeltaTable, first: int, column: str, days: Within) -> Iterator[int]:
-    """The versions from ``first`` on that may have changed rows of some days: their files may hold some, by the statistics of
-    the log.
+    """The versions from ``first`` on that may have changed rows of some days: those that name the days, and whose files may hold
+    some, by the statistics of the log. A commit that names none may have changed any day.
 
     :param column: the column of days.
     """
@@ -79,13 +81,15 @@ def versions_with(table: DeltaTable, first: int, column: str, days: Within) -> I
     versions = range(first, table.version() + 1)
     for some in (versions[begin : begin + _COMMITS] for begin in range(0, len(versions), _COMMITS)):
         for version, entry in zip(some, log_entries(table, some)):
-            changes = entry is None
+            changes, concerns = entry is None, True
             for kind, action in table_folder.actions_of(entry or b""):
                 if kind == "add":
                     may_hold[action["path"]] = days(*_bounds(action, column))
                 if kind in {"add", "remove"} and action.get("dataChange", True):
                     changes |= may_hold.get(action["path"], True)
-            if changes:
+                if kind == "commitInfo" and (named := commit_metadata(action).get(DAYS)):
+                    concerns = any(days(day, day) for day in map(date.fromisoformat, named))
+            if changes and concerns:
                 yield version
 
 

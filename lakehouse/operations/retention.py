@@ -194,9 +194,9 @@ def is_half_recorded(lake: Lake, source: str, table: DeltaTable) -> bool:
     if not waiting:
         return False
     metadata = (commit_log.commit_metadata(commit) for commit in commit_log.history(table, max(-1, table.version() - _LOOK_BACK)))
-    newest = next((entry for entry in metadata if "days" in entry), {})
+    newest = next((entry for entry in metadata if commit_log.DAYS in entry), {})
     ids = set(newest.get("ingestions", ()))
-    return any(ids & waiting.get(date.fromisoformat(day), set()) for day in newest.get("days", ()))
+    return any(ids & waiting.get(date.fromisoformat(day), set()) for day in newest.get(commit_log.DAYS, ()))
 
 
 def _followed_versions(lake: Lake, catalog: Catalog, table: LakeTable) -> dict[str, int]:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse import locations
-from lakehouse.delta import data_files, layout, partition_writer, provenance, row_writer
+from lakehouse.delta import commit_log, data_files, layout, partition_writer, provenance, row_writer
 from lakehouse.delta.columns import bronze_columns, content_columns
 from lakehouse.dispositions import account_tables, claims, judgement_history, row_frames
 from lakehouse.dispositions.living_rows import Slice
@@ -273,7 +273,12 @@ def _repair_table(lake: Lake, contract: SourceContract, session: Callable[[], Sp
     shared = table_parts.share_files(table)  # then a file is replaced as a whole
     days = data_files.lost_parts(table, files, known)
     for together in [days] if shared else [[day] for day in days]:
-        why = {"run_id": run_id, "method": "repair", "days": [f"{day}" for day in together], **provenance.stamp(contract)}
+        why = {
+            "run_id": run_id,
+            "method": "repair",
+            commit_log.DAYS: [f"{day}" for day in together],
+            **provenance.stamp(contract),
+        }
         count = sum(file.rows for file in files if any(map(file.may_hold, together)))
         with sized_for(session(), lake, many=count > lake.settings.held_rows):
             rows = silver_merge.state(session(), lake, contract, Slice(together)).toArrow()

@@ -220,7 +220,7 @@ def _merge(
     contents = _contents(lake, source, ids)
     arrivals = {entry.arrival_date for entry in contents.values()}
     arrivals |= key_log.retired_arrival_days(lake, source, set(contents))
-    why = {**run, "method": "merge", "days": _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
+    why = {**run, "method": "merge", commit_log.DAYS: _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
     if local_merge.merge(lake, contract, days, contents, arrivals, why):
         return
     with sized_for(session(), lake, many=True):
@@ -238,7 +238,7 @@ def _rebuild(
 ) -> None:
     _check_key_log(lake, contract.dataset)
     known = ingestions.ingested(ingestions.all_of(lake, contract.dataset))
-    why = {**run, "method": "rebuild", "days": _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
+    why = {**run, "method": "rebuild", commit_log.DAYS: _iso(days), "ingestions": sorted(ids), **provenance.stamp(contract)}
     asked = [entry for entry in rebuild_requests.all_of(lake, contract.dataset) if entry.operation_id in ids]
     if asked:
         why |= {"operation": asked[-1].operation, "reason": asked[-1].reason, "by": asked[-1].runner_id}

@@ -71,8 +71,9 @@ def content_of(table: Table) -> Content:
     return {day: sorted(held) for day, held in content.items()}
 
 
-def replaced(table: Table, update: Content) -> None:
-    partition_writer.replace(opened(table), rows_of(update), list(update))
+def replaced(table: Table, update: Content, *, names_days: bool = False) -> None:
+    why = {commit_log.DAYS: [f"{day}" for day in update]} if names_days else None
+    partition_writer.replace(opened(table), rows_of(update), list(update), why=why)
 
 
 @law(200, in_each_run=25)
@@ -101,14 +102,16 @@ def test_any_target_gives_the_rows_counts_and_changes_of_partitions(history: lis
 
 
 @law(200, in_each_run=20)
-@given(updates, st.sampled_from(TARGETS))
-def test_the_feed_of_a_key_lies_in_the_versions_that_touched_files_of_its_days(history: list[Content], target: int) -> None:
+@given(updates, st.sampled_from(TARGETS), st.booleans())
+def test_the_feed_of_a_key_lies_in_the_versions_that_touched_its_days(
+    history: list[Content], target: int, names_days: bool
+) -> None:
     days_of: dict[str, set[date]] = {}
     with tempfile.TemporaryDirectory() as folder:
         lake = with_target(folder, target)
         table = silver_in(lake)
-        for update in history:
-            replaced(table, update)
+        for number, update in enumerate(history):
+            replaced(table, update, names_days=names_days and bool(number % 3))
             layout.keep(lake, table)
             for day, held in update.items():
                 for key, _ in held:
@@ -130,7 +133,12 @@ def test_versions_that_touched_other_days_only_are_not_read(tmp_path: Path) -> N
         layout.keep(lake, table)
     now = opened(table)
     on_days = [FIRST + timedelta(days=number) for number in (1, 4)]
-    assert len([*commit_log.versions_with(now, 0, "event_date", table_io.Within(on_days))]) == 2
+    within = table_io.Within(on_days)
+    assert len([*commit_log.versions_with(now, 0, "event_date", within)]) == 2
+    together = silver_in(with_target(tmp_path / "together", 2**40))
+    for number in range(6):
+        replaced(together, {FIRST + timedelta(days=number): [("a", number)]}, names_days=True)
+    assert len([*commit_log.versions_with(opened(together), 0, "event_date", within)]) == 2, "one file holds all of these days"
     feed, _ = change_feed.rest_of_feed(now, 0, "record_key = 'a'", on_days)
     assert sorted(feed["value"].to_pylist()) == [1, 4]
 

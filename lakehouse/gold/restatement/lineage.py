@@ -127,8 +127,8 @@ def of_silver(lake: Lake, contract: SourceContract) -> SilverInputs:
     if lacking and table is not None:
         # A run that was stopped after its commit has not recorded the inputs that Silver contains since.
         metadata = (commit_log.commit_metadata(commit) for commit in commit_log.history(table, max(-1, version - _LOOK_BACK)))
-        why = next((one for one in metadata if "days" in one), {})  # a later compaction has none
-        for day in lacking.keys() & set(map(date.fromisoformat, why.get("days", ()))):
+        why = next((one for one in metadata if commit_log.DAYS in one), {})  # a later compaction has none
+        for day in lacking.keys() & set(map(date.fromisoformat, why.get(commit_log.DAYS, ()))):
             lacking[day] -= set(why.get("ingestions", ()))
     return SilverInputs(
         frozenset({*delivered, *manual}), {day: frozenset(ids) for day, ids in lacking.items() if ids}, delivered, version
