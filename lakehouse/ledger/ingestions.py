@@ -162,9 +162,10 @@ def completed(lake: Lake, source: str) -> Collection[str]:
     return ingested(all_of(lake, source)).keys()
 
 
-def row_count(lake: Lake, source: str) -> int:
-    """The number of rows of a source in Bronze."""
-    return sum(entry.rows for entry in ingested(all_of(lake, source)).values())
+def are_many(lake: Lake, source: str, *others: Lake) -> bool:
+    """Whether Bronze has so many rows of a source, here and in other lakes, that Spark should plan for many."""
+    rows = sum(entry.rows for each in (lake, *others) for entry in ingested(all_of(each, source)).values())
+    return rows > lake.settings.held_rows
 
 
 def only_in(lake: Lake, other: Lake, source: str) -> list[str]:

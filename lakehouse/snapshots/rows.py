@@ -68,7 +68,7 @@ def compare_snapshots(
     """Compare the rows that silver would hold with the inputs of two snapshots, on every day, under today's contract."""
     lake = lake.cached()
     days, source = local_rows.days_of(lake, contract), contract.dataset
-    with sized_for(spark, lake, many=_is_large(lake, contract)):
+    with sized_for(spark, lake, many=ingestions.are_many(lake, contract.dataset)):
         states = [
             silver_merge.state(spark, lake, contract, Slice(days, input_sets.ids_of(lake, source, one.inputs), one.until))
             for one in (before, after)
@@ -92,7 +92,7 @@ def computed(
     :param until: only rows that had arrived by this time.
     """
     in_order, columns = sorted(days), [name for name, _ in silver_columns(contract)]
-    with sized_for(spark, lake, many=_is_large(lake, contract)):
+    with sized_for(spark, lake, many=ingestions.are_many(lake, contract.dataset)):
         rows = silver_merge.state(spark, lake, contract, Slice(in_order, ids, until)).select(*columns).persist()
         try:
             for start in range(0, len(in_order), _DAYS_AT_ONCE):
@@ -100,11 +100,6 @@ def computed(
                 yield some.orderBy("event_date", "record_key").toArrow()
         finally:
             rows.unpersist()
-
-
-def _is_large(lake: Lake, contract: SourceContract) -> bool:
-    """Whether Bronze is large enough for Spark to plan for many rows."""
-    return ingestions.row_count(lake, contract.dataset) > lake.settings.held_rows
 
 
 ENDINGS = (".parquet", ".csv", ".delta")

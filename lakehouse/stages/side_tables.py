@@ -113,8 +113,7 @@ def compute(
         return _merged(lake, stage, contract, days, seed)
     kinds = dict(silver_columns(contract))
     columns = list(kinds)
-    row_count = sum(ingestions.row_count(each, contract.dataset) for each in (lake, stage))
-    with sized_for(spark, lake, many=row_count > lake.settings.held_rows):
+    with sized_for(spark, lake, many=ingestions.are_many(lake, contract.dataset, stage)):
         wanted = silver_merge.state(spark, lake, contract, Slice(days), staged=stage).select(*columns).persist()
         try:
             current = spark.read.format("delta").load(live.address).where(_on(days))

@@ -25,6 +25,7 @@ from lakehouse.contracts.training_set import KEY_PREFIX
 from lakehouse.delta import provenance
 from lakehouse.delta.columns import is_number
 from lakehouse.lake import table_io
+from lakehouse.ledger import ingestions
 from lakehouse.spark.session import sized_for
 from lakehouse.training_sets import events, labels, releases
 from lakehouse.training_sets import records as set_records
@@ -120,7 +121,7 @@ def build(spark: SparkSession, lake: Lake, catalog: Catalog, contract: TrainingS
     )
     mature_by = of_labels.known_at or known.published_until
     stored = locations.training_set(lake, contract.name, version)
-    with sized_for(spark, lake, many=events.is_large(lake, contract)):
+    with sized_for(spark, lake, many=ingestions.are_many(lake, contract.entity.source)):
         write(rows_of(spark, lake, catalog, contract, known, mature_by), stored)
         written = spark.read.format("delta").load(stored.address)
         about = {
@@ -297,7 +298,7 @@ def reproduce(spark: SparkSession, lake: Lake, catalog: Catalog, release: Releas
     stored = locations.training_set(lake, release.name, release.version)
     known, mature_by = set_records.stored(lake, about), datetime.fromisoformat(about["mature_by"])
     is_gone = stored.open() is None
-    with sized_for(spark, lake, many=events.is_large(lake, contract)):
+    with sized_for(spark, lake, many=ingestions.are_many(lake, contract.entity.source)):
         rows = rows_of(spark, lake, catalog, contract, known, mature_by)
         if is_gone:
             write(rows, stored)

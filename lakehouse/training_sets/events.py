@@ -179,7 +179,7 @@ def labelled(
     The rows are sorted by event time and key. They have the knowledge of now, or of ``known_at``.
     """
     known = records.now(lake, contract.sources, known_at)
-    with sized_for(spark, lake, many=is_large(lake, contract)):
+    with sized_for(spark, lake, many=ingestions.are_many(lake, contract.entity.source)):
         rows = events(spark, lake, catalog, contract, known, span, reading)
         mature = with_labels(spark, lake, catalog, contract, rows, known, known.published_until)
         return mature.orderBy("event_ts", "record_key").toArrow()
@@ -195,7 +195,7 @@ def keys_with_label(
 ) -> pa.Table:
     """The keys (record_key) of events from ``first`` until before ``until`` whose label is mature now; computes no feature."""
     known = records.now(lake, contract.sources)
-    with sized_for(spark, lake, many=is_large(lake, contract)):
+    with sized_for(spark, lake, many=ingestions.are_many(lake, contract.entity.source)):
         rows = _by_themselves(spark, lake, catalog, contract, known, records.Span(first, until), contract.reading)
         return with_labels(spark, lake, catalog, contract, rows, known, known.published_until).select("record_key").toArrow()
 
@@ -211,14 +211,9 @@ def unlabelled(
     """The events of ``days`` with their features as known then, for scoring; sorted by event time and key."""
     known = records.now(lake, contract.sources, known_at)
     span = records.Span(min(days), max(days) + DAY)
-    with sized_for(spark, lake, many=is_large(lake, contract)):
+    with sized_for(spark, lake, many=ingestions.are_many(lake, contract.entity.source)):
         rows = events(spark, lake, catalog, contract, known, span, "as_known")
         return rows.where(F.col("event_date").isin(sorted(days))).orderBy("event_ts", "record_key").toArrow()
-
-
-def is_large(lake: Lake, contract: TrainingSetContract) -> bool:
-    """Whether the number of events is large enough for Spark to plan for many rows."""
-    return ingestions.row_count(lake, contract.entity.source) > lake.settings.held_rows
 
 
 def _emptied_where(rows: DataFrame, condition: Column, names: Collection[str]) -> DataFrame:

@@ -73,7 +73,7 @@ def computed(
     if series.kind is not Kind.DAY:
         return _period(lake, contract, series, start, revision, session)
     spark, metric = session(), series.metric
-    with sized_for(spark, lake, many=is_large(lake, contract)):
+    with sized_for(spark, lake, many=ingestions.are_many(lake, contract.dataset)):
         named = _named_inputs(lake, contract, revision, source_days(metric, [start]))
         silver_rows, hidden = rows_read.rows_of_inputs(spark, lake, metric, contract, named, revision.get("dimension_inputs"))
         numbers = metric_query.of_days(silver_rows, metric, [start])
@@ -164,7 +164,7 @@ def _with_others(
         days_by_dimensions[row.get("dimension_inputs")] |= _named_inputs(lake, contract, row, [day])
     hidden: dict[str, list[str]] = {}
     parts = []
-    with sized_for(spark, lake, many=is_large(lake, contract)):
+    with sized_for(spark, lake, many=ingestions.are_many(lake, contract.dataset)):
         for stored, named in days_by_dimensions.items():
             rows, hidden_there = rows_read.rows_of_inputs(spark, lake, metric, contract, named, stored)
             parts.append(rows)
@@ -172,11 +172,6 @@ def _with_others(
         silver_rows = reduce(DataFrame.unionByName, parts)
         number = metric_query.of_periods(silver_rows, metric, [series.period(start)]).get(start)
     return Recomputed(added if number is None else rollups.joined(series, added, number), hidden)
-
-
-def is_large(lake: Lake, contract: SourceContract) -> bool:
-    """Whether Bronze is large enough for Spark to plan for many rows."""
-    return ingestions.row_count(lake, contract.dataset) > lake.settings.held_rows
 
 
 #: The contracts that this process stored last, by table and metric, so that the next commits of a run do not store them again.

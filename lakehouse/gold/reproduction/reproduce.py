@@ -22,9 +22,9 @@ from lakehouse.delta import provenance
 from lakehouse.dispositions.living_rows import Slice
 from lakehouse.gold.numbers.published_table import content_of, digest
 from lakehouse.gold.reproduction import recompute
-from lakehouse.gold.reproduction.recompute import HistoricalContracts, ReproduceError
 from lakehouse.gold.restatement import metric_query
 from lakehouse.gold.restatement import silver_rows as rows_read
+from lakehouse.ledger import ingestions
 from lakehouse.snapshots import input_sets
 from lakehouse.spark.session import sized_for
 
@@ -156,14 +156,14 @@ def reproduce(
     """Recompute one revision of a period and compare it with what was published.
 
     :param adjustment: an adjustment of the closed revision: compare the closed number plus the adjustment.
-    :raises ReproduceError: for a revision that was never published, or that names no inputs.
+    :raises recompute.ReproduceError: for a revision that was never published, or that names no inputs.
     :raises UnknownInputsError: if its inputs are not recorded.
     :raises ForgottenContractError: if its contract is not stored.
     """
     lake = lake.cached()
     published = locations.gold(lake, series).read(None, {series.by: [start]})
     row = _told(series, start, published, revision, adjustment)
-    now = HistoricalContracts(series.metric, catalog.sources[series.metric.source])
+    now = recompute.HistoricalContracts(series.metric, catalog.sources[series.metric.source])
     then = recompute.contract_of_then(lake, now, row, catalog.sources)
     series_then = Series(then.metric, series.kind, called=series.called or series.metric.name)
     read = source_read(then.metric, then.source)
@@ -206,7 +206,7 @@ def known_at(
 
     The arrival time of each row counts, even if its file was ingested later. Redactions always apply.
 
-    :raises ReproduceError: for a derived metric.
+    :raises recompute.ReproduceError: for a derived metric.
     """
     lake = lake.cached()
     _require_silver(metric)
@@ -227,11 +227,11 @@ def from_inputs(
 
     :param wanted: the days of the metric, and the inputs of its (first) source. Redactions always apply.
     :param others_at: rows of further sources and attributes of dimensions are those known by this time.
-    :raises ReproduceError: for a derived metric.
+    :raises recompute.ReproduceError: for a derived metric.
     """
     _require_silver(metric)
     contract, spark = catalog.sources[metric.source], session()
-    with sized_for(spark, lake, many=recompute.is_large(lake, contract)):
+    with sized_for(spark, lake, many=ingestions.are_many(lake, contract.dataset)):
         read = source_read(metric, contract)
         of_days = replace(wanted, days=source_days(metric, wanted.days))
         rows = rows_read.rows_known_at(spark, lake, metric, read, of_days, others_at)
@@ -244,13 +244,13 @@ def _require_silver(metric: MetricContract) -> None:
             f"{metric.name} is made of published numbers of {', '.join(metric.derived_from)}, and not of rows: ask for "
             "these, or for a published version of it"
         )
-        raise ReproduceError(msg)
+        raise recompute.ReproduceError(msg)
 
 
 def _told(series: Series, start: date, published: pa.Table | None, revision: int, adjustment: int | None) -> dict[str, Any]:
     """The published columns of a revision or an adjustment.
 
-    :raises ReproduceError: if there is none.
+    :raises recompute.ReproduceError: if there is none.
     """
     rows = [] if published is None else published.select(["revision", "adjustment", "version_name"]).to_pylist()
     for position, row in enumerate(rows):
@@ -260,7 +260,7 @@ def _told(series: Series, start: date, published: pa.Table | None, revision: int
     known = ", ".join(sorted({row["version_name"] for row in rows})) or "nothing"
     asked = f"revision {revision}" + (f" with adjustment {adjustment}" if adjustment is not None else "")
     msg = f"{series.name} has no {asked} of {series.period(start).name}; published: {known}"
-    raise ReproduceError(msg)
+    raise recompute.ReproduceError(msg)
 
 
 def _stored(series: Series, published: pa.Table, revision: int, adjustment: int | None) -> pa.Table:
