@@ -96,7 +96,8 @@ def summed(rows: pa.Table, by: Sequence[str], names: Sequence[str]) -> pa.Table:
 
     :raises pyarrow.ArrowInvalid: if a sum does not fit the type of its column.
     """
-    keys, values = ([f"_{kind}{place}" for place, _ in enumerate(own)] for kind, own in (("by", by), ("sum", names)))
+    keys = [f"_by{place}" for place, _ in enumerate(by)]
+    values = [f"_sum{place}" for place, _ in enumerate(names)]
     columns = {key: rows[name] for key, name in zip(keys, by)} or {"_all": pa.repeat(0, len(rows))}
     kinds = dict[str, str]()
     for value, name in zip(values, names):  # a contract's own name might be that of a sum
@@ -106,7 +107,7 @@ def summed(rows: pa.Table, by: Sequence[str], names: Sequence[str]) -> pa.Table:
     made = {name: sums[key] for name, key in zip(by, keys)}
     for name, (value, kind) in zip(names, kinds.items()):
         column, of = sums[f"{value}_{kind}"], rows.schema.field(name).type
-        made[name] = pa.array([added(own.values) for own in column], of) if kind == "list" else column.cast(of)
+        made[name] = pa.array([added(group.values) for group in column], of) if kind == "list" else column.cast(of)
     return pa.table(made)
 
 
