@@ -89,13 +89,16 @@ class BrokenArrayError(LakehouseError):
 
 
 def elements(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """The elements of the array that a stream holds, as they are written, each with the line on which it begins.
+    """The elements of the array that a stream holds, as they are written, each with a number that identifies it: the line on which
+    it begins, or the number after that of the element before, if that is greater because several elements share a line.
 
     :raises BrokenArrayError: when there is anything else, the array breaks off, or an element is too long.
     """
-    scanner, mark = _Scanner(), b"\xef\xbb\xbf"
+    scanner, mark, number = _Scanner(), b"\xef\xbb\xbf", 0
     for chunk in iter(lambda: stream.read(_CHUNK), b""):
-        yield from scanner.elements_in(chunk.removeprefix(mark))
+        for line, element in scanner.elements_in(chunk.removeprefix(mark)):
+            number = max(line, number + 1)
+            yield number, element
         mark = b""
     scanner.end()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -29,8 +30,12 @@ def test_the_elements_are_those_of_the_array(array: list[Any], indent: int | Non
         patch.setattr(line_limits, "_CHUNK", size)
         read = list(elements(io.BytesIO(text)))
     assert [json.loads(element) for _, element in read] == array
-    lines = text.split(b"\n")
-    assert all(element.split(b"\n")[0] in lines[line - 1] for line, element in read)
+    numbers, lines = [number for number, _ in read], text.split(b"\n")
+    assert all(low < high for low, high in pairwise(numbers)), "a number identifies an element"
+    if indent is None:
+        assert numbers == [*range(1, len(array) + 1)]
+    else:
+        assert all(element.split(b"\n")[0] in lines[number - 1] for number, element in read)
 
 
 @pytest.mark.parametrize("text", [b"", b"{}", b"[1", b"[1]]", b"[1] 2", b"1, [2]", b'["a]'])

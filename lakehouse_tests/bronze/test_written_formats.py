@@ -119,7 +119,7 @@ def test_values_of_json_lines(lake: Lake) -> None:
     ]
 
 
-def test_the_records_of_an_array_are_rows_with_their_lines(lake: Lake) -> None:
+def test_the_records_of_an_array_are_rows_with_numbers_of_their_own(lake: Lake) -> None:
     text = """[
   {"id": "1", "sold_at": "2024-11-04T09:00:00Z", "amount": "5.00"}, {"id": "2",
     "sold_at": "2024-11-04T10:00:00Z", "amount": "6,00"},
@@ -128,7 +128,7 @@ def test_the_records_of_an_array_are_rows_with_their_lines(lake: Lake) -> None:
 """
     rows = rows_of(lake, source_with(format="json", array=True), text)
     assert shown(rows) == [("1", "2024-11-04", "5.00"), ("2", "2024-11-04", None), (None, None, None)]
-    assert [row["line_number"] for row in rows] == [2, 2, 4]
+    assert [row["line_number"] for row in rows] == [2, 3, 4], "the first two begin on one line, and a row is identified by its number"
     assert rows[2]["malformed_reason"] == "a JSON int where an object is expected"
 
 
