@@ -89,8 +89,8 @@ class BrokenArrayError(LakehouseError):
 
 
 def elements(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """The elements of the array that a stream holds, as they are written, each with a number that identifies it: the line on which
-    it begins, or the number after that of the element before, if that is greater because several elements share a line.
+    """The elements of the array that a stream holds, as they are written, each with a number that identifies it: the line on
+    which it begins, or the number after that of the element before, if that is greater because several elements share a line.
 
     :raises BrokenArrayError: when there is anything else, the array breaks off, or an element is too long.
     """

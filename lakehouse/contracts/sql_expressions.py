@@ -9,7 +9,7 @@ where the columns are known.
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator
 
@@ -19,12 +19,17 @@ from lakehouse.contracts.sql_syntax import (
     QUOTED_NAME,
     REMARK,
     TEXT,
+    end_of_call,
     end_of_group,
+    is_part,
     opens_group,
     skip,
     tokens_of,
 )
 from lakehouse.text import suggestion
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 #: Functions of one row, with the fewest and the most arguments; None for any number.
 _BY_ARGUMENTS: dict[tuple[int, int | None], str] = {
@@ -237,6 +242,24 @@ def null_if_zero(sql: str) -> str:
     """
     tokens = tokens_of(sql)
     return "".join(_rewritten(tokens))
+
+
+def outside_aggregates(sql: str, instead: Mapping[str, str]) -> str:
+    """Rewrite columns of an expression where they are in no aggregate: there they have one value for all rows.
+
+    :param instead: what each of these columns becomes, by name in lower case.
+    """
+    tokens, done, place = tokens_of(sql), list[str](), 0
+    while place < len(tokens):
+        name, is_call, end = tokens[place].lower().strip("`"), opens_group(tokens, place + 1), place + 1
+        if name in OF_ROWS and is_call:
+            end = end_of_call(tokens, skip(tokens, end))
+            done += tokens[place:end]
+        else:
+            is_column = not is_call and not is_part(tokens, place)
+            done.append(instead.get(name, tokens[place]) if is_column else tokens[place])
+        place = end
+    return "".join(done)
 
 
 def _rewritten(tokens: list[str]) -> list[str]:

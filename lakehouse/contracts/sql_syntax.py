@@ -75,6 +75,24 @@ def opens_group(tokens: list[str], place: int) -> bool:
     return tokens[skip(tokens, place) : skip(tokens, place) + 1] == ["("]
 
 
+def end_of_call(tokens: list[str], begin: int) -> int:
+    """The position after a call with the arguments at token ``begin``, and its ``FILTER (...)`` and ``WITHIN GROUP (...)``."""
+    end = end_of_group(tokens, begin)
+    while True:
+        place = skip(tokens, end)
+        words = [token.lower() for token in tokens[place:] if not is_space(token)][:2]
+        if words[:2] == ["within", "group"]:
+            place = skip(tokens, place + 1)
+        if not (words[:1] in (["filter"], ["within"]) and opens_group(tokens, place + 1)):
+            return end
+        end = end_of_group(tokens, skip(tokens, place + 1))
+
+
+def is_part(tokens: list[str], place: int) -> bool:
+    """Whether a name follows a point: then it is neither a function nor a column."""
+    return bool(place) and tokens[place - 1] == "."
+
+
 def is_space(token: str) -> bool:
     """Whether a token is space or a comment."""
     return token.isspace() or token.startswith(("--", "/*"))

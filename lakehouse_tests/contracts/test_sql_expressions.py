@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from lakehouse.contracts.sql_expressions import OF_A_ROW, OF_ROWS, Aggregate, RowExpression, wrong_count
+from lakehouse.contracts.sql_expressions import OF_A_ROW, OF_ROWS, Aggregate, RowExpression, outside_aggregates, wrong_count
 
 ROW, ROWS = TypeAdapter(RowExpression), TypeAdapter(Aggregate)
 
@@ -106,3 +106,20 @@ def test_the_documentation_lists_the_functions() -> None:
     section = page.partition("### Which SQL a contract may contain")[2].partition("\n### ")[0]
     for functions in (OF_A_ROW, OF_ROWS):
         assert f"`{'`, `'.join(sorted(functions))}`" in " ".join(section.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("if(tier = 'gold', sum(if(tier = 'x', 1, 0)), 0)", "if(NULL = 'gold', sum(if(tier = 'x', 1, 0)), 0)"),
+        ("sum(x) FILTER (WHERE tier > 1) + `tier`", "sum(x) FILTER (WHERE tier > 1) + NULL"),
+        (
+            "percentile_cont(0.5) WITHIN GROUP (ORDER BY tier) -- tier",
+            "percentile_cont(0.5) WITHIN GROUP (ORDER BY tier) -- tier",
+        ),
+        ("max(a.tier) + a.tier + tier(1) + 'tier' + TIER", "max(a.tier) + a.tier + tier(1) + 'tier' + NULL"),
+        ("round(sum(tier) / tier, 2)", "round(sum(tier) / NULL, 2)"),
+    ],
+)
+def test_columns_outside_of_aggregates_are_rewritten(text: str, expected: str) -> None:
+    assert outside_aggregates(text, {"tier": "NULL"}) == expected

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse.contracts.sql_syntax import end_of_group, is_space, opens_group, skip, tokens_of
+from lakehouse.contracts import sql_syntax
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ def aggregated(rows: DataFrame, by: Collection[str], measures: Mapping[str, str]
     :param measures: by name, expressions with aggregates in Spark SQL.
     :param count: the name of the column for the number of rows.
     """
-    arguments = list(dict.fromkeys(call.argument for text in measures.values() for call in _sums(tokens_of(text))))
+    arguments = list(dict.fromkeys(call.argument for text in measures.values() for call in _sums(sql_syntax.tokens_of(text))))
     kinds = rows.select(*(F.expr(text).alias(f"c{place}") for place, text in enumerate(arguments))).dtypes if arguments else []
     doubles = {text: f"_double_{place}" for place, (text, (_, kind)) in enumerate(zip(arguments, kinds)) if _is_double(kind)}
     if doubles:
@@ -139,17 +139,12 @@ def _sums(tokens: list[str]) -> Iterator[_Sum]:
     place = 0
     while place < len(tokens):
         name = tokens[place].lower().strip("`")
-        if name in _SUMS | _AVERAGES and opens_group(tokens, place + 1) and not _is_part(tokens, place):
-            begin = skip(tokens, place + 1)
-            end = end_of_group(tokens, begin)
+        if name in _SUMS | _AVERAGES and sql_syntax.opens_group(tokens, place + 1) and not sql_syntax.is_part(tokens, place):
+            begin = sql_syntax.skip(tokens, place + 1)
+            end, after = sql_syntax.end_of_group(tokens, begin), sql_syntax.end_of_call(tokens, begin)
             inner = tokens[begin + 1 : end - 1]
-            following, condition = skip(tokens, end), ""
-            if tokens[following : following + 1] and tokens[following].lower() == "filter" and opens_group(tokens, following + 1):
-                closes = end_of_group(tokens, skip(tokens, following + 1))
-                condition, after = f" {''.join(tokens[following:closes])}", closes
-            else:
-                after = end
-            first = inner[skip(inner, 0)].lower() if skip(inner, 0) < len(inner) else ""
+            condition = f" {''.join(tokens[sql_syntax.skip(tokens, end) : after])}" if after > end else ""
+            first = inner[sql_syntax.skip(inner, 0)].lower() if sql_syntax.skip(inner, 0) < len(inner) else ""
             if first not in {"distinct", "all"}:
                 yield _Sum(place, after, "".join(inner).strip(), condition, name in _AVERAGES)
             place = after
@@ -157,17 +152,12 @@ def _sums(tokens: list[str]) -> Iterator[_Sum]:
             place += 1
 
 
-def _is_part(tokens: list[str], place: int) -> bool:
-    """Whether a name follows a point: then it is no function."""
-    return bool(place) and tokens[place - 1] == "."
-
-
 def _rewritten(text: str, doubles: Mapping[str, str]) -> str:
     """An expression in which the sums over doubles are exact.
 
     :param doubles: by argument, the column that holds it.
     """
-    tokens = tokens_of(text)
+    tokens = sql_syntax.tokens_of(text)
     done, place = list[str](), 0
     for call in _sums(tokens):
         if call.argument in doubles:
@@ -233,6 +223,6 @@ def _is_double(kind: str) -> bool:
 
 def _is_rough(text: str) -> bool:
     """Whether an expression has an aggregate whose last digits depend on the order of the rows."""
-    tokens = [token.lower().strip("`") for token in tokens_of(text) if not is_space(token)]
+    tokens = [token.lower().strip("`") for token in sql_syntax.tokens_of(text) if not sql_syntax.is_space(token)]
     calls = [(name, after) for name, sign, after in zip(tokens, tokens[1:], [*tokens[2:], ""]) if sign == "("]
     return any(name in _ROUGH or (name in _SUMS | _AVERAGES and after == "distinct") for name, after in calls)

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.calendar import days as day_conditions
 from lakehouse.contracts.series import source_days
+from lakehouse.contracts.sql_expressions import outside_aggregates
 from lakehouse.gold.restatement import exact_sums, lineage, local_measures, silver_tables
 from lakehouse.gold.restatement import silver_rows as rows_read
 from lakehouse.lake import table_io
@@ -19,7 +20,7 @@ from lakehouse.spark import commits, dataframes
 from lakehouse.spark.session import in_zone, sized_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import date, datetime
 
     from pyspark.sql import DataFrame, SparkSession
@@ -50,12 +51,18 @@ def compute(
         rows = rows.withColumn(local_measures.PERIOD, covered)
     of = local_measures.PERIOD if local_measures.PERIOD in rows.columns else "event_date"
     wanted = rows.where(day_conditions.condition_among(of, days))
-    return measured(wanted, metric, [of, *metric.grain]).withColumnRenamed(of, "event_date")
+    return measured(wanted, metric, [of, *metric.grain], {"event_date": of}).withColumnRenamed(of, "event_date")
 
 
-def measured(rows: DataFrame, metric: MetricContract, by: Collection[str]) -> DataFrame:
-    """The measures and row_count of groups of silver rows; sums of doubles are exact."""
-    return exact_sums.aggregated(rows, by, _sql_of(metric), "row_count")
+def measured(
+    rows: DataFrame, metric: MetricContract, by: Collection[str], of_group: Mapping[str, str] | None = None
+) -> DataFrame:
+    """The measures and row_count of groups of silver rows; sums of doubles are exact.
+
+    :param of_group: what columns outside of aggregates are, where they are not those of the rows.
+    """
+    measures = {name: outside_aggregates(text, of_group or {}) for name, text in _sql_of(metric).items()}
+    return exact_sums.aggregated(rows, by, measures, "row_count")
 
 
 def _sql_of(metric: MetricContract) -> dict[str, str]:
@@ -156,8 +163,9 @@ def nothing(session: Callable[[], SparkSession], lake: Lake, metric: MetricContr
     spark = session()
     rows = rows_read.silver_rows(spark, lake, metric, []).where("false")
     rows = rows_read.with_windows(rows, metric.event_window) if metric.event_window else rows
+    of_none = {name: f"CAST(NULL AS {kind})" for name, kind in rows.select("event_date", *metric.grain).dtypes}
     with in_zone(spark, metric.zone):
-        empty = dataframes.in_utc(measured(rows, metric, []).toArrow())
+        empty = dataframes.in_utc(measured(rows, metric, [], of_none).toArrow())
     grain = dataframes.in_utc(rows.select(*metric.grain).toArrow()).schema if metric.grain else pa.schema([])
     columns = {item.name: pa.nulls(1, item.type) for item in grain}
     return pa.table(columns | {name: empty[name] for name in empty.column_names})

@@ -169,6 +169,34 @@ def test_measures_read_the_day_of_each_row_and_not_that_of_the_number(spark: Spa
 
 
 @pytest.mark.spark
+def test_outside_of_aggregates_it_is_the_day_of_the_number(spark: SparkSession) -> None:
+    """As in a measure of working days: Saturday, 2024-02-03, has none of the week up to it."""
+    text = "if(weekday(event_date) < 5, sum(whole), 0)"
+    plain = metric([{"name": "m", "sql": text, "type": "long"}], [])
+    of_week = MetricContract.model_validate(plain.model_dump(exclude_unset=True, by_alias=True) | {"window": 7})
+    rows = dataframes.local(spark, table([row(event_date=date(2024, 2, 1), whole=5)]))
+    days = [date(2024, 2, 2), date(2024, 2, 3)]
+    numbers = metric_query.of_days(rows, of_week, days)
+    assert {day: number.to_pylist() for day, number in numbers.items()} == {
+        days[0]: [{"m": 5, "row_count": 1}],
+        days[1]: [{"m": 0, "row_count": 1}],
+    }
+
+
+@pytest.mark.spark
+def test_a_day_without_rows_has_a_number_where_a_measure_names_the_grain(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = {"gold": "if(name = 'gold', sum(whole), 0)", "n": "count(distinct name)", "day": "max(event_date)"}
+    kinds = {"gold": "long", "n": "long", "day": "date"}
+    by_name = metric([{"name": name, "sql": text, "type": kinds[name]} for name, text in texts.items()], ["name"])
+    monkeypatch.setattr(local_measures, "few_rows", lambda *_: None)
+    monkeypatch.setattr(metric_query.rows_read, "silver_rows", lambda *_: dataframes.local(spark, table([])))
+    none = metric_query.nothing(lambda: spark, None, by_name)
+    assert none.to_pylist() == [{"name": None, "gold": 0, "n": 0, "day": None, "row_count": 0}]
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize("grain", [[], ["name", "place"]])
 def test_a_day_without_rows_has_the_number_of_spark(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, grain: list[str]
