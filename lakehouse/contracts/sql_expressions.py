@@ -9,9 +9,10 @@ where the columns are known.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator
+from sqlglot import exp
 
 from lakehouse.contracts.sql_syntax import (
     CLOSED,
@@ -23,6 +24,7 @@ from lakehouse.contracts.sql_syntax import (
     end_of_group,
     is_part,
     opens_group,
+    parse,
     skip,
     tokens_of,
 )
@@ -260,6 +262,48 @@ def outside_aggregates(sql: str, instead: Mapping[str, str]) -> str:
             done.append(instead.get(name, tokens[place]) if is_column else tokens[place])
         place = end
     return "".join(done)
+
+
+#: Up to so many places, Spark gives a sum, a difference or a choice of decimals all places of both.
+_PLACES_KEPT = 6
+
+
+def places_of_sums(text: str, of_columns: Mapping[str, int]) -> int | None:
+    """The places after the point that sums and counts in an expression may have; None for an expression that may round, or whose
+    places are not known.
+
+    :param of_columns: the places of whole numbers and decimals, by column.
+    """
+    parsed = parse(text)
+    places = None if parsed is None else _places(parsed.tree, of_columns)
+    return places if places is None or places <= _PLACES_KEPT else None
+
+
+def _places(tree: Any, of_columns: Mapping[str, int]) -> int | None:
+    within: list[Any] = []
+    called = tree.name.lower() if isinstance(tree, exp.Anonymous) else ""
+    if called in {"count", "count_if"} or isinstance(tree, exp.Null):
+        return 0
+    if isinstance(tree, exp.Literal) and not tree.is_string:
+        whole, _, rest = f"{tree.this}".partition(".")
+        return len(rest) if f"{whole}{rest}".isdecimal() else None
+    if isinstance(tree, exp.Column) and len(tree.parts) == 1:
+        return of_columns.get(tree.name.lower())
+    if called in {"sum", "coalesce", "nvl", "ifnull"}:
+        within = tree.expressions
+    elif isinstance(tree, exp.Cast) and tree.to.this == exp.DataType.Type.DECIMAL:
+        sizes = [f"{size.this}" for size in tree.to.expressions]
+        return int(sizes[1]) if len(sizes) > 1 else 0  # each row is rounded by itself
+    elif isinstance(tree, exp.Paren | exp.Neg | exp.Filter):
+        within = [tree.this]
+    elif isinstance(tree, exp.Add | exp.Sub):
+        within = [tree.left, tree.right]
+    elif isinstance(tree, exp.If):
+        within = [tree.args["true"], tree.args.get("false") or exp.Null()]
+    elif isinstance(tree, exp.Case):
+        within = [*(part.args["true"] for part in tree.args["ifs"]), tree.args.get("default") or exp.Null()]
+    found = [_places(part, of_columns) for part in within]
+    return None if not found or None in found else max(places for places in found if places is not None)
 
 
 def _rewritten(tokens: list[str]) -> list[str]:

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from lakehouse.contracts.sql_expressions import OF_A_ROW, OF_ROWS, Aggregate, RowExpression, outside_aggregates, wrong_count
+from lakehouse.contracts.sql_expressions import (
+    OF_A_ROW,
+    OF_ROWS,
+    Aggregate,
+    RowExpression,
+    outside_aggregates,
+    places_of_sums,
+    wrong_count,
+)
 
 ROW, ROWS = TypeAdapter(RowExpression), TypeAdapter(Aggregate)
 
@@ -123,3 +131,28 @@ def test_the_documentation_lists_the_functions() -> None:
 )
 def test_columns_outside_of_aggregates_are_rewritten(text: str, expected: str) -> None:
     assert outside_aggregates(text, {"tier": "NULL"}) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("sum(amount)", 2),
+        ("coalesce(sum(kwh), 0)", 3),
+        ("sum(amount) - sum(kwh)", 3),
+        ("count(*) FILTER (WHERE hour(at) < 6)", 0),
+        ("sum(if(tier = 'gold', amount, 0.125))", 3),
+        ("sum(CASE WHEN tier = 'gold' THEN number END)", 0),
+        ("sum(cast(label AS decimal(9, 1)))", 1),
+        ("-sum(number) + count_if(tier = 'x')", 0),
+        ("if(tier = 'gold', sum(amount), 0)", 2),
+        ("sum(amount) / 3", None),
+        ("sum(amount * number)", None),
+        ("round(sum(amount))", None),
+        ("sum(fine)", None),  # of so many places, Spark may drop some
+        ("sum(label)", None),
+        ("sum(1e-3)", None),
+        ("sum(cast(label AS double))", None),
+    ],
+)
+def test_places_that_sums_may_have(text: str, places: int | None) -> None:
+    assert places_of_sums(text, {"amount": 2, "kwh": 3, "number": 0, "fine": 9}) == places

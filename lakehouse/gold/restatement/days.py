@@ -25,7 +25,6 @@ from lakehouse.gold.numbers.lifecycle import REASONS_BY_PRECEDENCE, PublishActio
 from lakehouse.gold.numbers.window_history import WindowReason
 from lakehouse.gold.publication import candidates, held_numbers, late_at_close, restatement_reports, write_audit_publish
 from lakehouse.gold.publication.candidates import NumberLineage
-from lakehouse.gold.publication.held_numbers import find_refused
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, SeriesSnapshot, again_on_conflict
 from lakehouse.gold.restatement import closing, metric_query, patched_days, silver_tables
 from lakehouse.gold.restatement import lineage as restatement_lineage
@@ -233,7 +232,7 @@ def _drafts(lake: Lake, basis: _DaysToDraft, numbers: Mapping[date, pa.Table]) -
     before, run, follows, trigger, late = basis.before, basis.run, basis.follows, basis.trigger, basis.late
     metric = before.series.metric
     today = lifecycle.today(lake.now(), metric.publication)
-    refused = find_refused(lake, before.series, before.existing, list(numbers)) if numbers else {}
+    refused = held_numbers.find_refused(lake, before.series, before.existing, list(numbers)) if numbers else {}
     released = held_numbers.released_periods(lake, before.series.name, numbers)
     # The changes of a number that a check has held since were followed then; its draft has the reason.
     held = {one.start: one.draft for one in candidates.held(lake, before.series, list(numbers))} if follows else {}

@@ -24,12 +24,13 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 from lakehouse import locations
 from lakehouse.contracts.publication import LateAction
 from lakehouse.contracts.series import source_days
+from lakehouse.contracts.sql_expressions import places_of_sums
 from lakehouse.contracts.windows import WINDOW_START, EventWindow
 from lakehouse.delta import change_feed, provenance
+from lakehouse.delta.columns import arrow_type
 from lakehouse.gold import isolation
 from lakehouse.gold.numbers import history
 from lakehouse.gold.publication import candidates, held_numbers
-from lakehouse.gold.publication.held_numbers import find_refused
 from lakehouse.gold.restatement import lineage, metric_query
 from lakehouse.gold.restatement import silver_rows as rows_read
 from lakehouse.lake import table_io
@@ -133,9 +134,8 @@ def _settled(lake: Lake, before: SeriesSnapshot, days: Collection[date]) -> list
     adjusted = {day for day, published in before.published_states.items() if published.restated}
     unsettled = {candidate.start for candidate in candidates.held(lake, series, days)} | adjusted
     unsettled |= failures.failing(lake, series.name, days).keys()
-    unsettled |= (
-        find_refused(lake, series, before.existing, days).keys() | held_numbers.released_periods(lake, series.name).keys()
-    )
+    unsettled |= held_numbers.find_refused(lake, series, before.existing, days).keys()
+    unsettled |= held_numbers.released_periods(lake, series.name).keys()
     # Published numbers are masked before Silver is (see ``stewardship.redact``): until then they do not match.
     unsettled |= set().union(*redactions.touched(lake, metric.source).values())
     return [day for day in sorted(of_contract) if unsettled.isdisjoint({day, *source_days(metric, [day])})]
@@ -203,6 +203,20 @@ def may_be_patched(metric: MetricContract) -> bool:
     return allowed and metric.adds_up_row_by_row
 
 
+def _any_rounds(metric: MetricContract, columns: pa.Schema) -> bool:
+    """Whether a measure may be rounded: the sum of two rounded numbers is not the rounded number of both."""
+    known = {
+        column.name: getattr(column.type, "scale", 0)
+        for column in columns
+        if pa.types.is_integer(column.type) or pa.types.is_decimal(column.type)
+    }
+    for measure in metric.measures:
+        kind, places = arrow_type(measure.type), places_of_sums(measure.sql, known)
+        if places is None or places > getattr(kind, "scale", 0):
+            return True
+    return False
+
+
 def numbers(
     session: Callable[[], SparkSession],
     lake: Lake,
@@ -221,7 +235,7 @@ def numbers(
     masked = set().union(*redactions.touched(lake, metric.source).values()) if since else set()
     since = {day: version for day, version in since.items() if day not in masked}
     table = locations.silver_read(lake, metric).open()
-    if not since or table is None:
+    if not since or table is None or _any_rounds(metric, pa.schema(table.schema().to_arrow())):
         return {}
     try:
         feed = change_feed.feed_of(table, min(since.values()) + 1, table.version())

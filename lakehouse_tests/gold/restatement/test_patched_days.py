@@ -102,6 +102,13 @@ CLOCKS = {"event": "event_time", "arrival": "arrived_at", "max_ahead": "P9D"}
         {"measures": [{"name": "total", "sql": "sum(amount)", "type": "long", "additive": True}]},  # NULL over no rows
         {"measures": [{"name": "total", "sql": "count(distinct id)", "type": "long"}]},
         {"measures": [{"name": "total", "sql": "coalesce(sum(cast(amount as double)), 0)", "type": "double", "additive": True}]},
+        # The sum of two rounded numbers is not the rounded number of both:
+        {"measures": [{"name": "total", "sql": "coalesce(sum(amount), 0) / 3", "type": "decimal(18,2)", "additive": True}]},
+        {
+            "measures": [
+                {"name": "t", "sql": "coalesce(sum(cast(amount as decimal(9,3))), 0)", "type": "decimal(18,2)", "additive": True}
+            ]
+        },
     ],
 )
 def test_changes_that_are_inexact_or_large_are_recomputed(lake, spark, changes) -> None:
