@@ -189,8 +189,9 @@ def _by_example(value: Any, *, form: str, expression: re.Pattern[str]) -> Any:
 def _number(example: re.Match[str]) -> re.Pattern[str]:
     """The regular expression of numbers written like ``example``; a negative number has a minus sign or parentheses."""
     group = {" ": _BLANKS, "'": _APOSTROPHES}.get(example["group"], re.escape(example["group"]))
-    whole = rf"[0-9]{{1,3}}(?:{group}[0-9]{{3}})+|[0-9]+" if group else r"[0-9]+"
-    whole += r"|[0-9]{1,2}(?:,[0-9]{2})+,[0-9]{3}" if group == "," else ""  # 1,25,000 as in India
+    # Nobody groups a leading zero: 0.500 among numbers like 1.234,56 has decimals after its point.
+    whole = rf"[1-9][0-9]{{0,2}}(?:{group}[0-9]{{3}})+|[0-9]+" if group else r"[0-9]+"
+    whole += r"|[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}" if group == "," else ""  # 1,25,000 as in India
     fraction = rf"(?:{re.escape(example['point'])}(?P<fraction>[0-9]+))?" if example["point"] else "(?P<fraction>(?!))?"
     magnitude = "(?P<magnitude>[KMBkmb]?)" if example["magnitude"] else "(?P<magnitude>)"
     before, after = (f"(?:{re.escape(example[side].strip())})?" for side in ("before", "after"))

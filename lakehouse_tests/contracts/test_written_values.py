@@ -84,6 +84,10 @@ def test_a_value_is_read_as_it_is_written(form: str, value: Any, expected: Any) 
 @pytest.mark.parametrize(
     ("form", "value"),
     [
+        ("1.234,56", "0.500"),  # a leading zero is in no group of thousands
+        ("1,234.56", "0,123"),
+        ("1,234.56", "01,234"),
+        ("₹1,234.56", "0,25,000"),
         ("1.234,56", "1,100.00"),
         ("1.234,56", "1.10,00"),
         ("1.234,56", "12.50"),

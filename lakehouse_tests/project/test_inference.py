@@ -252,6 +252,7 @@ def test_what_is_not_read_is_told_with_how_to_write_it(value: str, words: str) -
         ("05.11.24", "%d.%m.%y", "date"),
         ("2024.11.05", "%Y.%m.%d", "date"),
         ("1.234.567", "1.234,56", "bigint"),
+        ("0,500", "1.234,56", "decimal(21,5)"),
         ("2014-7-1", "%Y-%m-%d", "date"),
         ("12:55:39  5 Feb 2020", "%H:%M:%S %d %b %Y", "timestamp"),
         ("3.00-", "1,234.56", "decimal(20,4)"),
