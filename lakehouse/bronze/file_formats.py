@@ -106,6 +106,12 @@ def check_array(stream: BinaryIO) -> None:
     deque(_array_elements(stream), maxlen=0)
 
 
+def check_is_text(stream: BinaryIO) -> None:
+    """:raises FileProblem: when a file is of a format that is no text, whatever lines of it the contract leaves out."""
+    if other := foreign_format(stream.read(_BEGINNING)):
+        raise FileProblem(f"the file {other}")
+
+
 def check_readable(stream: BinaryIO) -> None:
     """:raises FileProblem: when a gzip stream breaks off; another stream is not read."""
     content = unzipped(stream)
@@ -407,6 +413,8 @@ def readable_text(line: bytes) -> str:
     return line.decode(errors="backslashreplace").replace("\0", "\\x00")
 
 
+#: As many bytes say what a file is; those of a workbook come after the first names in its archive.
+_BEGINNING = 2_000
 _TO_PARQUET = "convert it to Parquet, or to CSV or JSON lines (a file may be compressed with gzip)"
 _MAGIC = {
     b"\xd0\xcf\x11\xe0": "is an old Excel workbook; save the sheet as CSV in UTF-8",
@@ -425,7 +433,7 @@ _OF_NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f\x80-\xff]")
 def foreign_format(content: bytes) -> str | None:
     """The sentence about a file that begins with ``content``; None if no format is recognized."""
     if content[:4] == b"PK\x03\x04":
-        if b"xl/" in content or b"[Content_Types].xml" in content[:2000]:
+        if b"xl/" in content or b"[Content_Types].xml" in content[:_BEGINNING]:
             return "is an Excel workbook; save the sheet as CSV in UTF-8"
         return "is a zip archive; unpack it and give the files in it (a file may be compressed with gzip)"
     found = next((magic for magic in _MAGIC if content.startswith(magic)), None)

@@ -24,6 +24,7 @@ from lakehouse import object_store
 from lakehouse.bronze.file_formats import (
     FileProblem,
     check_array,
+    check_is_text,
     check_readable,
     header_line,
     json_lines,
@@ -34,7 +35,6 @@ from lakehouse.bronze.file_formats import (
 )
 from lakehouse.bronze.json_columns import check_names
 from lakehouse.ledger import ids
-from lakehouse.object_store import S3
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -345,6 +345,8 @@ def _check_whole(lake: Lake, contract: SourceContract, file: LandingFile) -> Non
     if contract.source.format == "parquet":
         _check_parquet(lake, contract, file)
         return
+    with open_file(lake, contract, file.path) as stream:
+        check_is_text(stream)
     if contract.source.format == "json":
         with open_file(lake, contract, file.path) as stream:
             check_names(json_lines(stream, contract.source), contract)
@@ -377,7 +379,7 @@ def _check_parquet(lake: Lake, contract: SourceContract, file: LandingFile) -> N
 def _file_system(lake: Lake, contract: SourceContract) -> tuple[fs.FileSystem, str]:
     root = lake.landing_of(contract.dataset)
     if object_store.is_s3(root):
-        return S3.of(lake.storage_options).file_system(), root.partition("://")[2]
+        return object_store.S3.of(lake.storage_options).file_system(), root.partition("://")[2]
     if "://" in root:
         system, path = fs.FileSystem.from_uri(root)
         return system, path

@@ -199,6 +199,8 @@ def typed_text(value: Any) -> str:
         return _decoded(value)
     if isinstance(value, (dict, list)):
         return _json(value)
+    if isinstance(value, float):
+        value += 0.0  # -0.0 is 0.0, and no other key
     return json.dumps(value) if isinstance(value, bool) else str(value)
 
 

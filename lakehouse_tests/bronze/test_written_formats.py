@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import bz2
+import lzma
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
 from lakehouse import locations
+from lakehouse.bronze import column_values, row_parser
 from lakehouse.bronze.ingest import Ingest
 from lakehouse.contracts.source import SourceContract
 from lakehouse.dispositions.readings import RECEIVED
@@ -19,6 +23,8 @@ from lakehouse.reparse.read_again import RawFile, rows_read_otherwise
 from lakehouse_tests.support.empty_lake import lake_in
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lakehouse.lake import Lake
 
 DAY = date(2024, 11, 5)
@@ -119,6 +125,11 @@ def test_values_of_json_lines(lake: Lake) -> None:
     ]
 
 
+def test_a_key_of_doubles_has_one_zero() -> None:
+    assert column_values.record_keys([pa.array([0.0, -0.0, -1.5])]).values.to_pylist() == ["0.0", "0.0", "-1.5"]
+    assert row_parser.record_key([-0.0, "a"]) == '["0.0","a"]'
+
+
 def test_the_records_of_an_array_are_rows_with_numbers_of_their_own(lake: Lake) -> None:
     text = """[
   {"id": "1", "sold_at": "2024-11-04T09:00:00Z", "amount": "5.00"}, {"id": "2",
@@ -128,8 +139,23 @@ def test_the_records_of_an_array_are_rows_with_numbers_of_their_own(lake: Lake) 
 """
     rows = rows_of(lake, source_with(format="json", array=True), text)
     assert shown(rows) == [("1", "2024-11-04", "5.00"), ("2", "2024-11-04", None), (None, None, None)]
-    assert [row["line_number"] for row in rows] == [2, 3, 4], "the first two begin on one line, and a row is identified by its number"
+    assert [row["line_number"] for row in rows] == [2, 3, 4], (
+        "the first two begin on one line, and a row is identified by its number"
+    )
     assert rows[2]["malformed_reason"] == "a JSON int where an object is expected"
+
+
+@pytest.mark.parametrize("form", [{"skip_lines": 2}, {"format": "json"}, {"columns": ["id", "sold_at", "amount"]}])
+@pytest.mark.parametrize("pack", [bz2.compress, lzma.compress])
+def test_a_file_that_is_no_text_is_held_whatever_lines_are_left_out(
+    lake: Lake, form: dict[str, Any], pack: Callable[[bytes], bytes]
+) -> None:
+    landing = Path(f"{lake.settings.landing}")
+    landing.mkdir(parents=True, exist_ok=True)
+    (landing / f"{DAY}.x").write_bytes(pack(b"Export\n\nid,sold_at,amount\n1,2024-11-04T09:00:00Z,5.00\n"))
+    report = Ingest(lake, source_with(**form), lambda: pytest.fail("few rows need no Spark"), "run").day(DAY)
+    [held] = report.held
+    assert "is compressed with" in f"{held.message}"
 
 
 @pytest.mark.parametrize("text", ["[{}", '{"id": 1}', "[1] [2]", ""])
