@@ -129,7 +129,7 @@ def run(
 ) -> None:
     """Ingest files, update all numbers, and print the changes; many rows and some measures start Spark."""
     from lakehouse.ledger import contract_archive  # noqa: PLC0415 (Dagster and Spark load in seconds)
-    from lakehouse.orchestration.execution import single_run  # noqa: PLC0415
+    from lakehouse.orchestration.execution import in_process, single_run  # noqa: PLC0415
     from lakehouse.project import delivery  # noqa: PLC0415
 
     try:
@@ -140,11 +140,21 @@ def run(
     if meant.is_of_folder:
         errors.print(f"using the contracts in {contract.parent}; set LAKEHOUSE_CONTRACTS for other commands", style="dim")
     notices = contract_archive.notices_of_source(meant.lake, meant.contract)
+    failure = None
     with errors.status("ingesting, and publishing numbers"):
-        done = single_run.run_files(meant.lake, meant.catalog, meant.dataset, files)
+        try:
+            done = single_run.run_files(meant.lake, meant.catalog, meant.dataset, files)
+        except in_process.RunFailedError as problem:
+            if problem.done is None:
+                raise
+            done, failure = problem.done, problem
     print_run(done, meant.dataset)
     print_notices(notices if done.rows else ())
-    end_of_update(done.failed_checks, done.held, done.left, done.left_out)
+    try:
+        end_of_update(done.failed_checks, done.held, done.left, done.left_out)
+    finally:
+        if failure is not None:
+            raise failure
 
 
 app = typer.Typer(help="Check contracts.", no_args_is_help=True)

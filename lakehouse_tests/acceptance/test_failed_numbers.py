@@ -10,6 +10,7 @@ import pytest
 from lakehouse_tests.support.forked_cli import lakehouse_command
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark"), pytest.mark.merge]
@@ -52,27 +53,75 @@ REASON = (
 )
 
 
-def test_the_day_is_held_by_name_while_the_others_go_on(tmp_path: Path) -> None:
-    contracts = {"visits": SOURCE, "conversion": CONVERSION, "revenue": REVENUE}
-    (tmp_path / "contracts").mkdir()
+def commands_in(folder: Path, contracts: dict[str, str]) -> Callable[..., tuple[int, str, str]]:
+    """A function that runs a command in a deployment of these contracts: its exit code and output."""
+    (folder / "contracts").mkdir()
     for name, text in contracts.items():
-        (tmp_path / "contracts" / f"{name}.yaml").write_text(text)
+        (folder / "contracts" / f"{name}.yaml").write_text(text)
+    of_deployment = {"LAKEHOUSE_CONTRACTS": "contracts", "LAKEHOUSE_BUNDLED_CONTRACTS": "false", "LAKEHOUSE_LANDING": "landing"}
+
+    def command(*arguments: str, **environment: str) -> tuple[int, str, str]:
+        done = lakehouse_command(folder, *arguments, **of_deployment, **environment)
+        assert "Traceback" not in done.stderr
+        return done.returncode, done.stdout, done.stderr
+
+    return command
+
+
+OF_A_BOOLEAN = """
+metric: doubtful
+source: visits
+measures:
+  - {name: total, sql: "sum(sessions > 0)", type: bigint}
+"""
+BY_KIND = """
+metric: by_kind
+source: visits
+grain: [kind]
+measures:
+  - {name: large, sql: "if(kind = 'large', sum(orders), 0)", type: bigint, additive: true}
+"""
+
+
+def test_a_metric_that_fails_as_a_whole_hides_nothing_of_the_others(tmp_path: Path) -> None:
+    command = commands_in(tmp_path, {"visits": SOURCE, "doubtful": OF_A_BOOLEAN, "revenue": REVENUE})
+    for name, text in {"day": DAY, "typo": TYPO}.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    code, out, err = command("run", "visits", "day.csv", LAKEHOUSE_NOW="2024-11-06T12:00:00Z")
+    assert code == 1
+    assert "3 rows ingested." in out
+    assert "revenue_v2024-11-05.r1" in out
+    assert "gold/doubtful failed for 3 days" in err
+    code, out, err = command("run", "visits", "typo.csv", LAKEHOUSE_NOW="2024-11-07T12:00:00Z")
+    assert code == 1
+    assert "revenue_v2024-11-05.r2  preliminary: revenue 50.00 -> 51.00" in out
+    assert REASON in err
+    assert "gold/doubtful failed for" in err
+
+
+def test_a_day_that_loses_its_last_row_has_a_number_where_a_measure_names_the_grain(tmp_path: Path) -> None:
+    source = SOURCE.replace("- {name: sessions,", "- {name: kind, type: string}\n    - {name: sessions,")
+    command = commands_in(tmp_path, {"visits": source, "by_kind": BY_KIND})
+    header = "id,at,kind,sessions,orders,amount,op\n"
+    first = "a,2024-11-03T10:00:00Z,large,1,5,1.00,\nb,2024-11-04T10:00:00Z,large,1,2,1.00,\n"
+    (tmp_path / "first.csv").write_text(header + first)
+    (tmp_path / "moved.csv").write_text(header + "a,2024-11-04T10:00:00Z,large,1,7,1.00,correct\n")
+    for number, name in ((5, "first"), (6, "moved")):
+        code, out, err = command("run", "visits", f"{name}.csv", LAKEHOUSE_NOW=f"2024-11-{number:02}T12:00:00Z")
+        assert code == 0, out + err
+    shown = [json.loads(command("gold", "show", "by_kind", f"2024-11-{day:02}", "--json")[1])["rows"] for day in (3, 4)]
+    assert [[row["large"] for row in rows] for rows in shown] == [[0], [9]]
+
+
+def test_the_day_is_held_by_name_while_the_others_go_on(tmp_path: Path) -> None:
+    command = commands_in(tmp_path, {"visits": SOURCE, "conversion": CONVERSION, "revenue": REVENUE})
     for name, text in {"day": DAY, "typo": TYPO, "quiet": NOTHING_NEW, "mended": MENDED}.items():
         (tmp_path / f"{name}.csv").write_text(text)
 
     def run(name: str, day: int) -> tuple[int, str, str]:
-        return command("run", "visits", f"{name}.csv", LAKEHOUSE_NOW=f"2024-11-{day:02}T12:00:00Z")
-
-    def command(*arguments: str, **environment: str) -> tuple[int, str, str]:
-        of_deployment = {
-            "LAKEHOUSE_CONTRACTS": "contracts",
-            "LAKEHOUSE_BUNDLED_CONTRACTS": "false",
-            "LAKEHOUSE_LANDING": "landing",
-        }
-        done = lakehouse_command(tmp_path, *arguments, **of_deployment, **environment)
-        assert "Traceback" not in done.stderr
-        assert "Exception" not in done.stderr
-        return done.returncode, done.stdout, done.stderr
+        code, out, err = command("run", "visits", f"{name}.csv", LAKEHOUSE_NOW=f"2024-11-{day:02}T12:00:00Z")
+        assert "Exception" not in err
+        return code, out, err
 
     def seen(metric: str, *days: int) -> list[object]:
         shown = [json.loads(command("gold", "show", metric, f"2024-11-{day:02}", "--json")[1]) for day in days]

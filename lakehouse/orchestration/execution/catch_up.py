@@ -80,8 +80,13 @@ def _catch_up(lake: Lake, catalog: Catalog, source: str, layers: InProcess) -> C
                 with _noted(failed, metric.name):
                     restated[metric.name] = layers.run(gold_key(metric.name), days, tag)
             _update_rollups(lake, catalog.sources[metric.source], daily, layers, failed)
-    _end(source, layers, failed, list(restated))
-    return CatchUpResult(silver_days, restated, causes)
+    done = CatchUpResult(silver_days, restated, causes)
+    try:
+        _end(source, layers, failed, list(restated))
+    except RunFailedError as problem:
+        problem.done = done
+        raise
+    return done
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from datetime import date
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -47,11 +47,13 @@ class RunFailedError(LakehouseError):
     """A run failed; the message names the asset, the days and the reason.
 
     :param may_pass: whether the same run may succeed later without any change.
+    :ivar done: the result of what has not failed, where the rest went on.
     """
 
     def __init__(self, message: str, *, may_pass: bool = True) -> None:
         super().__init__(message)
         self.may_pass = may_pass
+        self.done: Any = None
 
 
 def together(problems: Sequence[RunFailedError]) -> RunFailedError:

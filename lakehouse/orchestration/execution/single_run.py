@@ -15,8 +15,8 @@ from lakehouse.dispositions.reprocess_policy import policy_of
 from lakehouse.gold.numbers import history, served_version
 from lakehouse.ledger import ingestions
 from lakehouse.ledger.row_states import QuarantineReason
+from lakehouse.orchestration.execution import in_process
 from lakehouse.orchestration.execution.catch_up import catch_up
-from lakehouse.orchestration.execution.in_process import InProcess, local_instance
 from lakehouse.orchestration.run_events import asset_key
 from lakehouse.project import delivery
 from lakehouse.silver import replaced_days
@@ -81,21 +81,30 @@ def run_files(lake: Lake, catalog: Catalog, source: str, files: Sequence[Path]) 
     lake = lake.with_settings(spark_long_lived=True).cached()
     today = lake.now().date()
     delivered = delivery.deliver(lake, catalog.sources[source], files, today)
-    with local_instance() as instance:
-        return ingest(lake, catalog, source, today, delivered, InProcess(lake, catalog, instance))
+    with in_process.local_instance() as instance:
+        return ingest(lake, catalog, source, today, delivered, in_process.InProcess(lake, catalog, instance))
 
 
-def ingest(lake: Lake, catalog: Catalog, source: str, day: date, files: Sequence[Path], layers: InProcess) -> SingleRun:
+def ingest(
+    lake: Lake, catalog: Catalog, source: str, day: date, files: Sequence[Path], layers: in_process.InProcess
+) -> SingleRun:
     """Ingest the files of an arrival day, and update silver and gold.
 
     :param files: the files in the landing folder to report on.
-    :raises RunFailedError: if a run fails; completed work is kept, and the next call continues from there.
+    :raises RunFailedError: if a run fails; completed work is kept, and the next call continues from there. Where only metrics
+        have failed, its ``done`` is the result of the others, a :class:`SingleRun`.
     """
     before = ingestions.inputs(ingestions.all_of(lake, source)).keys()
     held_before = replaced_days.rows_by_day(lake, catalog.sources[source])
     layers.expect_spark(source)
     layers.run(asset_key("bronze", source), [day])
-    after = catch_up(lake, catalog, source, layers)
+    failure: in_process.RunFailedError | None = None
+    try:
+        after = catch_up(lake, catalog, source, layers)
+    except in_process.RunFailedError as problem:
+        if problem.done is None:
+            raise
+        failure, after = problem, problem.done
     entries = [entry for entry in ingestions.all_of(lake, source) if entry.arrival_date == day]
     new = [entry for entry in entries if entry.status == "ingested" and entry.ingestion_id not in before]
     again = [entry for entry in entries if entry.counts_again and entry.input_id not in before]
@@ -107,7 +116,7 @@ def ingest(lake: Lake, catalog: Catalog, source: str, day: date, files: Sequence
     held_names = {entry.source_file for entry in ingestions.still_held(entries)} & names
     small = _too_small(lake, catalog.sources[source], entries)
     counting = [entry for entry in [*new, *again] if entry.ingestion_id not in {row["ingestion_id"] for row in small}]
-    return SingleRun(
+    done = SingleRun(
         rows=sum(entry.rows for entry in new),
         malformed=sum(entry.malformed for entry in new),
         known=len(recorded - held_names - {entry.source_file for entry in new}),
@@ -123,6 +132,10 @@ def ingest(lake: Lake, catalog: Catalog, source: str, day: date, files: Sequence
         not_admitted=claims.not_admitted(lake, source, {"arrival_date": [day], "ingestion_id": ids}) if ids else {},
         unread_reason=ingestions.first_reason(lake, source, [entry.ingestion_id for entry in new if entry.malformed]),
     )
+    if failure is not None:
+        failure.done = done
+        raise failure
+    return done
 
 
 def _too_small(lake: Lake, contract: SourceContract, entries: Sequence[Ingestion]) -> list[dict[str, Any]]:
