@@ -80,6 +80,8 @@ source: visits
 grain: [kind]
 measures:
   - {name: large, sql: "if(kind = 'large', sum(orders), 0)", type: bigint, additive: true}
+  - {name: ids, sql: count(distinct id), type: bigint}
+publication: {rollups: [week]}
 """
 
 
@@ -109,8 +111,9 @@ def test_a_day_that_loses_its_last_row_has_a_number_where_a_measure_names_the_gr
     for number, name in ((5, "first"), (6, "moved")):
         code, out, err = command("run", "visits", f"{name}.csv", LAKEHOUSE_NOW=f"2024-11-{number:02}T12:00:00Z")
         assert code == 0, out + err
-    shown = [json.loads(command("gold", "show", "by_kind", f"2024-11-{day:02}", "--json")[1])["rows"] for day in (3, 4)]
-    assert [[row["large"] for row in rows] for rows in shown] == [[0], [9]]
+    periods = ("2024-11-03", "2024-11-04", "2024-W44", "2024-W45")
+    shown = [json.loads(command("gold", "show", "by_kind", period, "--json")[1])["rows"] for period in periods]
+    assert [[(row["large"], row["ids"]) for row in rows] for rows in shown] == [[(0, 0)], [(9, 2)], [(0, 0)], [(9, 2)]]
 
 
 def test_the_day_is_held_by_name_while_the_others_go_on(tmp_path: Path) -> None:

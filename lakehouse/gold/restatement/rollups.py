@@ -246,10 +246,10 @@ def totals_of_periods(
     if not others or not added:
         return added
     found = _from_silver(lake, contract, daily, session, list(added), rows)
-    return {
-        period: joined(rollup, number, found[period.start]) if period.start in found else number
-        for period, number in added.items()
-    }
+    if any(period.start not in found for period in added):
+        nothing = metric_query.nothing(session, lake, daily.metric.whole)  # all rows of the period are gone
+        found = {period.start: nothing for period in added} | found
+    return {period: joined(rollup, number, found[period.start]) for period, number in added.items()}
 
 
 def add_up(rollup: Series, days: pa.Table, booked: pa.Table | None) -> pa.Table:
