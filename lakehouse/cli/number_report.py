@@ -36,12 +36,15 @@ def row_text(row: Mapping[str, object], series: Series) -> str:
     return "  ".join(f"{name} {shown(value)}" for name, value in named.items())
 
 
-def sides_text(sides: Sides) -> str:
-    """A number before and after, with the difference and the change in percent."""
+def sides_text(sides: Sides, version: PublishedVersion) -> str:
+    """A number before and after, with the difference and the change in percent.
+
+    :param version: the later one: a measure that does not add up has no total of several rows before it, and is not new.
+    """
     if not sides.changed:
         return shown(sides.after)
     if sides.before is None:
-        return f"{shown(sides.after)} (new)"
+        return f"{shown(sides.after)} (new)" if version.revision == 1 else shown(sides.after)
     difference, percent = sides.difference, sides.percent
     by = f" ({difference:+,}{f', {percent:+} %' if percent is not None else ''})" if difference is not None else ""
     return f"{shown(sides.before)} -> {shown(sides.after)}{by}"
@@ -49,7 +52,7 @@ def sides_text(sides: Sides) -> str:
 
 def moved_line(version: PublishedVersion, moved: Mapping[str, Sides]) -> str:
     """A version in one line: its name, the changes of its measures, and its reason."""
-    measures = ", ".join(f"{name} {sides_text(sides)}" for name, sides in moved.items())
+    measures = ", ".join(f"{name} {sides_text(sides, version)}" for name, sides in moved.items()) or counted(len(version.rows))
     return f"{version.name}  {version.state.value}: {measures}  [{version.why}]"
 
 

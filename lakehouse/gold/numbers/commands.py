@@ -177,7 +177,7 @@ def history(metric: arguments.Metric, period: arguments.PeriodOrWindow, as_json:
         if version.row.get("signed_off_by"):
             out.print(f"    signed off by {version.row['signed_off_by']}: {version.row['sign_off_reason']}", soft_wrap=True)
         for name, sides in moved.items():
-            out.print(f"    {name}: {sides_text(sides)}", soft_wrap=True)
+            out.print(f"    {name}: {sides_text(sides, version)}", soft_wrap=True)
         if version.row.get("undecided_rows"):
             out.print(f"    {_waited(version)}", style="yellow", soft_wrap=True)
     if not as_json and (held := _held_because(of)):

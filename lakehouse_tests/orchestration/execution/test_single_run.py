@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date, datetime, timezone
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from lakehouse.bronze.ingest import DayReport
 from lakehouse.cli import number_report
 from lakehouse.contracts.source import SourceContract
+from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.ledger.ingestions import Ingestion
 from lakehouse.ledger.row_states import AdmissionStatus
 from lakehouse.orchestration.execution.single_run import SingleRun
@@ -114,3 +116,10 @@ def test_files_of_a_day_that_count_again_are_delivered_with_it_and_files_found_a
     new, again, found_again = file(DAYS[0]), replace(file(DAYS[1]), status="redelivered"), replace(file(), status="redelivered")
     report = DayReport(ingested=[new], redelivered=[again, found_again])
     assert report.delivered == [new, again]
+
+
+def test_a_measure_that_had_no_total_before_is_new_in_the_first_revision_only() -> None:
+    first, later = (SimpleNamespace(revision=revision, rows=[{}, {}]) for revision in (1, 2))
+    assert number_report.sides_text(Sides(None, 3), first) == "3 (new)"
+    assert number_report.sides_text(Sides(None, 3), later) == "3"
+    assert number_report.sides_text(Sides(2, 3), later) == "2 -> 3 (+1, +50.00 %)"
