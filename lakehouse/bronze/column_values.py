@@ -106,7 +106,7 @@ PLAIN_SCALE = 6
 
 def record_keys(values: Sequence[pa.Array]) -> Converted:
     """The key of each record: the value itself, or a JSON list if the key has several columns; null if a value is null."""
-    texts = [as_texts(column) for column in values]
+    texts = [_key_texts(column) for column in values]
     if len(texts) == 1:
         return Converted(texts[0], everywhere(len(texts[0])))
     certain = reduce(pc.and_, (unescaped(column) for column in texts))
@@ -123,7 +123,7 @@ def change_keys(values: Sequence[pa.Array], moments: pa.TimestampArray) -> Conve
 
 def synthetic_keys(recipe: SyntheticKey, fields: Mapping[str, pa.Array], event_ts: pa.Array, event_date: pa.Array) -> Converted:
     """The key of each record without one; not certain for a record that lacks the event time which the recipe needs."""
-    texts = [as_texts(fields[name]) for name in recipe.fields]
+    texts = [_key_texts(fields[name]) for name in recipe.fields]
     certain = reduce(pc.and_, (unescaped(column) for column in texts))
     parts = [pc.if_else(pc.is_null(column), "null", quoted(column)) for column in texts]
     if recipe.window is not None:
@@ -147,6 +147,11 @@ def as_texts(values: pa.Array) -> pa.StringArray:
     if pa.types.is_decimal(kind) and kind.scale <= PLAIN_SCALE:
         return pc.cast(values, pa.string())
     return pa.array([None if value is None else typed_text(value) for value in values.to_pylist()], pa.string())
+
+
+def _key_texts(values: pa.Array) -> pa.StringArray:
+    """Typed values as ``type_conversion.key_text`` writes them."""
+    return as_texts(pc.add(values, 0.0) if pa.types.is_floating(values.type) else values)
 
 
 def unescaped(texts: pa.StringArray) -> pa.BooleanArray:

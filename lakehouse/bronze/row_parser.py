@@ -21,13 +21,13 @@ from lakehouse.bronze.type_conversion import (
     converter,
     is_date_only,
     is_null_number,
+    key_text,
     null_numbers,
     to_boolean,
     to_date,
     to_integer,
     to_key_text,
     to_text,
-    typed_text,
 )
 from lakehouse.calendar.days import business_day_of, start_of_day
 from lakehouse.contracts import inputs
@@ -184,7 +184,7 @@ class RowParser:
     def _is_marker(present: Mapping[str, Any], column: str, convert: Callable[[Any], Any], marker: str) -> bool:
         with suppress(Malformed):
             value = present.get(column)
-            return value is not None and typed_text(_converted(column, convert, value)) == marker
+            return value is not None and key_text(_converted(column, convert, value)) == marker
         return False
 
     def _of_marker(self, present: dict[str, Any], received_at: datetime) -> dict[str, Any]:
@@ -435,8 +435,8 @@ class RowParser:
 def record_key(values: list[Any]) -> str:
     """The key of a record as text: the value itself, or a JSON list if the key has several columns."""
     if len(values) == 1:
-        return typed_text(values[0])
-    return json.dumps([typed_text(value) for value in values], ensure_ascii=False, separators=(",", ":"))
+        return key_text(values[0])
+    return json.dumps([key_text(value) for value in values], ensure_ascii=False, separators=(",", ":"))
 
 
 def change_key(values: list[Any], moment: datetime) -> str:
@@ -449,7 +449,7 @@ def synthetic_key(recipe: SyntheticKey, fields: dict[str, Any], clocks: dict[str
 
     :raises Malformed: when the recipe has a window and the record has no event time.
     """
-    parts = [None if fields[name] is None else typed_text(fields[name]) for name in recipe.fields]
+    parts = [None if fields[name] is None else key_text(fields[name]) for name in recipe.fields]
     if recipe.window is not None:
         day = clocks["event_date"]
         if day is None:

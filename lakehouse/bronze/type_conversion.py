@@ -199,9 +199,12 @@ def typed_text(value: Any) -> str:
         return _decoded(value)
     if isinstance(value, (dict, list)):
         return _json(value)
-    if isinstance(value, float):
-        value += 0.0  # -0.0 is 0.0, and no other key
     return json.dumps(value) if isinstance(value, bool) else str(value)
+
+
+def key_text(value: Any) -> str:
+    """A typed value as text in a key: -0.0 is 0.0, and no other key."""
+    return typed_text(value + 0.0 if isinstance(value, float) else value)
 
 
 def null_numbers(words: Collection[str]) -> frozenset[Decimal]:
