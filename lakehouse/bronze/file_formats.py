@@ -63,10 +63,16 @@ class Record:
 
 
 def unzipped(stream: BinaryIO) -> BinaryIO:
-    """The stream's content, decompressed if its first two bytes are those of gzip, whatever the file's name."""
+    """The stream's content, decompressed if its first two bytes are those of gzip, whatever the file's name.
+
+    :raises FileProblem: when it is of a format that is no text, whatever lines of it the contract leaves out.
+    """
     buffered = io.BufferedReader(stream)  # type: ignore[type-var]  # any object with readinto() will do
-    if buffered.peek(2)[:2] == GZIP_MAGIC:
+    beginning = buffered.peek(2)
+    if beginning[:2] == GZIP_MAGIC:
         return gzip.GzipFile(fileobj=buffered)  # type: ignore[return-value]
+    if other := foreign_format(beginning):
+        raise FileProblem(f"the file {other}")
     return buffered
 
 
@@ -104,12 +110,6 @@ def _array_elements(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
 def check_array(stream: BinaryIO) -> None:
     """:raises FileProblem: when a file is not one complete JSON array."""
     deque(_array_elements(stream), maxlen=0)
-
-
-def check_is_text(stream: BinaryIO) -> None:
-    """:raises FileProblem: when a file is of a format that is no text, whatever lines of it the contract leaves out."""
-    if other := foreign_format(stream.read(_BEGINNING)):
-        raise FileProblem(f"the file {other}")
 
 
 def check_readable(stream: BinaryIO) -> None:
@@ -413,8 +413,6 @@ def readable_text(line: bytes) -> str:
     return line.decode(errors="backslashreplace").replace("\0", "\\x00")
 
 
-#: As many bytes say what a file is; those of a workbook come after the first names in its archive.
-_BEGINNING = 2_000
 _TO_PARQUET = "convert it to Parquet, or to CSV or JSON lines (a file may be compressed with gzip)"
 _MAGIC = {
     b"\xd0\xcf\x11\xe0": "is an old Excel workbook; save the sheet as CSV in UTF-8",
@@ -426,15 +424,24 @@ _MAGIC = {
     b"\xfd7zXZ": "is compressed with xz; unpack it, or compress it with gzip",
     b"%PDF": "is a PDF; ask the sender for the table as CSV",
 }
-#: Bytes that text does not have. A header may begin with the letters of a format, such as ORCID.
-_OF_NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f\x80-\xff]")
+#: Bytes that text does not have.
+_OF_NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 
 
 def foreign_format(content: bytes) -> str | None:
     """The sentence about a file that begins with ``content``; None if no format is recognized."""
     if content[:4] == b"PK\x03\x04":
-        if b"xl/" in content or b"[Content_Types].xml" in content[:_BEGINNING]:
+        if b"xl/" in content or b"[Content_Types].xml" in content[:2000]:
             return "is an Excel workbook; save the sheet as CSV in UTF-8"
         return "is a zip archive; unpack it and give the files in it (a file may be compressed with gzip)"
     found = next((magic for magic in _MAGIC if content.startswith(magic)), None)
-    return _MAGIC[found] if found and not (found.isalnum() and not _OF_NO_TEXT.search(content)) else None
+    return _MAGIC[found] if found and not (found.isalnum() and _is_text(content.partition(b"\n")[0])) else None
+
+
+def _is_text(line: bytes) -> bool:
+    """Whether the first line of a file is text: a header may begin with the letters of a format, such as ORCID."""
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return _OF_NO_TEXT.search(line) is None

@@ -24,7 +24,6 @@ from lakehouse import object_store
 from lakehouse.bronze.file_formats import (
     FileProblem,
     check_array,
-    check_is_text,
     check_readable,
     header_line,
     json_lines,
@@ -345,8 +344,6 @@ def _check_whole(lake: Lake, contract: SourceContract, file: LandingFile) -> Non
     if contract.source.format == "parquet":
         _check_parquet(lake, contract, file)
         return
-    with open_file(lake, contract, file.path) as stream:
-        check_is_text(stream)
     if contract.source.format == "json":
         with open_file(lake, contract, file.path) as stream:
             check_names(json_lines(stream, contract.source), contract)

@@ -14,7 +14,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lakehouse.bronze.file_formats import MAX_DEPTH, MAX_LINES_OF_A_RECORD, FileProblem, Record, check_readable, read_records
+from lakehouse.bronze.file_formats import (
+    MAX_DEPTH,
+    MAX_LINES_OF_A_RECORD,
+    FileProblem,
+    Record,
+    check_readable,
+    foreign_format,
+    read_records,
+)
 from lakehouse.contracts.inputs import Source
 
 TWO_COLUMNS = ["a", "b"]
@@ -220,6 +228,14 @@ def test_a_header_that_cannot_be_used_holds_the_file(data: bytes, message: str) 
     with pytest.raises(FileProblem) as caught:
         read(data)
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("name", ["ORC", "PAR1", "BZh"])
+def test_a_text_that_begins_with_the_letters_of_a_format_is_read(name: str) -> None:
+    (record,) = read(f"{name},a,b,pr\u00e9nom\n1,x,\u00e9,y\n".encode())
+    assert record.values is not None
+    assert record.values["a"] == "x"
+    assert foreign_format(f"{name}\u00e9,x\n\u00e9".encode()[:-1]) is None, "a text may be cut within a letter"
 
 
 @pytest.mark.parametrize("header", [b"a,b,,", b"a,b,c,c", b"a,b,,c,"])
