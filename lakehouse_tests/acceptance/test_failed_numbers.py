@@ -114,6 +114,9 @@ def test_a_day_that_loses_its_last_row_has_a_number_where_a_measure_names_the_gr
     periods = ("2024-11-03", "2024-11-04", "2024-W44", "2024-W45")
     shown = [json.loads(command("gold", "show", "by_kind", period, "--json")[1])["rows"] for period in periods]
     assert [[(row["large"], row["ids"]) for row in rows] for rows in shown] == [[(0, 0)], [(9, 2)], [(0, 0)], [(9, 2)]]
+    for period in periods:
+        code, out, err = command("gold", "reproduce", "by_kind", period, "--revision", "r2")
+        assert code == 0, out + err
 
 
 def test_the_day_is_held_by_name_while_the_others_go_on(tmp_path: Path) -> None:

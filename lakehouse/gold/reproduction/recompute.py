@@ -170,8 +170,9 @@ def _with_others(
             parts.append(rows)
             hidden |= hidden_there
         silver_rows = reduce(DataFrame.unionByName, parts)
-        number = metric_query.of_periods(silver_rows, metric, [series.period(start)]).get(start)
-    return Recomputed(added if number is None else rollups.joined(series, added, number), hidden)
+        numbers = metric_query.of_periods(silver_rows, metric, [series.period(start)])
+    number = numbers[start] if start in numbers else metric_query.nothing(session, lake, metric.whole)
+    return Recomputed(rollups.joined(series, added, number), hidden)
 
 
 #: The contracts that this process stored last, by table and metric, so that the next commits of a run do not store them again.
