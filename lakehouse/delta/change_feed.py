@@ -142,15 +142,14 @@ def rest_of_feed(table: DeltaTable, first: int, predicate: str, days: Collection
     versions: Iterable[int] = range(first, newest + 1)
     if days is not None and by is not None:
         versions = commit_log.versions_with(table, first, by, table_io.Within(days))
-    feeds = [_feed(table, newest + 1, newest + 1, predicate)]
+    feeds, oldest = list[pa.Table](), first
     for low, high in reversed([*_ranges(versions)]):
-        feed, oldest = _rest_of_range(table, low, high, predicate)
-        feeds.append(feed)
-        if oldest > low:
+        feed, begins = _rest_of_range(table, low, high, predicate)
+        feeds += [] if feed is None else [feed]
+        if begins > low:
+            oldest = begins
             break
-    else:
-        oldest = first
-    return pa.concat_tables(feeds, promote_options="permissive"), oldest
+    return pa.concat_tables(feeds or [_feed(table, newest + 1, newest + 1, predicate)], promote_options="permissive"), oldest
 
 
 def _ranges(versions: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -160,9 +159,9 @@ def _ranges(versions: Iterable[int]) -> Iterator[tuple[int, int]]:
         yield low, rest[-1][1] if rest else low
 
 
-def _rest_of_range(table: DeltaTable, first: int, last: int, predicate: str) -> tuple[pa.Table, int]:
-    oldest = last + 1
-    feed = _feed(table, table.version() + 1, table.version() + 1, predicate)
+def _rest_of_range(table: DeltaTable, first: int, last: int, predicate: str) -> tuple[pa.Table | None, int]:
+    """The result of :func:`rest_of_feed` for versions that follow each other; no table if nothing of them is left."""
+    feed, oldest = None, last + 1
     low, middle = first, first
     while low < oldest:  # a binary search: a feed that is incomplete from one version on is so from every earlier one
         try:

@@ -204,6 +204,7 @@ def of_key(lake: Lake, catalog: Catalog, source: str, key: str) -> Impact:
     :raises UnknownSubjectError: if no record contains the key.
     """
     contract = catalog.sources[source]
+    lake.expect(locations.of_key(lake, contract))
     days = key_log.days_by_key(lake, source, [key])[key]
     if not days and not key_log.arrival_days_of(lake, source, [key]):
         msg = f"no well-formed row of bronze/{source} has the key {key!r}"
