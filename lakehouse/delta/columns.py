@@ -117,6 +117,17 @@ def is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
+#: The digits of Arrow's widest decimal.
+_DIGITS = 76
+
+
+def summable(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Integers and decimals in a type in which their sums do not wrap around; other values as they are."""
+    if pa.types.is_integer(values.type):
+        return values.cast(pa.decimal256(_DIGITS, 0))
+    return values.cast(pa.decimal256(_DIGITS, values.type.scale)) if pa.types.is_decimal(values.type) else values
+
+
 #: The type of the clocks in Bronze.
 MOMENT = pa.timestamp("us", "UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

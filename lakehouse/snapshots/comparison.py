@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
-from lakehouse.delta.columns import content_columns
+from lakehouse.delta.columns import content_columns, summable
 from lakehouse.dispositions.winners import groups
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 _DOUBLES = ("float", "double")
 _WHOLE = ("byte", "short", "int", "integer", "long", "bigint")
-#: The digits of Arrow's widest decimal.
-_DIGITS = 76
 
 
 @dataclass(frozen=True)
@@ -142,9 +140,7 @@ def compare_here(before: pa.Table, after: pa.Table, contract: SourceContract) ->
 
 def _total(values: pa.ChunkedArray, kind: str) -> Any:
     """The sum of a field; exact unless the field is a double."""
-    scale = 0 if kind in _WHOLE else getattr(values.type, "scale", 0)
-    wide = pa.float64() if kind in _DOUBLES else pa.decimal256(_DIGITS, scale)  # a sum of the type itself would wrap around
-    return pc.sum(values.cast(wide)).as_py()
+    return pc.sum(values.cast(pa.float64()) if kind in _DOUBLES else summable(values)).as_py()
 
 
 def _side(rows: DataFrame, content: Sequence[str], before: int, after: int) -> DataFrame:

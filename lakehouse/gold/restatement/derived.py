@@ -23,7 +23,6 @@ from lakehouse.gold.numbers import lifecycle, published_table
 from lakehouse.gold.numbers.lifecycle import RevisionReason, State
 from lakehouse.gold.numbers.published_table import RollupInputs
 from lakehouse.gold.publication import candidates, held_numbers, restatement_reports, write_audit_publish
-from lakehouse.gold.publication.held_numbers import find_refused
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, again_on_conflict
 from lakehouse.gold.restatement import derived_inputs, exact_sums
 from lakehouse.gold.restatement.derived_inputs import InputError, PeriodOfInput
@@ -105,7 +104,7 @@ def _drafts(
     """Draft the numbers that have new content or a new state."""
     series, drafts = before.series, []
     today = lifecycle.today(lake.now(), series.metric.publication)
-    refused = find_refused(lake, series, before.existing, list(computed)) if computed else {}
+    refused = held_numbers.find_refused(lake, series, before.existing, list(computed)) if computed else {}
     released = held_numbers.released_periods(lake, series.name, computed)
     for start, rows in sorted(computed.items()):
         published = before.published_states.get(start)

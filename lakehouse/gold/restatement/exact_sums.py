@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (Spark's own convention)
 
 from lakehouse.contracts import sql_syntax
+from lakehouse.delta.columns import summable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -40,8 +41,6 @@ _WIDTH = 26
 _EXPONENTS = tuple(range(3 * _WIDTH, -5 * _WIDTH, -_WIDTH))
 #: A little more than the distance of a double from the next one, relative to its size.
 _STEP = 2.3e-16
-#: The digits of Arrow's widest decimal.
-_DIGITS = 76
 #: Doubles of at least this size, infinities and NaN are added as they are.
 _TOO_LARGE = 2.0 ** (_EXPONENTS[0] + _WIDTH)
 
@@ -101,7 +100,7 @@ def summed(rows: pa.Table, by: Sequence[str], names: Sequence[str]) -> pa.Table:
     columns = {key: rows[name] for key, name in zip(keys, by)} or {"_all": pa.repeat(0, len(rows))}
     kinds = dict[str, str]()
     for value, name in zip(values, names):  # a contract's own name might be that of a sum
-        columns[value], kinds[value] = _wide(rows[name]), "list" if pa.types.is_floating(rows[name].type) else "sum"
+        columns[value], kinds[value] = summable(rows[name]), "list" if pa.types.is_floating(rows[name].type) else "sum"
     order = [(key, "ascending") for key in columns if key not in kinds]
     sums = pa.table(columns).group_by([key for key, _ in order], use_threads=False).aggregate([*kinds.items()]).sort_by(order)
     made = {name: sums[key] for name, key in zip(by, keys)}
@@ -109,13 +108,6 @@ def summed(rows: pa.Table, by: Sequence[str], names: Sequence[str]) -> pa.Table:
         column, of = sums[f"{value}_{kind}"], rows.schema.field(name).type
         made[name] = pa.array([added(group.values) for group in column], of) if kind == "list" else column.cast(of)
     return pa.table(made)
-
-
-def _wide(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Integers and decimals in a type in which their sums do not wrap around."""
-    if pa.types.is_integer(column.type):
-        return column.cast(pa.decimal256(_DIGITS, 0))
-    return column.cast(pa.decimal256(_DIGITS, column.type.scale)) if pa.types.is_decimal(column.type) else column
 
 
 def _shortest(total: float) -> float:

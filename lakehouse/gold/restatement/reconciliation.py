@@ -19,7 +19,6 @@ from lakehouse.gold.numbers import history, lifecycle, published_table
 from lakehouse.gold.numbers.comparison import Sides
 from lakehouse.gold.publication import candidates, held_numbers, late_at_close, write_audit_publish
 from lakehouse.gold.publication import checks as publication_checks
-from lakehouse.gold.publication.held_numbers import find_refused
 from lakehouse.gold.restatement import derived as derived_numbers
 from lakehouse.gold.restatement import derived_inputs, metric_query, rollups
 from lakehouse.gold.restatement import lineage as restatement_lineage
@@ -186,7 +185,7 @@ def _reasons(lake: Lake, before: SeriesSnapshot, days: Collection[date]) -> Mapp
     held = {candidate.start for candidate in candidates.held(lake, series, days)}
     failed = failures.failing(lake, series.name, days)
     kept = held_numbers.kept_periods(lake, series.name, days)
-    refused = find_refused(lake, series, before.existing, days)
+    refused = held_numbers.find_refused(lake, series, before.existing, days)
     reasons = {}
     for day in days:
         if not lifecycle.may_be_published(day, today, terms):

@@ -20,9 +20,8 @@ from lakehouse.gold import isolation
 from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.published_table import RollupInputs
-from lakehouse.gold.publication import candidates, late_at_close, restatement_reports, write_audit_publish
+from lakehouse.gold.publication import candidates, held_numbers, late_at_close, restatement_reports, write_audit_publish
 from lakehouse.gold.publication.candidates import NumberLineage
-from lakehouse.gold.publication.held_numbers import find_refused
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, again_on_conflict
 from lakehouse.gold.restatement import closing, exact_sums, lineage, metric_query, silver_tables
 from lakehouse.gold.restatement import silver_rows as rows_read
@@ -286,7 +285,7 @@ def _from_silver(
     unpublished |= find_pending(lake, daily).starts & published
     unpublished |= failures.failing(lake, daily.name, published).keys()
     # The published number of these days stays different: the new one was refused, or became an adjustment.
-    unpublished |= find_refused(lake, daily, rows, published).keys() & published
+    unpublished |= held_numbers.find_refused(lake, daily, rows, published).keys() & published
     unpublished |= set(rows.filter(pc.is_valid(rows["adjustment"]))[daily.by].to_pylist())
     numbers = None if unpublished else metric_query.of_few_periods(lake, metric, periods, published)
     if numbers is None:
