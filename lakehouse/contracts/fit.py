@@ -20,6 +20,7 @@ from lakehouse.contracts.record_changes import OF_A_CHANGE
 from lakehouse.contracts.source import SourceContract
 from lakehouse.contracts.sql_expressions import OF_ROWS, OF_TEXTS, wrong_count
 from lakehouse.contracts.training_set import OwnColumn, TrainingSetContract
+from lakehouse.contracts.windows import WINDOW_START
 from lakehouse.text import suggestion
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def sql_misfits(
         for number, measure in enumerate(contract.measures):
             yield from _at(("measures", number, "sql"), measure.sql, place)
         yield from _sums(contract, metrics or {})
+        yield from _of_periods(contract)
         if not (contract.is_derived or contract.sources):
             known = None if place.fields is None else {*place.fields, *place.others}
             unknown = ((number, name) for number, name in enumerate(contract.grain) if known is not None and name not in known)
@@ -297,7 +299,7 @@ def _parsed(text: str) -> ParsedSql | None:
 
 def _believed(metric: MetricContract) -> Iterator[tuple[int, str]]:
     """The expressions that are said to add up. Those of sessions do, because no row is in two of them and a session is whole."""
-    has_sessions = metric.event_window is not None and metric.event_window.columns != ["window_start"]
+    has_sessions = metric.event_window is not None and metric.event_window.columns != [WINDOW_START]
     if not (has_sessions or metric.windows_overlap):
         yield from ((number, measure.sql) for number, measure in enumerate(metric.measures) if measure.additive)
 
@@ -311,6 +313,18 @@ def _sums(metric: MetricContract, metrics: Mapping[str, MetricContract]) -> Iter
             why = "the value of a week would be the sum of its days' values, which is another number"
             what = "leave 'additive' out, and a week is computed by itself; or write sums and counts"
             yield ("measures", number, "additive"), f"{part} does not add up: {why}; {what}"
+
+
+def _of_periods(metric: MetricContract) -> Iterator[tuple[_Location, str]]:
+    """The measures that are computed from the rows of a longer period, and read the start of a window, which those do not have."""
+    if metric.event_window is None or not metric.publication.rollups:
+        return
+    for number, measure in enumerate(metric.measures):
+        parsed = None if measure.additive else _parsed(measure.sql)
+        if parsed and any(column.parts[0] == WINDOW_START for column in parsed.columns):
+            period = metric.publication.rollups[0].replace("_", " ")
+            text = f"a {period} is computed from its rows, which have no {WINDOW_START!r}; make the measure additive if it adds up, "
+            yield ("measures", number, "sql"), f"{text}or give the roll-ups to another metric"
 
 
 _SUMMED = frozenset({"count", "count_if", "regr_count", "sum", "try_sum"})

@@ -110,3 +110,27 @@ def test_under_merge_a_run_by_hand_takes_a_correction_back(tmp_path: Path, lake:
     for file, lives in ((first, "a of first"), (second, "a of second"), (first, "a of first")):
         run(lake, source, file)
         assert living(lake, source) == {lives}
+
+
+def test_a_delivery_without_a_record_replaces_no_table_and_is_held(tmp_path: Path, lake: Lake) -> None:
+    source = source_under("overwrite_all")
+    run(lake, source, written(tmp_path, "full", a=1))
+    empty = written(tmp_path, "empty")
+    for _ in range(2):  # a run that is repeated says the same
+        run(lake, source, empty)
+        (held,) = ingestions.still_held(ingestions.all_of(lake, "events"))
+        assert held.message is not None
+        assert "no record" in held.message
+        assert living(lake, source) == {"a of full"}
+    run(lake, source, empty, tmp_path / "full.csv")
+    assert ingestions.still_held(ingestions.all_of(lake, "events")) == [], "an empty part of a delivery with records is none"
+    assert living(lake, source) == {"a of full"}
+
+
+@pytest.mark.parametrize("policy", ["merge", "overwrite_partition_safe", "append"])
+def test_a_delivery_without_a_record_is_no_problem_where_it_can_replace_nothing(tmp_path: Path, lake: Lake, policy: str) -> None:
+    source = source_under(policy)
+    run(lake, source, written(tmp_path, "full", a=1))
+    run(lake, source, written(tmp_path, "empty"))
+    assert ingestions.still_held(ingestions.all_of(lake, "events")) == []
+    assert living(lake, source) == {"a of full"}

@@ -152,6 +152,24 @@ def test_a_metric_without_its_source_fails_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("rules", "is_taken"),
+    [
+        ({"sql": "count(distinct window_start)"}, False),
+        ({"sql": "count(distinct hour(Window_Start))"}, False),
+        ({"sql": "count_if(hour(window_start) < 12)", "additive": True}, True),
+        ({"sql": "count(distinct region)"}, True),
+    ],
+)
+@pytest.mark.parametrize("rollups", [["week", "fiscal_year"], []])
+def test_a_longer_period_has_no_start_of_a_window(rules: dict[str, Any], is_taken: bool, rollups: list[str]) -> None:
+    content = {"metric": "m", "source": "sales", "window": {"size": "PT1H"}, "publication": {"rollups": rollups}}
+    metric = MetricContract.model_validate(content | {"measures": [{"name": "n", "type": "bigint", **rules}]})
+    mistakes = [*fit.sql_misfits(metric, {"sales": _source()})]
+    assert (not mistakes) == (is_taken or not rollups)
+    assert all(where == ("measures", 0, "sql") and "a week is computed" in text for where, text in mistakes)
+
+
+@pytest.mark.parametrize(
     ("sql", "message"),
     [
         ("2 * revenue.total", None),
