@@ -352,7 +352,7 @@ class Ingest:
         return recorded
 
     def _without_empty(self, new: list[Ingestion], filled: Collection[str]) -> list[Ingestion]:
-        """The new files; those of deliveries without any record are held where a delivery replaces the table: it would be emptied.
+        """The new files; where a delivery replaces the table, those of deliveries without any record are held.
 
         A delivery that only shrinks the table is held by its rows (see ``ReprocessPolicy.choose``); this one has none.
 
@@ -363,10 +363,12 @@ class Ingest:
         filled = {*filled, *(entry.delivered_with for entry in new if entry.rows)}
         why = (
             "it has no record, and would empty the table, which a delivery replaces (overwrite_all): "
-            f"send it again with its records, or: lakehouse quarantine give-up {self._source} "
+            f"send it again with its records, or: lakehouse quarantine give-up {self._source}"
         )
         return [
-            entry if entry.delivered_with in filled else replace(entry, status="held", message=f"{entry.source_file}: {why}{entry.source_file}")
+            entry
+            if entry.delivered_with in filled
+            else replace(entry, status="held", message=f"{entry.source_file}: {why} {entry.source_file}")
             for entry in new
         ]
 

@@ -316,14 +316,16 @@ def _sums(metric: MetricContract, metrics: Mapping[str, MetricContract]) -> Iter
 
 
 def _of_periods(metric: MetricContract) -> Iterator[tuple[_Location, str]]:
-    """The measures that are computed from the rows of a longer period, and read the start of a window, which those do not have."""
+    """The measures that are computed from the rows of a longer period, and read the start of a window."""
     if metric.event_window is None or not metric.publication.rollups:
         return
     for number, measure in enumerate(metric.measures):
         parsed = None if measure.additive else _parsed(measure.sql)
         if parsed and any(column.parts[0] == WINDOW_START for column in parsed.columns):
             period = metric.publication.rollups[0].replace("_", " ")
-            text = f"a {period} is computed from its rows, which have no {WINDOW_START!r}; make the measure additive if it adds up, "
+            text = (
+                f"a {period} is computed from its rows, which have no {WINDOW_START!r}; make the measure additive if it adds up, "
+            )
             yield ("measures", number, "sql"), f"{text}or give the roll-ups to another metric"
 
 

@@ -8,6 +8,7 @@ this list.
 from __future__ import annotations
 
 import json
+import os
 from bisect import bisect_right
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -171,12 +172,44 @@ def at_version(table: DeltaTable, version: int) -> DeltaTable:
     return DeltaTable(table.table_uri, version=version, storage_options=table._storage_options)  # noqa: SLF001
 
 
-def newest_version(table: DeltaTable) -> int:
-    """The newest version in the log; ``table`` stays at its own. The public way opens the table a second time."""
+def newest_version(table: DeltaTable, listed: Mapping[str, str] | None = None) -> int:
+    """The newest version in the log; ``table`` stays at its own. The public way opens the table a second time.
+
+    :param listed: the log of a replica as a look has shown it (``replica.look``).
+    """
     if not has_replica(table):
         count_request(table.table_uri, "looks")
-    version: int = table._table.get_latest_version()  # noqa: SLF001
+    version: int = table._table.get_latest_version(*([] if listed is None else [listed]))  # noqa: SLF001
     return version
+
+
+def is_newest(path: str, table: DeltaTable, listed: Mapping[str, str] | None = None) -> bool:
+    """Whether a table's log ends with the version of an open table; see :func:`newest_version`.
+
+    To list a log on a local disk, delta-rs examines each of its files: ten milliseconds for a thousand commits. In an object
+    store a listing is one request, and an update two.
+    """
+    version = table.version()
+    if "://" in path:
+        return bool(newest_version(table, listed) == version)
+    return os.path.exists(_entry(path, version)) and not os.path.exists(_entry(path, version + 1))  # noqa: PTH110
+
+
+def identity_of(path: str, version: int) -> tuple[int, int, int] | None:
+    """What tells the entry of a version in a table's log apart from another one: the number of the file on its disk, its size and
+    the time at which it was written. None if it is not on a local disk, or gone.
+    """
+    if "://" in path:
+        return None
+    try:
+        entry = os.stat(_entry(path, version))  # noqa: PTH116 (a path object costs more than the look)
+    except FileNotFoundError:
+        return None
+    return entry.st_ino, entry.st_size, entry.st_mtime_ns
+
+
+def _entry(path: str, version: int) -> str:
+    return f"{path}/_delta_log/{version:020}.json"
 
 
 def file_system(table: DeltaTable, reads: Sequence[str] = ()) -> fs.FileSystem:

@@ -228,8 +228,7 @@ class _Replica:
         """
         work = new_work_folder()
         try:
-            for path in log_of(self._work).iterdir():
-                shutil.copyfile(path, log_of(work) / path.name)
+            shutil.copytree(log_of(self._work), log_of(work), dirs_exist_ok=True)
             return _Replica(self.folder, self._kept, work, self.proofs)
         except BaseException:
             remove_work_folder(work, os.getpid())
@@ -237,9 +236,13 @@ class _Replica:
 
     # Looks for commits
 
-    def get_latest_version(self) -> int:
-        """The newest version in the log; the table stays at its own."""
-        self._listed = self._list()
+    def look(self) -> Callable[[], dict[str, str]]:
+        """What lists the log, for :meth:`get_latest_version`; it may be called in another thread."""
+        return partial(stated, partial(self.folder.log, self.proofs[0][0]))
+
+    def get_latest_version(self, names: dict[str, str] | None = None) -> int:
+        """The newest version in the log; ``names`` is a :meth:`look` after which nothing was committed with this object."""
+        self._listed = self._list(names=names)
         return versions_of(ENTRY, self._listed)[-1]
 
     def update_incremental(self) -> None:
@@ -252,12 +255,12 @@ class _Replica:
         if version > self._local.version():
             self._pull(self._list(), version)
 
-    def _list(self, error: type[DeltaError] = DeltaError) -> dict[str, str]:
+    def _list(self, error: type[DeltaError] = DeltaError, names: dict[str, str] | None = None) -> dict[str, str]:
         """The files of the log from the last listing's newest entry on.
 
         :raises DeltaError: if the table is not the one that was opened, or somebody has removed its folder of this machine.
         """
-        names = stated(lambda: self.folder.log(self.proofs[0][0]))
+        names = self.look()() if names is None else names
         if not is_proved(self.proofs, names) or not log_of(self._work).exists():
             msg = f"{self.folder.address}: another table, or an earlier state of it, has taken its place"
             raise error(msg)

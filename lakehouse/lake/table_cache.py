@@ -23,18 +23,18 @@ Reading is in ``table_io``; no other module accesses a cache.
 
 from __future__ import annotations
 
-import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from deltalake.exceptions import DeltaError
 
 from lakehouse.lake import replica
-from lakehouse.lake.delta_rs_internals import has_replica, newest_version, raw_of
+from lakehouse.lake.delta_rs_internals import has_replica, identity_of, is_newest, raw_of
 from lakehouse.lake.table_folder import count_request
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class _Kept:
 
     def __init__(self) -> None:
         self.tables: dict[str, DeltaTable] = {}
-        self.newest: dict[str, tuple[int, _Identity | None]] = {}
+        self.newest: dict[str, tuple[int, tuple[int, int, int] | None]] = {}
         self.answers: dict[Hashable, tuple[tuple[int, Hashable] | None, Any]] = {}
         self.entries: dict[Hashable, tuple[frozenset[str], list[Any]]] = {}
         self.is_in_step = False
@@ -206,11 +206,13 @@ class Opened:
 
 
 class _Coming(NamedTuple):
-    """A table that a step has begun to open: the step, the moment before, and the table between the numbers of two looks."""
+    """A table that a step has begun to open, or to look at: the step, the moment before, and between the numbers of two looks the
+    table, or the log of one that is open.
+    """
 
     by: object
     moment: int
-    opened: Future[tuple[int, DeltaTable | None, int]]
+    opened: Future[tuple[int, Any, int]]
 
 
 class TableCache:
@@ -266,7 +268,7 @@ class TableCache:
                     _committed_with.pop(path, None)
 
     def expect(self, groups: Iterable[Iterable[str]], open_table: Callable[[str], DeltaTable | None]) -> None:
-        """Begin to open tables that the running step will read; it is as if the step opened each when it reads it.
+        """Begin to open tables that the running step will read, or to look at open ones, as if it did so when it reads each.
 
         :param groups: the tables of a group are opened at once, after those of the group before, from which nothing else follows:
             they are as new as these.
@@ -276,11 +278,17 @@ class TableCache:
             return
         threads, before = ThreadPoolExecutor(_OPENED_AT_ONCE), list[Future[Any]]()
         for group in groups:
-            unknown = [path for path in group if path not in self._kept.tables and path not in self._kept.coming]
-            opened = [threads.submit(_opened_after, tuple(before), open_table, path) for path in unknown]
-            coming = [_Coming(self, newest_moment(), future) for future in opened]
-            self._kept.coming.update(zip(unknown, coming))
-            before = opened or before
+            begun = []
+            for path in group:
+                table, moment = self._kept.tables.get(path), newest_moment()
+                if table is None and path not in self._kept.coming:
+                    begun.append(threads.submit(_after, tuple(before), partial(open_table, path)))
+                elif table is not None and self._kept.looks.get(path) != moment_of(path) and has_replica(table):
+                    begun.append(threads.submit(_after, tuple(before), raw_of(table).look()))
+                else:
+                    continue
+                self._kept.coming[path] = _Coming(self, moment, begun[-1])
+            before = begun or before
         threads.shutdown(wait=False)
 
     def look_again_behind(self, paths: Iterable[str]) -> None:
@@ -331,7 +339,7 @@ class TableCache:
                 follows = table.version() == before + 1 and not is_copy and _outside.snapshot < seen
                 self._kept.seen[path] = table.version(), seen if follows else next_look()
         else:
-            table = self._expected(path, moment) or self._newest(path, in_step or default)
+            table = self._expected(path, moment, in_step or default) or self._newest(path, in_step or default)
         self._kept.looks[path] = moment
         return table
 
@@ -349,17 +357,22 @@ class TableCache:
             return copy
         return None
 
-    def _expected(self, path: str, moment: int) -> DeltaTable | None:
-        """A table that the step has begun to open, unless it may have got a commit since; one of an earlier step is looked at."""
+    def _expected(self, path: str, moment: int, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:
+        """A table that the step has begun to open or to look at, unless it may have got a commit since; one of an earlier step is
+        looked at.
+        """
         coming = self._kept.coming.pop(path, None)
-        if coming is None or path in self._kept.tables or coming.opened.exception() is not None:
+        if coming is None or coming.opened.exception() is not None:
             return None
         number, table, later = coming.opened.result()
-        if table is None:
+        is_as_new = coming.by is self and coming.moment >= moment
+        if path in self._kept.tables:
+            return self._newest(path, default, number, table) if is_as_new and isinstance(table, dict) else None
+        if table is None or isinstance(table, dict):
             return None
         self._kept.tables[path] = table
         self._saw(path, table, number, later)
-        return table if coming.by is self and coming.moment >= moment else None
+        return table if is_as_new else None
 
     def _saw(self, path: str, table: DeltaTable | None, number: int, later: int | None = None) -> None:
         """Note a look at a table.
@@ -374,35 +387,45 @@ class TableCache:
             if self._kept.seen.get(path, (-1, 0))[0] != table.version():
                 self._kept.seen[path] = table.version(), later or next_look()
 
-    def _newest(self, path: str, default: Callable[[], DeltaTable | None]) -> DeltaTable | None:
+    def _newest(
+        self,
+        path: str,
+        default: Callable[[], DeltaTable | None],
+        number: int | None = None,
+        listed: Mapping[str, str] | None = None,
+    ) -> DeltaTable | None:
+        """A table at its newest version.
+
+        :param number: of the look that has shown its log as ``listed``; by default there is one now.
+        """
         table = self._kept.tables.get(path)
         if table is not None and self._quiet is not None and self._quiet.holds(path):
             return table
         if table is not None and self._is_replaced(path, table.version()):
             self._forget(path)
             table = None
-        before, moment, number = None if table is None else table.version(), newest_moment(), next_look()
-        if table is not None and not _is_brought_up_to_date(path, table):
+        before, moment, number = None if table is None else table.version(), newest_moment(), number or next_look()
+        if table is not None and not _is_brought_up_to_date(path, table, listed):
             self._forget(path)
-            table = None
+            table, number = None, next_look()
         if table is None:
             table = default() if self._open_table is None else self._open_table(path)
         self._saw(path, table, number)
         if table is not None:
             self._kept.tables[path] = table
-            if self._quiet is not None:
+            if self._quiet is not None and listed is None:
                 self._quiet.looked(path, moment, is_new=table.version() != before)
         return table
 
     def _note(self, path: str, version: int) -> None:
         """Note the newest entry of a table's log; a write through the open table has made one, too."""
         if self._kept.newest.get(path, (-1, None))[0] != version:
-            self._kept.newest[path] = version, _identity(path, version)
+            self._kept.newest[path] = version, identity_of(path, version)
 
     def _is_replaced(self, path: str, version: int) -> bool:
         """Whether the newest entry that was read of a table's log is not there any more, or is another file."""
         noted, identity = self._kept.newest.get(path, (-1, None))
-        return identity is not None and noted == version and _identity(path, version) != identity
+        return identity is not None and noted == version and identity_of(path, version) != identity
 
     def _forget(self, path: str) -> None:
         """Forget a table, and every result: some are computed from several tables."""
@@ -450,51 +473,21 @@ class TableCache:
         return TableCache, ()
 
 
-def _opened_after(
-    before: Sequence[Future[Any]], open_table: Callable[[str], DeltaTable | None], path: str
-) -> tuple[int, DeltaTable | None, int]:
+def _after(before: Sequence[Future[Any]], look: Callable[[], Found]) -> tuple[int, Found, int]:
     wait(before)
-    return next_look(), open_table(path), next_look()
+    return next_look(), look(), next_look()
 
 
-#: The number of a file on its disk, its size and the time at which it was written.
-_Identity = tuple[int, int, int]
+def _is_brought_up_to_date(path: str, table: DeltaTable, listed: Mapping[str, str] | None) -> bool:
+    """Whether an open table is at its newest version now; not if another table has taken its place in an object store.
 
-
-def _identity(path: str, version: int) -> _Identity | None:
-    """What tells the entry of a version in a table's log apart from another one; None if it is not on a local disk, or gone."""
-    if "://" in path:
-        return None
+    :param listed: the log as a look has shown it.
+    """
     try:
-        entry = os.stat(_entry(path, version))  # noqa: PTH116 (a path object costs more than the look)
-    except FileNotFoundError:
-        return None
-    return entry.st_ino, entry.st_size, entry.st_mtime_ns
-
-
-def _is_brought_up_to_date(path: str, table: DeltaTable) -> bool:
-    """Whether an open table is at its newest version now; not if another table has taken its place in an object store."""
-    try:
-        if not _is_newest(path, table):
+        if not is_newest(path, table, listed):
             table.update_incremental()
     except (DeltaError, OSError):
         if "://" not in path:
             raise
         return False
     return True
-
-
-def _is_newest(path: str, table: DeltaTable) -> bool:
-    """Whether a table's log ends with the version of an open table.
-
-    To list a log on a local disk, delta-rs examines each of its files: ten milliseconds for a thousand commits. In an object
-    store a listing is one request, and an update two.
-    """
-    version = table.version()
-    if "://" in path:
-        return bool(newest_version(table) == version)
-    return os.path.exists(_entry(path, version)) and not os.path.exists(_entry(path, version + 1))  # noqa: PTH110
-
-
-def _entry(path: str, version: int) -> str:
-    return f"{path}/_delta_log/{version:020}.json"

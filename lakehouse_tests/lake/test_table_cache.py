@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -26,10 +28,23 @@ from lakehouse.lake import Lake, Table, table_cache, table_io
 from lakehouse.lake import lake as lake_module
 from lakehouse.lake.lake import Quiet
 from lakehouse.lake.table_cache import Opened, TableCache, look_again
+from lakehouse.lake.table_folder import counted_requests
 from lakehouse.lake.table_io import CachedStorageOptions, cache_of
 from lakehouse.settings import Settings
 from lakehouse_tests.support.noted_commits import uncompared
-from lakehouse_tests.support.s3_server import BUCKET, s3_server
+from lakehouse_tests.support.s3_server import BUCKET, Store, s3_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with s3_server(tmp_path_factory.mktemp("store")) as server:
+        yield server
 
 
 def test_options_reach_another_process_with_an_empty_cache(tmp_path: Path) -> None:
@@ -123,7 +138,7 @@ def test_a_step_looks_at_a_table_once_and_again_after_a_commit_or_a_conflict(
     table = Table(path, CachedStorageOptions({}, cache))
     looked: list[str] = []
     look = TableCache._newest
-    monkeypatch.setattr(TableCache, "_newest", lambda self, at, default: looked.append(at) or look(self, at, default))
+    monkeypatch.setattr(TableCache, "_newest", lambda self, at, *how: looked.append(at) or look(self, at, *how))
     with cache.step():
         assert [table.version() for _ in range(3)] == [-1, -1, -1], "a table that does not exist is looked at once, too"
         assert len(looked) == 1
@@ -245,44 +260,73 @@ _FOLLOWING = st.lists(
 @examples(max_examples=60, deadline=None)
 @given(_FOLLOWING, st.booleans())
 def test_what_is_read_after_a_newest_version_is_as_new_as_it(events: list[str], snapshot: bool) -> None:
-    with tempfile.TemporaryDirectory() as folder, uncompared():
-        cache = TableCache()
-        source, target = (Table(f"{folder}/{layer}/t", CachedStorageOptions({}, cache)) for layer in ("ops", "gold"))
-        for table in (source, target):
-            row_writer.append(table, pa.table({"follows": [0]}))
+    with tempfile.TemporaryDirectory() as folder:
+        _follow(events, folder, {}, snapshot=snapshot)
 
-        def newest(table: Table) -> int:
-            return DeltaTable(table.address).version()
 
-        def by_other(table: Table, version: int = 0) -> None:
-            write_deltalake(table.address, pa.table({"follows": [version]}), mode="append")
+@examples(max_examples=30, deadline=None)
+@given(events=_FOLLOWING, snapshot=st.booleans())
+def test_the_same_in_an_object_store(store: Store, events: list[str], snapshot: bool) -> None:
+    _follow(events, f"s3://{BUCKET}/{next(_NUMBERS)}", store.options, snapshot=snapshot)
 
-        def begin_again() -> None:
-            steps.close()
-            steps.enter_context(cache.step())
-            cache.expect([[target.address], [source.address]], lambda path: Table(path).snapshot())
 
-        def ask() -> None:
-            table = target.newest_snapshot() if snapshot else None
-            assert table is not None or target.newest_version() == newest(target)
-            rows = target.read() if table is None else table_io.read_version(table)
-            assert len(rows) == newest(target)
-            assert source.version() >= max(rows["follows"].to_pylist())
+def _follow(events: list[str], folder: str, options: Mapping[str, str], *, snapshot: bool) -> None:
+    cache = TableCache()
+    source, target = (Table(f"{folder}/{layer}/t", CachedStorageOptions(options, cache)) for layer in ("ops", "gold"))
+    for table in (source, target):
+        row_writer.append(table, pa.table({"follows": [0]}))
 
-        done = {
-            "other": lambda: (by_other(source), by_other(target, newest(source))),
-            "other source": lambda: by_other(source),
-            "read source": source.version,
-            "read target": target.version,
-            "own source": lambda: row_writer.append(source, pa.table({"follows": [0]})),
-            "own target": lambda: row_writer.append(target, pa.table({"follows": [source.version()]})),
-            "again": begin_again,
-            "ask": ask,
-        }
-        with ExitStack() as steps:
-            steps.enter_context(cache.step())
-            for event in [*events, "ask"]:
-                done[event]()
+    def newest(table: Table) -> int:
+        return DeltaTable(table.address, storage_options=dict(options)).version()
+
+    def by_other(table: Table, version: int = 0) -> None:
+        rows = pa.table({"follows": [version]})
+        write_deltalake(table.address, rows, mode="append", storage_options=dict(options))
+
+    def begin_again() -> None:
+        steps.close()
+        steps.enter_context(cache.step())
+        cache.expect([[target.address], [source.address]], lambda path: Table(path, options).snapshot())
+
+    def ask() -> None:
+        table = target.newest_snapshot() if snapshot else None
+        assert table is not None or target.newest_version() == newest(target)
+        rows = target.read() if table is None else table_io.read_version(table)
+        assert len(rows) == newest(target)
+        assert source.version() >= max(rows["follows"].to_pylist())
+
+    done = {
+        "other": lambda: (by_other(source), by_other(target, newest(source))),
+        "other source": lambda: by_other(source),
+        "read source": source.version,
+        "read target": target.version,
+        "own source": lambda: row_writer.append(source, pa.table({"follows": [0]})),
+        "own target": lambda: row_writer.append(target, pa.table({"follows": [source.version()]})),
+        "again": begin_again,
+        "ask": ask,
+    }
+    with ExitStack() as steps, uncompared():
+        steps.enter_context(cache.step())
+        for event in [*events, "ask"]:
+            done[event]()
+
+
+def test_a_step_looks_at_open_tables_at_once_and_as_often_as_one_that_did_not_expect_them(store: Store) -> None:
+    cache, root = TableCache(), f"s3://{BUCKET}/{next(_NUMBERS)}"
+    options = CachedStorageOptions(store.options, cache)
+    tables = [Table(f"{root}/ops/{name}", options) for name in ("read", "other", "own", "left")]
+    for table in tables:
+        row_writer.append(table, pa.table({"number": [1]}))
+    read, other, own, left = tables
+    write_deltalake(other.address, pa.table({"number": [2]}), mode="append", storage_options=store.options)
+    with cache.step(), counted_requests() as requests:
+        cache.expect([[table.address for table in tables]], lambda path: pytest.fail(f"{path} is open"))
+        assert [table.version() for table in (read, other, own)] == [1, 2, 1]
+        row_writer.append(own, pa.table({"number": [2]}))
+        write_deltalake(left.address, pa.table({"number": [2]}), mode="append", storage_options=store.options)
+    assert [requests[f"ops/{name}"]["listings"] for name in ("read", "other", "own")] == [1, 1, 1]
+    with cache.step():
+        assert [table.version() for table in (own, left)] == [2, 2], "what a step has not read, the next one looks at"
 
 
 def test_the_cache_of_one_step_is_in_a_step_from_its_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +334,7 @@ def test_the_cache_of_one_step_is_in_a_step_from_its_beginning(tmp_path: Path, m
     row_writer.append(table, pa.table({"number": [1]}))
     looked: list[str] = []
     look = TableCache._newest
-    monkeypatch.setattr(TableCache, "_newest", lambda self, at, default: looked.append(at) or look(self, at, default))
+    monkeypatch.setattr(TableCache, "_newest", lambda self, at, *how: looked.append(at) or look(self, at, *how))
     assert [table.version() for _ in range(3)] == [1, 1, 1]
     assert len(looked) <= 1
 
