@@ -22,6 +22,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake._internal import RawDeltaTable
+from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
@@ -183,7 +184,22 @@ def newest_version(table: DeltaTable, listed: Mapping[str, str] | None = None) -
     return version
 
 
-def is_newest(path: str, table: DeltaTable, listed: Mapping[str, str] | None = None) -> bool:
+def brought_up_to_date(path: str, table: DeltaTable, listed: Mapping[str, str] | None) -> bool:
+    """Whether an open table is at its newest version now; not if another table has taken its place in an object store.
+
+    :param listed: as for :func:`newest_version`.
+    """
+    try:
+        if not _is_newest(path, table, listed):
+            table.update_incremental()
+    except (DeltaError, OSError):
+        if "://" not in path:
+            raise
+        return False
+    return True
+
+
+def _is_newest(path: str, table: DeltaTable, listed: Mapping[str, str] | None = None) -> bool:
     """Whether a table's log ends with the version of an open table; see :func:`newest_version`.
 
     To list a log on a local disk, delta-rs examines each of its files: ten milliseconds for a thousand commits. In an object

@@ -178,11 +178,8 @@ class Lake:
     def expect(self, tables: Iterable[Table]) -> None:
         """Begin to open tables that the running step will read; no effect on a local disk, where this takes a millisecond."""
         if self.cache is not None and "://" in self.root:
-            by_layer: dict[str, list[str]] = {"gold": [], "silver": []}  # what follows from others comes first
-            for table in tables:
-                by_layer.setdefault(table.name.partition("/")[0], []).append(table.address)
-            groups = [by_layer.pop("gold"), by_layer.pop("silver"), [path for paths in by_layer.values() for path in paths]]
-            self.cache.expect(groups, partial(table_io.open_listed, options=self.storage_options))
+            paths = [table.address for table in tables]
+            self.cache.expect(paths, partial(table_io.open_listed, options=self.storage_options))
 
     def with_settings(self, **changes: Any) -> Lake:
         """The same lake with some settings changed, as a stage or a replay needs them; open tables are kept."""

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lakehouse.lake import replica, table_io
+from lakehouse.lake import replica, table_cache, table_io
 from lakehouse.lake.delta_rs_internals import has_replica, transaction_version
-from lakehouse.lake.table_cache import look_again, note_commit, note_snapshot
 from lakehouse.lake.table_io import cache_of
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
-    from lakehouse.lake.table_cache import Answer, Entry
+    from lakehouse.lake.table_cache import Answer, Entry, Found
     from lakehouse.lake.table_io import Where
 
 
@@ -63,7 +62,7 @@ class Table:
 
         :raises DamagedLogError: if its log cannot be read.
         """
-        note_snapshot()
+        table_cache.note_snapshot()
         return table_io.open_snapshot(self.address, self.options)
 
     def version(self) -> int:
@@ -80,13 +79,13 @@ class Table:
 
     def newest_snapshot(self) -> DeltaTable | None:
         """The table of :meth:`snapshot`. Whatever the step reads from now on is as new as this version."""
-        look_again(self.address)
+        table_cache.look_again(self.address)
         table = self.open()
         if table is None or cache_of(self.options) is None:
             return table
         copy = _copied(table) or table_io.open_snapshot(self.address, self.options)
         if copy is not None and copy.version() != table.version():
-            look_again()
+            table_cache.look_again()
         _look_again_behind([self])
         return copy
 
@@ -105,7 +104,7 @@ class Table:
     def committed(self) -> None:
         """Note a commit of this process, so that running steps see it, and the table if it is new."""
         table_io.note_table(self.address)
-        note_commit(self.address)
+        table_cache.note_commit(self.address)
 
     def read(self, columns: Sequence[str] | None = None, where: Where | None = None) -> pa.Table | None:
         """The rows that meet ``where``: each named column holds one of the values given for it. None without a table."""
@@ -152,8 +151,7 @@ def _copied(table: DeltaTable) -> DeltaTable | None:
 
 def newest_versions(tables: Sequence[Table]) -> list[int]:
     """The versions of some tables, see :meth:`Table.newest_version`."""
-    for table in tables:
-        look_again(table.address)
+    _look_again_at(tables)
     versions = [table.version() for table in tables]
     _look_again_behind(tables)
     return versions
@@ -162,15 +160,34 @@ def newest_versions(tables: Sequence[Table]) -> list[int]:
 def is_any_beyond(versions: Iterable[tuple[Table, int]]) -> bool:
     """Whether :meth:`Table.is_beyond` holds for any of some tables; they are looked at together."""
     known = [*versions]
-    for table, _ in known:
-        look_again(table.address)
+    _look_again_at([table for table, _ in known])
     if all(table.version() <= version for table, version in known):
         return False
-    look_again()
+    table_cache.look_again()
     return True
+
+
+def _look_again_at(tables: Sequence[Table]) -> None:
+    for table in tables:
+        table_cache.look_again(table.address)
+    cache = cache_of(tables[0].options) if len(tables) > 1 else None
+    if cache is not None:
+        cache.begin_looks(table.address for table in tables)
 
 
 def _look_again_behind(tables: Sequence[Table]) -> None:
     cache = cache_of(tables[0].options) if tables else None
     if cache is not None:
         cache.look_again_behind(table.address for table in tables)
+
+
+def confirmed(look: Callable[[], Found | None]) -> Found | None:
+    """What ``look`` finds; before anything counts as found, it looks once more at tables that are as new as each other.
+
+    A step may have looked at a table before another process has committed to it, and at the record of the commit later.
+    """
+    found = look()
+    if found is not None:
+        table_cache.look_again()
+        found = look()
+    return found

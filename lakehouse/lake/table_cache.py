@@ -7,16 +7,12 @@ lake, which carry the cache. Two callers that share no lake share no cache.
 To look for later commits is a request or two in an object store. In a *step* (see :meth:`TableCache.step`) each table is looked
 at once until this process commits to it: every writer calls :func:`note_commit`, or is :func:`committing`. So what the process
 commits is seen at once, and what is read after :meth:`lakehouse.lake.Table.newest_version`, or after a conflict, is as new as
-that.
-
-A rule that compares two tables, where the second has to be as new as the first, asks for the newest version of the first. Then
-the step looks again at each table that it has not looked at since it has first seen this version.
+that: the step looks again at each table that it has not looked at since it has first seen this version.
 
 These moments are numbered, and shared by all caches of the process. A table is as new as the step needs if it was looked at in
-its present moment (:func:`moment_of`) or later: by the step itself, by an open that the step has begun (``expect``), or by the
-commit of the step that began the moment. In an object store, a table that another process creates is seen some seconds later, see
-:func:`lakehouse.lake.table_io.open_listed`, and a sensor looks at most tables only if somebody may have written since its last
-tick, see :class:`lakehouse.lake.lake.Quiet`.
+its present moment (:func:`moment_of`) or later: by the step itself, by a look that it has begun ahead (``begin_looks``), or by
+the commit of the step that began the moment. In an object store, a table that another process creates is seen some seconds later
+(``table_io.open_listed``), and a sensor looks at few tables (:class:`lakehouse.lake.lake.Quiet`).
 
 Reading is in ``table_io``; no other module accesses a cache.
 """
@@ -28,13 +24,11 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
+from itertools import count, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from deltalake.exceptions import DeltaError
-
 from lakehouse.lake import replica
-from lakehouse.lake.delta_rs_internals import has_replica, identity_of, is_newest, raw_of
+from lakehouse.lake.delta_rs_internals import brought_up_to_date, has_replica, identity_of, raw_of
 from lakehouse.lake.table_folder import count_request
 
 if TYPE_CHECKING:
@@ -112,7 +106,7 @@ def _begin_moment(path: str | None) -> int:
 
 
 def moment_of(path: str) -> int:
-    """The moment after which a step looks at a table again: the last :func:`note_commit` or :func:`look_again` of it."""
+    """The moment after which a step looks at a table again."""
     return max(_newest_of.get(_layer_and_name(path), 0), _newest_surprise[0])
 
 
@@ -120,21 +114,13 @@ def _layer_and_name(path: str) -> str:
     return "/".join(path.rstrip("/").rsplit("/", 2)[-2:])
 
 
+def _place(path: str) -> int:
+    return {"gold": 0, "silver": 1}.get(_layer_and_name(path).partition("/")[0], 2)
+
+
 def newest_moment() -> int:
     """The moment of the last :func:`note_commit` or :func:`look_again` of this process."""
     return _newest_moment[0]
-
-
-def confirmed(look: Callable[[], Found | None]) -> Found | None:
-    """What ``look`` finds; before anything counts as found, it looks once more at tables that are as new as each other.
-
-    A step may have looked at a table before another process has committed to it, and at the record of the commit later.
-    """
-    found = look()
-    if found is not None:
-        look_again()
-        found = look()
-    return found
 
 
 #: The numbers of the looks at whole layers, by address, and the look behind which such a look must be.
@@ -189,8 +175,10 @@ class _Kept:
         #: For each table the number drawn before the last look; its version, and the number drawn when this was first seen.
         self.looked: dict[str, int] = {}
         self.seen: dict[str, tuple[int, int]] = {}
-        #: The tables that a step has begun to open, each with the step and the moment before.
+        #: The tables that a step has begun to open or to look at.
         self.coming: dict[str, _Coming] = {}
+        #: Opens a table that a step expects.
+        self.open_table: Callable[[str], DeltaTable | None] | None = None
 
 
 class _OfThread(_Kept, threading.local):
@@ -267,29 +255,46 @@ class TableCache:
                 if thread == threading.get_ident():
                     _committed_with.pop(path, None)
 
-    def expect(self, groups: Iterable[Iterable[str]], open_table: Callable[[str], DeltaTable | None]) -> None:
+    def expect(self, paths: Iterable[str], open_table: Callable[[str], DeltaTable | None]) -> None:
         """Begin to open tables that the running step will read, or to look at open ones, as if it did so when it reads each.
 
-        :param groups: the tables of a group are opened at once, after those of the group before, from which nothing else follows:
-            they are as new as these.
         :param open_table: opens the table at an address, None if there is none.
         """
-        if not (self._kept.is_in_step or self._is_of_one_step):
+        self._kept.open_table = open_table
+        self.begin_looks(paths)
+
+    def begin_looks(self, paths: Iterable[str]) -> None:
+        """Begin to look at tables at once, in a step that expects tables.
+
+        What follows from others comes first, and these are looked at after it: they are as new as it.
+        """
+        if self._kept.open_table is None or not (self._kept.is_in_step or self._is_of_one_step):
             return
-        threads, before = ThreadPoolExecutor(_OPENED_AT_ONCE), list[Future[Any]]()
-        for group in groups:
-            begun = []
+        threads, before, begun = ThreadPoolExecutor(_OPENED_AT_ONCE), list[Future[Any]](), list[Future[Any]]()
+        for _, group in groupby(sorted(paths, key=_place), key=_place):
+            before, begun = begun or before, []
             for path in group:
-                table, moment = self._kept.tables.get(path), newest_moment()
-                if table is None and path not in self._kept.coming:
-                    begun.append(threads.submit(_after, tuple(before), partial(open_table, path)))
-                elif table is not None and self._kept.looks.get(path) != moment_of(path) and has_replica(table):
-                    begun.append(threads.submit(_after, tuple(before), raw_of(table).look()))
-                else:
-                    continue
-                self._kept.coming[path] = _Coming(self, moment, begun[-1])
-            before = begun or before
+                moment, look = newest_moment(), self._look_at(path)
+                if look is not None:
+                    begun.append(threads.submit(_after, tuple(before), look))
+                    self._kept.coming[path] = _Coming(self, moment, begun[-1])
         threads.shutdown(wait=False)
+
+    def _look_at(self, path: str) -> Callable[[], Any] | None:
+        """What opens a table, or lists the log of an open one; None for one that is as new as the step needs, or soon will be."""
+        coming = self._kept.coming.get(path)
+        if self._kept.looks.get(path) == (moment := moment_of(path)):
+            return None
+        if coming is not None and coming.by is self and coming.moment >= moment:
+            return None
+        if coming is not None and path not in self._kept.tables:
+            if not coming.opened.done():
+                return None
+            self._arrived(path)
+        table = self._kept.tables.get(path)
+        if table is None:
+            return None if self._kept.open_table is None else partial(self._kept.open_table, path)
+        return raw_of(table).look() if has_replica(table) else None
 
     def look_again_behind(self, paths: Iterable[str]) -> None:
         """Let the running step look again at all tables at which it has looked before it has seen the versions of some tables.
@@ -301,13 +306,16 @@ class TableCache:
         first_seen = max((self._kept.seen[path][1] for path in paths if path in self._kept.seen), default=0)
         with _LOCK:
             _layers_behind[0] = max(_layers_behind[0], first_seen)
-        for path, moment in list(self._kept.looks.items()):
-            if self._kept.looked.get(path, 0) < first_seen and moment == moment_of(path):
-                _begin_moment(path)
+        looks = list(self._kept.looks.items())
+        older = [path for path, moment in looks if self._kept.looked.get(path, 0) < first_seen and moment == moment_of(path)]
+        for path in older:
+            look_again(path)
         for path, coming in list(self._kept.coming.items()):
             is_open = coming.opened.done() and coming.opened.exception() is None
-            if not is_open or coming.opened.result()[0] < first_seen:
+            if coming.by is self and (not is_open or coming.opened.result()[0] < first_seen):
                 self._kept.coming[path] = coming._replace(by=None)
+                older.append(path)
+        self.begin_looks(older)
 
     def table(
         self,
@@ -361,18 +369,26 @@ class TableCache:
         """A table that the step has begun to open or to look at, unless it may have got a commit since; one of an earlier step is
         looked at.
         """
+        coming = self._kept.coming.get(path)
+        number, seen = self._arrived(path)
+        if coming is None or coming.by is not self or coming.moment < moment:
+            return None
+        return self._newest(path, default, number, seen) if isinstance(seen, dict) else seen
+
+    def _arrived(self, path: str) -> tuple[int, DeltaTable | Mapping[str, str] | None]:
+        """Take a table that was opened ahead, or what a look at an open one has shown, with the number of the look; None if there
+        is none.
+        """
         coming = self._kept.coming.pop(path, None)
         if coming is None or coming.opened.exception() is not None:
-            return None
-        number, table, later = coming.opened.result()
-        is_as_new = coming.by is self and coming.moment >= moment
-        if path in self._kept.tables:
-            return self._newest(path, default, number, table) if is_as_new and isinstance(table, dict) else None
-        if table is None or isinstance(table, dict):
-            return None
-        self._kept.tables[path] = table
-        self._saw(path, table, number, later)
-        return table if is_as_new else None
+            return 0, None
+        number, seen, later = coming.opened.result()
+        if isinstance(seen, dict) != (path in self._kept.tables):
+            return 0, None
+        if seen is not None and not isinstance(seen, dict):
+            self._kept.tables[path] = seen
+            self._saw(path, seen, number, later)
+        return number, seen
 
     def _saw(self, path: str, table: DeltaTable | None, number: int, later: int | None = None) -> None:
         """Note a look at a table.
@@ -405,7 +421,7 @@ class TableCache:
             self._forget(path)
             table = None
         before, moment, number = None if table is None else table.version(), newest_moment(), number or next_look()
-        if table is not None and not _is_brought_up_to_date(path, table, listed):
+        if table is not None and not brought_up_to_date(path, table, listed):
             self._forget(path)
             table, number = None, next_look()
         if table is None:
@@ -476,18 +492,3 @@ class TableCache:
 def _after(before: Sequence[Future[Any]], look: Callable[[], Found]) -> tuple[int, Found, int]:
     wait(before)
     return next_look(), look(), next_look()
-
-
-def _is_brought_up_to_date(path: str, table: DeltaTable, listed: Mapping[str, str] | None) -> bool:
-    """Whether an open table is at its newest version now; not if another table has taken its place in an object store.
-
-    :param listed: the log as a look has shown it.
-    """
-    try:
-        if not is_newest(path, table, listed):
-            table.update_incremental()
-    except (DeltaError, OSError):
-        if "://" not in path:
-            raise
-        return False
-    return True

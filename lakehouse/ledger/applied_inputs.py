@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lakehouse import locations
 from lakehouse.delta import commit_log
 from lakehouse.lake import table_io
-from lakehouse.lake.table_cache import confirmed
+from lakehouse.lake.table import confirmed
 from lakehouse.ledger import decisions, ingestions, rebuild_requests, redactions
 from lakehouse.ledger.log_table import LogTable
 

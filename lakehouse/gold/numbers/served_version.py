@@ -15,7 +15,7 @@ from lakehouse.contracts.series import Series
 from lakehouse.delta import commit_log
 from lakehouse.errors import LakehouseError
 from lakehouse.lake.delta_rs_internals import transaction_version
-from lakehouse.lake.table_cache import confirmed
+from lakehouse.lake.table import confirmed
 from lakehouse.ledger import publications
 
 if TYPE_CHECKING:
