@@ -219,6 +219,7 @@ class InferredSource:
     :param formats: the formats of columns whose values need one, by column.
     :param joined: the columns joined from others, with their parts.
     :param days_to_wait: how late rows arrive, in days; None without an event time.
+    :param units: the fields whose values quantities are measured in; the first metric has a number for each.
     """
 
     columns: Sequence[InferredColumn]
@@ -240,6 +241,7 @@ class InferredSource:
     condition: str = ""
     zone: str = ""
     each_line: bool = False
+    units: Sequence[str] = ()
 
     @property
     def is_complete(self) -> bool:
@@ -340,6 +342,9 @@ def _inferred(samples: Sequence[Sample], answers: Mapping[str, str], subject: st
     doubts += marks.doubts(has_key=bool(key.fields))
     is_arrival = key.order is not None and key.order.kind == "arrival"
     of_clocks = [doubt for doubt in clocks.doubts if not (is_arrival and doubt == event_times.NO_ARRIVAL)]
+    units = number_columns.units_of(samples, columns)
+    why = "their quantities do not add up"
+    doubts += [f"the first metric has a number for each {name} ({', '.join(values)}): {why}" for name, values in units.items()]
     doubts += [*number_columns.doubts_about_sums(samples, columns), *of_clocks]
     event = clocks.event
     doubts += [doubt] if (doubt := periods.doubt_about_clock(samples, columns, event, fields.forms)) else []
@@ -377,6 +382,7 @@ def _inferred(samples: Sequence[Sample], answers: Mapping[str, str], subject: st
         formats=fields.forms,
         joined=fields.joined,
         null_words=fields.null_words,
+        units=[*units],
         questions=[*fields.questions, *(each for each in (clocks.question, zone.question, key.question, marks.question) if each)],
     )
 

@@ -191,6 +191,7 @@ def metric_text(dataset: str, inferred: InferredSource) -> str:
         f"metric: {dataset}_daily",
         f"source: {dataset}",
         *(["rows: all  # each line, also equal ones"] if inferred.each_line else []),
+        *([f"grain: {_flow([*inferred.units])}"] if inferred.units else []),
         "measures:",
         *(f"  - {_flow(measure)}" for measure in measures),
     ]

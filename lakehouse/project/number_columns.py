@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.project.questions import CODES, MEANS, SIGNS, InferenceError, Question, is_identifier, word_set
+from lakehouse.project.questions import MEANS, SIGNS, InferenceError, Question, is_code, is_identifier, word_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -141,6 +141,13 @@ _FLAGS = ("is", "has", "was")
 #: Values of records that do not count for most people, and of debits, in lower case.
 _VOID = word_set("cancelled canceled void voided storno storniert rejected failed declined annule annulee")
 _DEBITS = word_set("d dr debit s soll")
+#: Words for columns that say what the quantities of a record are, or what they are measured in; how many of these a first metric
+#: tells apart.
+_UNITS = word_set(
+    "currency curr ccy waers waehrung währung devise moneda valuta unit uom meins einheit unite",
+    "parameter variable element pollutant metric kpi measure",
+)
+_MOST_UNITS = 30
 #: A mean has this many more decimals than its column, as in Spark.
 _DECIMALS_OF_MEANS, _MOST_DECIMALS = 4, 18
 
@@ -155,7 +162,7 @@ def of_column(column: InferredColumn, form: str | None = None) -> dict[str, Any]
 
     :param form: the format of its values; percentages do not add up.
     """
-    if is_identifier(column) or _PLACES & set(column.words) or column.words[-1] in CODES or column.words[0] in _FLAGS:
+    if is_identifier(column) or is_code(column) or _PLACES & set(column.words) or column.words[0] in _FLAGS:
         return None
     is_mean = column.type != "bigint" and (bool(MEANS & set(column.words)) or (form or "").endswith("%"))
     if column.type.startswith("decimal"):
@@ -165,6 +172,17 @@ def of_column(column: InferredColumn, form: str | None = None) -> dict[str, Any]
     if column.type == "double":
         return _measure(column.name, "double", is_mean=is_mean, additive=False)
     return _measure(column.name, "long", is_mean=False, additive=True) if column.type == "bigint" else None
+
+
+def units_of(samples: Sequence[Sample], columns: Sequence[InferredColumn]) -> dict[str, list[str]]:
+    """The fields by which quantities cannot be added up, as with several currencies, each with its values in the samples."""
+    units = {}
+    for column in columns:
+        if column.type == "string" and column.words[-1] in _UNITS and any(of_column(other) for other in columns):
+            values = sorted({*_texts(samples, column.column)})
+            if 1 < len(values) <= _MOST_UNITS:
+                units[column.name] = values
+    return units
 
 
 def doubts_about_sums(samples: Sequence[Sample], columns: Sequence[InferredColumn]) -> list[str]:

@@ -137,6 +137,12 @@ def is_identifier(column: InferredColumn, subject: str = "") -> bool:
     return words[-1] in KEY_WORDS or words[0] in _KEY_WORDS_IN_FRONT
 
 
+def is_code(column: InferredColumn) -> bool:
+    """Whether a column's numbers are codes: those of phones, or of things such as accounts and stores."""
+    last = column.words[-1]
+    return last in CODES or (column.type == "bigint" and last in ENTITIES and not MEANS & set(column.words))
+
+
 def is_line_number(column: InferredColumn) -> bool:
     """Whether a column numbers the lines of a document, so that it identifies nothing alone."""
     words = column.words

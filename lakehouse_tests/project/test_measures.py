@@ -84,6 +84,27 @@ def test_a_broken_number_among_many_is_asked_for() -> None:
     assert infer([codes]).questions == [], "an identifier is a text where one is"
 
 
+def test_quantities_in_several_currencies_are_numbers_of_their_own() -> None:
+    def sums(*currencies: str) -> str:
+        source = infer([lines("id,at,amount,currency", *(f"{number},{T},1.5,{name}" for number, name in enumerate(currencies)))])
+        assert any("(EUR, USD): their quantities do not add up" in doubt for doubt in source.doubts) == (len({*currencies}) > 1)
+        return new_project.metric_text("a", source)
+
+    assert "grain: [currency]\nmeasures:" in sums("EUR", "USD", "EUR")
+    assert "grain" not in sums("EUR", "EUR"), "the first metric stays simple where nothing can go wrong"
+    readings = lines("station,date,element,value", "a,2024-11-04,PRCP,15", "a,2024-11-04,TMAX,217")
+    assert "grain: [element]" in new_project.metric_text("a", infer([readings]))
+    assert "grain" not in new_project.metric_text("a", infer([lines("id,at,unit", f"1,{T},kg", f"2,{T},t")])), "nothing is summed"
+
+
+@pytest.mark.parametrize(
+    ("column", "is_summed"), [("account", False), ("to_store", False), ("units_per_item", True), ("customers", True)]
+)
+def test_the_numbers_of_things_are_not_added_up(column: str, *, is_summed: bool) -> None:
+    text = new_project.metric_text("a", infer([lines(f"id,at,{column}", f"1,{T},4711", f"2,{T},4711", f"3,{T},815")]))
+    assert (f"sum({column})" in text) == is_summed
+
+
 def test_codes_that_are_written_as_numbers_are_not_added_up() -> None:
     file = lines("id,at,barcode,phone,units", f"1,{T},4006381333931,491701234567,5")
     text = new_project.metric_text("log", infer([file]))
