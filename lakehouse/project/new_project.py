@@ -185,13 +185,15 @@ def metric_text(dataset: str, inferred: InferredSource) -> str:
         while name in taken:
             name += "_sum"
         taken.add(name)
-        measures.append({"name": name, **measure, "sql": f"{measure['sql']}{counted}"})
+        # A measure that adds up has a total of the day, which those of several currencies do not have.
+        adds_up = measure["additive"] and not inferred.units
+        measures.append({"name": name, **measure, "sql": f"{measure['sql']}{counted}", "additive": adds_up})
     lines = [
         f"# A first metric over {dataset}: change the measures to what you publish.",
         f"metric: {dataset}_daily",
         f"source: {dataset}",
         *(["rows: all  # each line, also equal ones"] if inferred.each_line else []),
-        *([f"grain: {_flow([*inferred.units])}"] if inferred.units else []),
+        *([f"grain: {_flow([*inferred.units])}  # what is not additive has no total over them"] if inferred.units else []),
         "measures:",
         *(f"  - {_flow(measure)}" for measure in measures),
     ]

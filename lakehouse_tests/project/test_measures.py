@@ -90,7 +90,9 @@ def test_quantities_in_several_currencies_are_numbers_of_their_own() -> None:
         assert any("(EUR, USD): their quantities do not add up" in doubt for doubt in source.doubts) == (len({*currencies}) > 1)
         return new_project.metric_text("a", source)
 
-    assert "grain: [currency]\nmeasures:" in sums("EUR", "USD", "EUR")
+    several = sums("EUR", "USD", "EUR")
+    assert "grain: [currency]" in several
+    assert "{name: amount, sql: sum(amount), type: 'decimal(38,4)', additive: false}" in several, "no total over currencies"
     assert "grain" not in sums("EUR", "EUR"), "the first metric stays simple where nothing can go wrong"
     readings = lines("station,date,element,value", "a,2024-11-04,PRCP,15", "a,2024-11-04,TMAX,217")
     assert "grain: [element]" in new_project.metric_text("a", infer([readings]))
