@@ -61,7 +61,7 @@ OF_SOURCE: Mapping[str, KeyEffect] = _DESCRIPTIONS | {
     "materialization.strategy": _NOTHING,
     "materialization.partition_by": _NOTHING,
     "materialization.reprocess_policy": KeyEffect.CHOICE,
-    "materialization.max_shrink": _NOTHING,
+    "materialization.max_shrink": KeyEffect.CHOICE,
     "materialization.repeated_content": KeyEffect.CHOICE,
     "materialization.delivery": KeyEffect.CHOICE,
     "materialization.target_path": _NOTHING,

@@ -56,9 +56,15 @@ def sign_off(
     :param run: names the person.
     :param at_most: the latest state that the known input of the period permits.
     :returns: the published revision; None if readers already see the number.
-    :raises HoldError: if another revision, or none, is held.
+    :raises HoldError: if another revision, or none, is held; if the period is reverted.
     """
     lake = lake.cached()
+    if kept := kept_periods(lake, series.name, [period.start]).get(period.start):
+        msg = (
+            f"{series.name} {period.name} is put back to {kept.version} by {kept.by}, and nothing else is published for it; "
+            f"let it follow silver again first: lakehouse gold release {series.metric.name} {period.name}"
+        )
+        raise HoldError(msg)
     before = write_audit_publish.read(lake, series, [period.start])
     held = _held(lake, series, period, revision)
     published_state, today = (
@@ -96,7 +102,7 @@ def drop(lake: Lake, series: Series, period: Period, revision: int, by: str, rea
     """
     held = _held(lake, series, period, revision)
     entry = RejectedCandidate(series.name, period.start, revision, held.draft.content, by, reason, lake.now())
-    record_rejected(lake, entry)
+    record_rejected(lake, entry, held.proposed_at)
     again_on_conflict(candidates.remove)(lake, series, held)
 
 
@@ -194,9 +200,9 @@ def rejected_log(lake: Lake) -> LogTable[RejectedCandidate]:
     return LogTable(RejectedCandidate, lake, locations.rejected_candidates(lake), partition_by="series", journaled=True)
 
 
-def record_rejected(lake: Lake, entry: RejectedCandidate) -> None:
-    """Append a refusal, once."""
-    app_id = f"dropped:{entry.series}:{entry.period_start}:{entry.revision}:{entry.content}"
+def record_rejected(lake: Lake, entry: RejectedCandidate, proposed_at: datetime) -> None:
+    """Append a refusal, once; the same number may be proposed again after another one was published, and refused again."""
+    app_id = f"dropped:{entry.series}:{entry.period_start}:{entry.revision}:{entry.content}:{proposed_at.isoformat()}"
     rejected_log(lake).append([entry], app_id=app_id)
 
 

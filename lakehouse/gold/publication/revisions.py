@@ -131,9 +131,10 @@ def publish(
         signed = replace(signed, now=max(signed.now, pc.max(existing["published_at"]).as_py() or signed.now))
     before = published_states(existing, series.by)
     rows_by_period = {} if existing is None else table_io.split(existing, series.by)
-    rows, revisions, recorded = [], [], []
+    rows, revisions, recorded, booked_on = [], [], [], set[date]()
     for draft in drafts:
         own = rows_by_period.get(draft.start)
+        booked_on |= _books_changed(draft, own)
         values, revision = _values(series, draft, before.get(draft.start), own, signed)
         adjusts = draft.action is PublishAction.ADJUSTMENT
         content = history.between(series, own, draft.rows) if adjusts else draft.rows
@@ -146,7 +147,7 @@ def publish(
         "publication_id": signed.publication_id,
         "published": {f"{revision.start}": f"{revision.name}" for revision in revisions},
         "versions": packed(recorded),
-        "booked_on": sorted({f"{draft.booked_on}" for draft in drafts if draft.booked_on}),
+        "booked_on": sorted(f"{day}" for day in booked_on),
         **signed.why,
     }
     if table is not None and not drafts:
@@ -160,6 +161,13 @@ def publish(
         wanted = pa.concat_tables([_superseded(existing, series.by, replaced, signed.now), wanted], promote_options="permissive")
     partition_writer.replace(table, wanted, [draft.start for draft in drafts], why=why, transaction=transaction)
     return revisions
+
+
+def _books_changed(draft: Draft, existing: pa.Table | None) -> set[date]:
+    """The days whose bookings change with a draft: where it is booked, or where adjustments are that a new revision contains."""
+    if draft.booked_on is not None or existing is None:
+        return {draft.booked_on} if draft.booked_on else set()
+    return set(existing["booked_on"].drop_null().to_pylist())
 
 
 def published_rows(series: Series, start: date, content: pa.Table, values: Mapping[str, Any]) -> pa.Table:

@@ -268,7 +268,7 @@ def _added_up(grain: Collection[str], number: PeriodOfInput) -> pa.Table:
     if number.booked is not None:
         is_emptied = not _is_filled(replace(number, booked=None))
         rows = pa.concat_tables([*([] if is_emptied else [rows]), number.booked.select(columns)])
-    if read.is_summed(grain):
+    if number.booked is not None or read.is_summed(grain):
         rows = exact_sums.summed(rows, [*grain], read.columns)
     return rows.rename_columns([*grain, *(_column(read.metric, name) for name in read.columns)])
 

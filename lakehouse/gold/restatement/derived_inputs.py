@@ -49,7 +49,7 @@ class PeriodOfInput:
     """The number of one input for one period.
 
     :param rows: the rows of its revision, with all published columns.
-    :param booked: the rows of the adjustments that are booked in the period; only for an input that adjusts.
+    :param booked: the rows of the adjustments that are booked in the period; None without any.
     :param reasons: why each revision was published, by its number; only for the newest numbers.
     """
 
@@ -94,13 +94,15 @@ def newest(lake: Lake, series: Series, starts: Collection[date]) -> dict[date, l
     """
     by_input: list[dict[date, PeriodOfInput]] = []
     for read in _read_by(series):
-        table = locations.gold_of(lake, read.metric, series.kind).open()
+        of_input = locations.gold_of(lake, read.metric, series.kind)
+        table = of_input.open()
         if table is None or not starts:
             return {}
         rows = table_io.read_version(table, None, {series.by: list(starts)})
         _require_columns(read, rows)
-        books = read.adjusts and series.kind is Kind.DAY
-        booked = table_io.split(table_io.read_version(table, None, {"booked_on": list(starts)}), "booked_on") if books else {}
+        # A longer period of an input already includes what is booked in it.
+        books = published_table.booked(of_input, series.by, starts) if series.kind is Kind.DAY else None
+        booked = table_io.split(books, "booked_on") if books is not None and len(books) else {}
         periods = table_io.split(rows, series.by) if len(rows) else {}
         by_input.append({start: _newest(read, start, revision, booked.get(start)) for start, revision in periods.items()})
     return {start: [of_input[start] for of_input in by_input] for start in sorted(set.intersection(*map(set, by_input)))}

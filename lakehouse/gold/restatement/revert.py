@@ -114,6 +114,9 @@ def put_back(
     _earlier(write_audit_publish.read(lake, daily, sorted(targets)), targets)  # refuses before it records
     # The days are kept before they are published: a run that is stopped in between leaves no day that silver takes along.
     held_numbers.keep_periods(lake, daily.name, targets, run.by or "", reason)
+    waiting = [held.start for held in candidates.held(lake, daily, targets)]
+    if waiting:  # the number that a person could publish is that of the day when it is released
+        again_on_conflict(candidates.settle)(lake, daily, waiting, {})
     published = _publish(lake, contract, daily, targets, run, reason)
     restatement_reports.follow(lake, daily)
     return RevertResult(published, sorted(targets.keys() - {one.start for one in published}))

@@ -17,7 +17,7 @@ from deltalake.exceptions import CommitFailedError
 from lakehouse import locations
 from lakehouse.contracts.series import source_read
 from lakehouse.gold import isolation
-from lakehouse.gold.numbers import lifecycle, served_version
+from lakehouse.gold.numbers import lifecycle, published_table, served_version
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.published_table import RollupInputs
 from lakehouse.gold.publication import candidates, held_numbers, late_at_close, restatement_reports, write_audit_publish
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake
 
 _SHOWN = 5
+_OF_VERSION = ["version_name", "reason"]
 
 
 def restate(
@@ -98,7 +99,10 @@ def _publish_periods(
 
     def compute(metric: MetricContract | None, part: Sequence[Period]) -> dict[Period, pa.Table]:
         of_rollup = replace(rollup, metric=metric or rollup.metric)
-        return totals_of_periods(lake, contract, of_rollup, session, part, rows, booked)
+        found = totals_of_periods(lake, contract, of_rollup, session, part, rows, booked)
+        # Of a period without a day, later revisions contain all that was booked in it.
+        emptied = [period for period in part if period not in found and period.start in before.published_states]
+        return found | (dict.fromkeys(emptied, nothing(lake, of_rollup, session)) if emptied else {})
 
     computed = isolation.numbers_of(lake, rollup, periods, compute, lambda period: period.start)
     today = lifecycle.today(lake.now(), rollup.metric.publication)
@@ -109,7 +113,7 @@ def _publish_periods(
         days_of_period = latest_days(rows, daily, period)
         earlier = _earlier(before.existing, rollup, period)
         changed_days = _changed_days(earlier, daily, days_of_period)
-        booked_since = _booked_since(earlier, booked.get(period))
+        booked_since = _booked_since(lake, rollup, earlier, booked.get(period))
         reasons = _reasons_since(earlier, daily, rows, changed_days, booked_since)
         limit, reason = limits.get(period.start), _reason(reasons, published, run)
         at_most = limit.at_most if limit else State.FINAL
@@ -128,10 +132,8 @@ def _publish_periods(
 
 def _booked(lake: Lake, rollup: Series, periods: Collection[Period]) -> set[Period]:
     """The periods in which adjustments of the given periods are booked, including those of a run that was stopped."""
-    if rollup.metric.publication.after_close != "adjust":
-        return set()
-    where = {rollup.by: [period.start for period in periods]}
-    found = locations.gold(lake, rollup).read(["booked_on"], where)
+    table, where = locations.gold(lake, rollup), {rollup.by: [period.start for period in periods]}
+    found = table.read(["booked_on"], where) if published_table.has_bookings(table) else None
     return set() if found is None else set(rollup.periods(set(found["booked_on"].drop_null().to_pylist())))
 
 
@@ -174,20 +176,27 @@ def _changed_days(earlier: RollupInputs, daily: Series, day_rows: pa.Table) -> p
     return day_rows.filter(pa.array([earlier.revisions.get(day) != f"r{number}" for day, number in named], pa.bool_()))
 
 
-def _booked_since(earlier: RollupInputs, booked: pa.Table | None) -> pa.Table | None:
-    """The adjustments booked in a period that its newest number does not include; None without one."""
-    new = (
-        None
-        if booked is None
-        else booked.filter(pc.invert(pc.is_in(booked["version_name"], pa.array(earlier.adjustments, pa.string()))))
-    )
-    return new if new is not None and len(new) else None
+def _booked_since(lake: Lake, rollup: Series, earlier: RollupInputs, booked: pa.Table | None) -> pa.Table | None:
+    """What changed the bookings in a period since its newest number: adjustments that it does not include, and revisions of days
+    that contain adjustments which it includes; None without one.
+    """
+    names = [] if booked is None else booked["version_name"].to_pylist()
+    is_new = pa.array([name not in earlier.adjustments for name in names], pa.bool_())
+    new = [] if booked is None else [booked.select(_OF_VERSION).filter(is_new)]
+    gone = sorted({*earlier.adjustments} - {*names})
+    for series in (rollup.daily, rollup) if gone else ():
+        table = locations.gold(lake, series)
+        contained = table.read([series.by], {"version_name": gone})
+        if contained is not None and len(contained):
+            new.append(table.read(_OF_VERSION, {series.by: pc.unique(contained[series.by]).to_pylist(), "is_latest": [True]}))
+    changes = pa.concat_tables(new) if new else None
+    return changes if changes is not None and len(changes) else None
 
 
 def _reasons_since(
     earlier: RollupInputs, daily: Series, rows: pa.Table, changed_days: pa.Table, booked_since: pa.Table | None
 ) -> set[RevisionReason]:
-    """Why every revision of the changed days, and every booked adjustment, was published since the newest number of a period.
+    """Why every revision of the changed days, and what changed the bookings, was published since the newest number of a period.
 
     Not the newest revision alone: a day that was restated and then closed has two since.
 
@@ -202,7 +211,7 @@ def _reasons_since(
 
 
 def _explain(changed_days: pa.Table, booked_since: pa.Table | None) -> str:
-    """A sentence that lists the days with another revision than the newest number was computed from, and what is booked since."""
+    """A sentence that lists the days with another revision than the newest number was computed from, and changes of bookings."""
     changed = sorted(set(changed_days["period"].to_pylist()))
     changed += [] if booked_since is None else sorted(set(booked_since["version_name"].to_pylist()))
     return f"recomputed from {join_limited(changed, _SHOWN)}" if changed else "recomputed"
@@ -249,6 +258,11 @@ def totals_of_periods(
         nothing = metric_query.nothing(session, lake, daily.metric.whole)  # all rows of the period are gone
         found = {period.start: nothing for period in added} | found
     return {period: joined(rollup, number, found[period.start]) for period, number in added.items()}
+
+
+def nothing(lake: Lake, rollup: Series, session: Callable[[], SparkSession]) -> pa.Table:
+    """The number of a period without rows: one row without a grain."""
+    return metric_query.nothing(session, lake, rollup.metric.whole).select([*rollup.grain, *rollup.numbers])
 
 
 def add_up(rollup: Series, days: pa.Table, booked: pa.Table | None) -> pa.Table:
@@ -346,19 +360,16 @@ def joined(series: Series, added: pa.Table, found: pa.Table) -> pa.Table:
 
 def booked_in(lake: Lake, rollup: Series, periods: Sequence[Period]) -> dict[Period, pa.Table]:
     """The adjustments booked in each period: of closed days, and of closed periods of the roll-up itself."""
-    if rollup.metric.publication.after_close != "adjust":
-        return {}
-    days = {"booked_on": [day for period in periods for day in period.days]}
-    tables = []
+    days, tables = [day for period in periods for day in period.days], []
     for series in (rollup.daily, rollup):
         columns = [*rollup.content, "booked_on", "version_name", "reason", series.by]
-        adjustments = locations.gold(lake, series).read(columns, days)
-        if adjustments is not None:
+        adjustments = published_table.booked(locations.gold(lake, series), series.by, days, columns)
+        if adjustments is not None and len(adjustments):
             # A period that is closed on its last day books nothing in itself; for days this cannot happen.
             of = adjustments[series.by] if series is rollup else pa.nulls(len(adjustments), pa.date32())
             tables.append(adjustments.drop_columns([series.by]).append_column("of", of))
-    rows = pa.concat_tables(tables, promote_options="default")
-    return {period: _booked_in(rows, period) for period in periods}
+    rows = pa.concat_tables(tables, promote_options="default") if tables else None
+    return {} if rows is None else {period: _booked_in(rows, period) for period in periods}
 
 
 def _booked_in(rows: pa.Table, period: Period) -> pa.Table:

@@ -96,7 +96,7 @@ INSTEAD = {
     ChangeKind.PROMOTION: "Promote another version: lakehouse promote METRIC VERSION.",
     ChangeKind.REBUILD: "Restore single numbers: lakehouse revert METRIC PERIOD --to VERSION.",
     ChangeKind.REDACTION: "A redaction lasts; the delivered files are unchanged.",
-    ChangeKind.REJECTION: "The number is published when its inputs change, or a person publishes it.",
+    ChangeKind.REJECTION: "The same number is not proposed again; another one is, when the rows of its period change.",
     ChangeKind.REPARSE: "Read the records again under another contract: lakehouse source reparse SOURCE.",
     ChangeKind.REVERT: "Revert to another version: lakehouse revert METRIC PERIOD --to VERSION.",
     ChangeKind.SIGN_OFF: "Restore an earlier number: lakehouse revert METRIC PERIOD --to VERSION.",

@@ -6,7 +6,7 @@ what changed in the numbers: that is in ``gold.numbers.history`` and in the audi
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -200,9 +200,13 @@ def _signed_off(lake: Lake, _: Catalog) -> Iterator[ChangeEntry]:
 
 
 def _rejected(lake: Lake, _: Catalog) -> Iterator[ChangeEntry]:
-    for entry in held_numbers.rejected_log(lake).read():
+    times = Counter[str]()
+    for entry in sorted(held_numbers.rejected_log(lake).read(), key=lambda entry: entry.dropped_at):
         start = entry.period_start
         name, kind = f"{entry.series}:{start}:r{entry.revision}", ChangeKind.REJECTION
+        times[name] += 1
+        if times[name] > 1:  # of a closed number, which later ones would adjust, the revision stays
+            name = f"{name}.{times[name]}"
         described = f"reject revision {entry.revision} of {start}"
         yield ChangeEntry(name, kind, entry.series, described, entry.by, entry.reason, entry.dropped_at, days=(start, start))
 

@@ -47,6 +47,24 @@ def holding(lake, **changes: Any) -> ScriptedNumbers:
     return numbers
 
 
+def test_a_number_that_is_proposed_again_beside_another_one_is_refused_again(lake) -> None:
+    """Under ``adjust`` the revision of a closed number stays, so that both refusals name the same one."""
+    numbers = ScriptedNumbers(lake, metric(**AT_MOST_FIVE, publication={"after_close": "adjust"}))
+    numbers.at(9)
+    numbers.set(1, 10)
+    numbers.publish()
+    for hour, value in enumerate((100, 12, 100), 1):
+        numbers.at(9, hour)
+        numbers.set(1, value)
+        numbers.publish()
+        if value == 100:
+            assert numbers.held() == [(1, 1, 100)]
+            numbers.drop(1, 1)
+        assert numbers.publish().held == [], "the same number is not proposed again"
+    assert [entry.revision for entry in held_numbers.rejected(lake, "total")] == [1, 1]
+    assert [line[:2] for line in numbers.history(1)] == [("r1", 10), ("r1.a1", 2)]
+
+
 def test_only_the_number_that_failed_is_held(lake) -> None:
     numbers = ScriptedNumbers(lake, metric(**AT_MOST_FIVE))
     numbers.at(1)

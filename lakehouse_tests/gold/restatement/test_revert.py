@@ -11,8 +11,8 @@ from lakehouse.calendar.periods import Kind
 from lakehouse.contracts.series import Series
 from lakehouse.gold.numbers.version_selector import UnknownVersionError, parse
 from lakehouse.gold.promotion import compatibility
-from lakehouse.gold.publication import held_numbers, revisions
-from lakehouse.gold.publication.held_numbers import RevertEvent
+from lakehouse.gold.publication import candidates, held_numbers, revisions
+from lakehouse.gold.publication.held_numbers import HoldError, RevertEvent
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import revert
 from lakehouse.gold.restatement.pending import find_pending
@@ -57,6 +57,24 @@ def twice_published(lake: Lake, **changes: Any) -> ScriptedNumbers:
     numbers.set(1, 100)
     numbers.publish()
     return numbers
+
+
+def test_a_held_number_of_a_reverted_day_is_gone_and_none_is_published_until_the_release(lake: Lake) -> None:
+    numbers = twice_published(lake, checks={"change": [{"measure": "total", "absolute": 90}]})
+    numbers.set(1, 300)
+    numbers.publish()
+    [waiting] = candidates.held(lake, numbers.series)
+    go_back(numbers, 1, "r1")
+    assert numbers.held() == [], "nobody is told to publish it"
+    candidates.propose(lake, numbers.series, [(waiting.draft, waiting.revision)], waiting.run_id, lake.now())
+    with pytest.raises(HoldError, match=r"total 2024-01-01 is put back to r1 by anna.*lakehouse gold release total 2024-01-01"):
+        numbers.sign_off(1, waiting.revision)
+    assert numbers.latest_total(1) == 10
+    release(numbers, 1)
+    numbers.publish()
+    assert numbers.held() == [(1, 4, 300)], "it waits again"
+    assert numbers.sign_off(1, 4) is not None
+    assert numbers.latest_total(1) == 300
 
 
 def test_the_earlier_content_is_a_new_revision_with_a_name_and_a_reason(lake: Lake) -> None:

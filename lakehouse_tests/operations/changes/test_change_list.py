@@ -140,7 +140,7 @@ def test_a_number_that_a_person_published_or_rejected(lake: Lake, catalog: Catal
     publications.log(lake).append([of_nobody, overruled, of_a_revert])
     change = only(lake, catalog, ChangeKind.SIGN_OFF)
     assert (change.change_id, change.described, change.by, change.reason) == ("p2", "publish 2024-02-01", "anna", "seen")
-    held_numbers.record_rejected(lake, RejectedCandidate("total", DAY, 3, "content", *WHO))
+    held_numbers.record_rejected(lake, RejectedCandidate("total", DAY, 3, "content", *WHO), AT)
     assert only(lake, catalog, ChangeKind.REJECTION).described == "reject revision 3 of 2024-02-01"
 
 
@@ -162,7 +162,7 @@ def test_a_revert_of_two_days_stands_until_both_are_released(lake: Lake, catalog
 
 def test_what_was_done_to_a_series_is_listed_when_its_contract_is_gone(lake: Lake) -> None:
     held_numbers.keep_periods(lake, "former", {DAY: "r1"}, "anna", "wrong file")
-    held_numbers.record_rejected(lake, RejectedCandidate("former", DAY, 3, "content", *WHO))
+    held_numbers.record_rejected(lake, RejectedCandidate("former", DAY, 3, "content", *WHO), AT)
     closed = {"closed_without": ["3 rows"]}
     entry = Publication("former", "p1", 1, "run", AT, signed_off_by="anna", sign_off_reason="seen", trigger=closed)
     publications.log(lake).append([entry])
@@ -204,7 +204,7 @@ def test_cutoffs_and_watermarks(lake: Lake, catalog: Catalog) -> None:
 def test_changes_are_listed_newest_first_and_named_by_the_beginning_of_their_id(lake: Lake, catalog: Catalog) -> None:
     for number in range(3):
         at = AT + timedelta(hours=number)
-        held_numbers.record_rejected(lake, RejectedCandidate("total", DAY, number, "content", "anna", "no", at))
+        held_numbers.record_rejected(lake, RejectedCandidate("total", DAY, number, "content", "anna", "no", at), at)
     assert [change.described[7:17] for change in change_list.changes(lake, catalog)] == [f"revision {n}" for n in (2, 1, 0)]
     assert change_list.find(lake, catalog, "total:2024-02-01:r2").recorded_at == AT + timedelta(hours=2)
     with pytest.raises(UnknownChangeError, match="3 changes begin with 'total:'; they are total:2024-02-01:r2, "):
