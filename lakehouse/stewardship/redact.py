@@ -7,6 +7,7 @@ redacted value become NULL in every revision. Decisions about rows belong to ``q
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Context, localcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 
 _Values = dict[str, set[Any]]
+#: More digits than two decimals of Spark have together.
+_DIGITS = 80
 
 
 def mask(
@@ -108,33 +111,53 @@ def _mask_series(
                 changed[start] = after
                 masked += count
         if changed:
-            partition_writer.replace(table, pa.concat_tables(changed.values()), list(changed), why={"method": "redaction"})
+            # A longer or derived period may show the value of another key there: it is computed again.
+            after = pa.concat_tables(changed.values())
+            reached = {*changed, *after["booked_on"].drop_null().to_pylist()}
+            why = {"method": "redaction", published_table.MASKED: sorted(f"{day}" for day in reached)}
+            partition_writer.replace(table, after, list(changed), why=why)
     # After the numbers: a report written in the meantime is made from masked numbers.
     return masked + restatement_reports.mask(lake, series, periods, gone)
 
 
 def _masked(series: Series, rows: pa.Table, gone: Mapping[str, set[Any]]) -> tuple[pa.Table, int]:
-    """Mask the values in ``gone`` and renew the digests, so that no hash of the original is kept."""
-    content_of_rows = rows.to_pylist()
-    hit = set()
-    for position, row in enumerate(content_of_rows):
-        for name, values in gone.items():
-            if row[name] in values:
-                row[name] = None
-                hit.add(position)
-    if not hit:
-        return rows, 0
-    versions: dict[tuple[Any, ...], list[int]] = {}
-    for position, row in enumerate(content_of_rows):
-        versions.setdefault((row["revision"], row.get("adjustment")), []).append(position)
-    for positions in versions.values():
-        if hit & set(positions) and content_of_rows[positions[0]].get("adjustment") is None:
-            content = pa.Table.from_pylist([content_of_rows[position] for position in positions], schema=rows.schema).select(
-                series.content
-            )
-            for position in positions:
-                content_of_rows[position]["content"] = published_table.digest(content)
-    return pa.Table.from_pylist(content_of_rows, schema=rows.schema), len(hit)
+    """Mask the values in ``gone`` and renew the digests, so that no hash of the original is kept.
+
+    The digest of an adjustment is that of the number which it leads to.
+    """
+    versions: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    masked_in, masked = set(), 0
+    for row in rows.to_pylist():
+        version = row["revision"], row.get("adjustment")
+        hidden = {name: None for name, values in gone.items() if row[name] in values}
+        versions.setdefault(version, []).append(row | hidden)
+        if hidden:
+            masked_in.add(version)
+            masked += 1
+    for version in masked_in:
+        versions[version] = _added_up(series, versions[version])
+    for revision, adjustment in versions if masked_in else ():
+        until = [of for of in versions if of[0] == revision and (of[1] or 0) <= (adjustment or 0)]
+        if masked_in.intersection(until):
+            whole = _added_up(series, [{**row} for of in until for row in versions[of]])
+            filled = [row for row in whole if row["row_count"]] or whole[:1]
+            content = published_table.digest(pa.Table.from_pylist(filled, schema=rows.schema).select(series.content))
+            versions[revision, adjustment] = [row | {"content": content} for row in versions[revision, adjustment]]
+    return pa.Table.from_pylist([row for of_version in versions.values() for row in of_version], schema=rows.schema), masked
+
+
+def _added_up(series: Series, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a version, one for each value of the grain where all measures add up, as they are computed."""
+    if len(series.metric.additive) < len(series.metric.measures):
+        return rows
+    by_grain: dict[tuple[Any, ...], dict[str, Any]] = {}
+    with localcontext(Context(prec=_DIGITS)):
+        for row in rows:
+            first = by_grain.setdefault(tuple(row[name] for name in series.grain), row)
+            for name in series.numbers if first is not row else ():
+                values = [value for value in (first[name], row[name]) if value is not None]
+                first[name] = sum(values) if values else None
+    return [*by_grain.values()]
 
 
 def _values_of(lake: Lake, contract: SourceContract, key: str, names: list[str]) -> _Values:

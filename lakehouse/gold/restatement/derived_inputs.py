@@ -252,7 +252,7 @@ def _published_since(lake: Lake, series: Series, table: DeltaTable, since: int, 
             if any(served_version.PROMOTION in entry for entry in metadata)
             else set()
         )
-    named = {text for entry in metadata for text in entry.get("published", ())}
+    named = {text for entry in metadata for of in published_table.CHANGED for text in entry.get(of, ())}
     if series.kind is Kind.DAY:  # a longer period of an input is published again with what is booked in it
         named |= {text for entry in metadata for text in entry.get("booked_on", ())}
     return {date.fromisoformat(text) for text in named}

@@ -331,6 +331,6 @@ def _published_since(lake: Lake, series: Series, table: DeltaTable, since: int) 
         days = published_table.starts(lake, daily)
     else:
         metadata = [commit_log.commit_metadata(commit) for commit in history]
-        named = (text for entry in metadata for text in (*entry.get("published", ()), *entry.get("booked_on", ())))
+        named = (text for entry in metadata for of in (*published_table.CHANGED, "booked_on") for text in entry.get(of, ()))
         days = {date.fromisoformat(text) for text in named}
     return PendingRestatement(frozenset(period.start for period in series.periods(days)), version, since)
