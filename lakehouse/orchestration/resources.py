@@ -27,7 +27,7 @@ from lakehouse.lake import Lake, table_io
 from lakehouse.lake.lake import Quiet
 from lakehouse.lake.table_cache import TableCache
 from lakehouse.orchestration import plan_runs
-from lakehouse.spark.session import active_here, spark_options, without_usual_lines
+from lakehouse.spark.session import active_here, hush_loggers, spark_options, without_usual_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -79,6 +79,7 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
         """
         if _begun or not Lake.open().settings.has_spark_here or SparkContext._active_spark_context is not None:  # noqa: SLF001
             return
+        hush_loggers()
         future: Future[SparkSession] = Future()
 
         def start() -> None:

@@ -26,6 +26,7 @@ import time
 import uuid
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,13 +90,22 @@ def spark_options(lake: Lake) -> dict[str, str]:
 
     :raises SetupProblem: if Java or a JAR is missing, or the Connect server named in the settings cannot be reached.
     """
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "pyspark.sql.connect.logging"):
-        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # they print the stack trace of an error that is raised anyway
+    hush_loggers()
     remote = connect.remote_address(lake)
     if remote is None:
         return connect.hide_options(local_options(lake))
     importlib.import_module("delta.connect.exceptions")  # a Connect client knows Delta's conflicts once this is imported
     return {"spark.remote": remote, **_of_any_session(lake), **lake.settings.spark_conf, **lake.settings.PINNED}
+
+
+@cache
+def hush_loggers() -> None:
+    """Hush loggers of PySpark that print the stack trace of an error which is raised anyway.
+
+    While PySpark makes one, every new logger of the process is of its class: call this before other threads make some.
+    """
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "pyspark.sql.connect.logging"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def local_options(lake: Lake) -> dict[str, str]:

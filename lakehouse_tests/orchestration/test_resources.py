@@ -166,3 +166,24 @@ def test_there_is_quiet_between_runs(instance: dg.DagsterInstance) -> None:
     assert between_runs(instance) is None
     instance.report_run_canceled(run)
     assert between_runs(instance) not in {before, None}
+
+
+_LOGGERS = """
+import logging, threading
+from lakehouse.orchestration.resources import LakeSpark
+classes = set()
+change = logging.setLoggerClass
+def noted(kind):
+    if threading.current_thread() is not threading.main_thread():
+        classes.add(kind.__name__)
+    change(kind)
+logging.setLoggerClass = noted
+LakeSpark().begin()
+LakeSpark().session()
+print(sorted(classes))
+"""
+
+
+@pytest.mark.merge
+def test_a_session_that_starts_beside_other_work_changes_no_class_of_its_loggers() -> None:
+    assert _printed_by(_LOGGERS, {}) == "[]"
