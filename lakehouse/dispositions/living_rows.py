@@ -7,7 +7,7 @@ claims win is decided in ``winners`` and ``claims``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -81,6 +81,20 @@ def _sound(lake: Lake, contract: SourceContract, rows: pa.Table) -> pa.Table:
     schema = arrow_schema(silver_columns(contract))
     sound = rows.filter(pc.is_null(rows["malformed_reason"])).select(schema.names)
     return redactions.applied(sound, redactions.keys_by_field(lake, contract.dataset)).cast(schema)
+
+
+def winning_claim(lake: Lake, contract: SourceContract, key: str) -> dict[str, Any] | None:
+    """The claim that wins a key among all that are logged and admitted, by column of ``winners.RANKED``; None without any.
+
+    Claims that silver has not applied yet count. Where the source numbers its changes, no admitted claim has a greater number.
+    """
+    log = key_log.about(lake, contract.dataset, _CLAIM, [key])
+    if log is None:
+        return None
+    claimed = deliveries.ordered(log, deliveries.of(lake, contract))
+    claimed = claims.with_decisions(claimed, decisions.in_force(lake, contract.dataset, rows=claimed))
+    won = winners.winners(claimed.filter(claims.are_admitted(claimed)), by_sequence=policy_of(contract).by_sequence)
+    return next(iter(won.to_pylist()), None)
 
 
 #: The greatest number of claims that are compared where deliveries are chosen by all their claims.

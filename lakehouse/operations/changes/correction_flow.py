@@ -69,7 +69,6 @@ def propose(lake: Lake, catalog: Catalog, source: str, change: RecordChange, by:
     _check_row(source, key, operation, row)
     if operation is Operation.CORRECT and not values:
         raise CorrectionError(f"nothing to correct of {key}: name a field with --set FIELD=VALUE")
-    before = correction_record.fields_of(contract, row) if row else {}
     event = CorrectionEvent(
         source=source,
         correction_id=uuid.uuid4().hex[:12],
@@ -81,7 +80,7 @@ def propose(lake: Lake, catalog: Catalog, source: str, change: RecordChange, by:
         reason=reason,
         recorded_at=lake.now(),
         values=dict(values),
-        before=before,
+        before=correction_record.before(lake, contract, key, row),
     )
     typed = correction_record.check(contract, event)
     days = {day for day in (row["event_date"] if row else None, typed["event_date"]) if day is not None}
@@ -110,8 +109,11 @@ def _begun(lake: Lake, event: CorrectionEvent, row: Mapping[str, Any] | None) ->
         file = correction.end.file if correction.end else None
         if file is not None and file == row_file:
             return correction
-        is_pending = correction.end is None or (file is not None and file not in settled)
-        if is_pending and correction.proposal.before == event.before:
+        if correction.end is None and correction.proposal.before == event.before:
+            return correction
+        # Its own record may be among those that a further one follows.
+        is_pending = file is not None and file not in settled
+        if is_pending and correction_record.row_before(correction.proposal) == correction_record.row_before(event):
             return correction
     return None
 
@@ -130,8 +132,8 @@ def approve(lake: Lake, catalog: Catalog, source: str, correction_id: str, by: s
         count = correction.proposal.needed
         msg = f"{by} agreed to {correction.correction_id} already: {count} different people have to"
         raise CorrectionError(msg)
-    row = correction_record.row_of(lake, contract, correction.proposal.record_key)
-    now = correction_record.fields_of(contract, row) if row else {}
+    key = correction.proposal.record_key
+    now = correction_record.before(lake, contract, key, correction_record.row_of(lake, contract, key))
     changed = [name for name in {**now, **correction.proposal.before} if now.get(name) != correction.proposal.before.get(name)]
     if changed:
         msg = (

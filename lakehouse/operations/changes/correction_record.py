@@ -19,6 +19,7 @@ from lakehouse import locations
 from lakehouse.bronze.file_formats import Record
 from lakehouse.bronze.row_parser import RowParser
 from lakehouse.delta.columns import silver_columns
+from lakehouse.dispositions import living_rows
 from lakehouse.errors import LakehouseError
 from lakehouse.ledger import key_log
 from lakehouse.ledger.ids import DeliveredFile
@@ -153,6 +154,10 @@ def find(lake: Lake, source: str, correction_id: str) -> Correction:
 #: A column of every correction's file, which makes the contents of two corrections differ.
 ID_COLUMN = "lakehouse_correction"
 _SEQUENCE = "source_sequence"
+_OP = "change_op"
+#: What an event's ``before`` has besides the row: how the record has to be written so that it counts, see :func:`before`.
+_PLACE = (_SEQUENCE, _OP)
+_RETIRED = "retire"
 _ENDS_AT = "ends_at"
 
 
@@ -170,9 +175,31 @@ def fields_of(contract: SourceContract, row: Mapping[str, Any]) -> dict[str, str
     """A silver row as the texts of a file, by field, including the event time."""
     event = row["event_ts"] or row["event_date"]
     texts = {spec.name: _text(row.get(spec.name)) for spec in contract.model.fields}
-    next_sequence = {_SEQUENCE: f"{(row.get('source_sequence') or 0) + 1}"} if contract.order.sequence else {}
     own_end = {_ENDS_AT: _text(row.get(_ENDS_AT))} if contract.dimension.valid_to else {}
-    return texts | {_event_field(contract): _text(event)} | own_end | next_sequence
+    return texts | {_event_field(contract): _text(event)} | own_end
+
+
+def before(lake: Lake, contract: SourceContract, key: str, row: Mapping[str, Any] | None) -> dict[str, str | None]:
+    """What a correction of a key follows: the texts of its row, and what makes the record count.
+
+    If the source numbers its changes, the record gets the number after the greatest one of the key, which a delete may have
+    (``source_sequence``). If not, an insert of a key that was corrected under another one never counts, and only a correction
+    does (``change_op`` is ``retire``).
+
+    :param row: of silver; None without one.
+    """
+    texts = fields_of(contract, row) if row else {}
+    newest = living_rows.winning_claim(lake, contract, key)
+    if newest and contract.order.sequence:
+        texts[_SEQUENCE] = f"{newest[_SEQUENCE] + 1}"
+    elif newest and newest["kind"] == _RETIRED:
+        texts[_OP] = _RETIRED
+    return texts
+
+
+def row_before(event: CorrectionEvent) -> dict[str, Any]:
+    """The row that a correction follows, by field."""
+    return {name: value for name, value in event.before.items() if name not in _PLACE}
 
 
 def values_of(contract: SourceContract, event: CorrectionEvent, settled_at: datetime) -> dict[str, str | None]:
@@ -181,10 +208,11 @@ def values_of(contract: SourceContract, event: CorrectionEvent, settled_at: date
     :param settled_at: the time of approval, which is the record's arrival time.
     """
     changes, fields = contract.changes, {**event.before, **event.values}
+    revives = _revives(event)
     words = {
         Operation.CORRECT: changes.correct_words,
         Operation.WITHDRAW: changes.retract_words if contract.is_dimension else changes.delete_words,
-        Operation.ENTER: changes.insert_words,
+        Operation.ENTER: changes.correct_words if revives else changes.insert_words,
     }
     by_column: dict[str | None, str | None] = {spec.in_file: fields.get(spec.name) for spec in contract.model.fields}
     by_column |= {
@@ -192,7 +220,7 @@ def values_of(contract: SourceContract, event: CorrectionEvent, settled_at: date
         contract.clocks.arrival: _text(settled_at),
         contract.dimension.valid_to: fields.get(_ENDS_AT),
         changes.op: words[event.operation][0],
-        changes.is_correction: "1" if event.operation is Operation.CORRECT else "0",
+        changes.is_correction: "1" if revives or event.operation is Operation.CORRECT else "0",
         changes.corrected_by: event.by,
         changes.correction_reason: event.reason,
         changes.corrected_field: ", ".join(sorted(event.values)) or None,
@@ -203,12 +231,24 @@ def values_of(contract: SourceContract, event: CorrectionEvent, settled_at: date
     return {column: by_column.get(column) for column in columns}
 
 
+def _revives(event: CorrectionEvent) -> bool:
+    """Whether a correction enters a record of a key that was corrected under another one."""
+    return event.operation is Operation.ENTER and event.before.get(_OP) == _RETIRED
+
+
 def check(contract: SourceContract, event: CorrectionEvent) -> dict[str, Any]:
     """Parse the record of a proposal like ingestion.
 
     :returns: the typed row.
     :raises CorrectionError: if the record would be malformed, or has another key.
     """
+    if _revives(event) and not (contract.changes.op or contract.changes.is_correction):
+        msg = (
+            f"{event.record_key} was corrected under another key, after which no insert of it counts; 'lakehouse trace "
+            f"{event.source} {event.record_key}' shows under which: correct that one, or name 'changes.op' or "
+            f"'changes.is_correction' in the contract of {event.source}, which mark a correction"
+        )
+        raise CorrectionError(msg)
     emptied = sorted(name for name, value in event.values.items() if value is None)
     if emptied and contract.has_partial_corrections and not contract.changes.corrected_field:
         msg = (

@@ -101,6 +101,36 @@ def test_one_person_corrects_a_day_that_is_not_final(deployment: Deployment) -> 
 
 
 @pytest.mark.merge
+def test_a_withdrawn_record_can_be_entered_again(lake, spark) -> None:
+    deployment = Deployment(SampleLake(lake, contract(order={"sequence": "seq"}), spark))
+    lines = [f"{key},{amount},2024-01-02T06:00:00Z,2024-01-03T06:00:00Z,insert,,4" for key, amount in (("a", 10), ("b", 20))]
+    deployment.sample.deliver(date(2024, 1, 3), csv_file(lines))
+    deployment.at(3)
+    assert deployment.publish() == 30
+    deployment.at(4)
+    deployment.propose("a", Operation.WITHDRAW)
+    assert deployment.publish() == 20
+    entered = {"id": "a", "amount": "5", "event_time": "2024-01-02T10:00:00Z"}
+    done = deployment.propose("a", Operation.ENTER, **entered)
+    deployment.sample.ingest(date(2024, 1, 4))
+    again = deployment.propose("a", Operation.ENTER, **entered)
+    assert again.correction_id == done.correction_id, "Bronze has its record, and silver does not follow yet"
+    assert deployment.publish() == 25
+    deployment.propose("a", amount="6")
+    assert deployment.publish() == 26
+
+
+@pytest.mark.merge
+def test_a_record_that_was_corrected_under_another_key_can_be_entered_again(deployment: Deployment) -> None:
+    deployment.at(4)
+    line = "c,11,2024-01-02T06:00:00Z,2024-01-04T06:00:00Z,correct,a,"
+    deployment.sample.deliver(date(2024, 1, 4), csv_file([line]))
+    assert deployment.publish() == 31
+    deployment.propose("a", Operation.ENTER, id="a", amount="5", event_time="2024-01-02T10:00:00Z")
+    assert deployment.publish() == 36
+
+
+@pytest.mark.merge
 def test_a_final_number_needs_two_people(deployment: Deployment) -> None:
     deployment.at(9)
     deployment.publish()

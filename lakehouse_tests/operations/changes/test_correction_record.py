@@ -19,10 +19,14 @@ from lakehouse.bronze.row_parser import RowParser
 from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.operations.changes import correction_record
 from lakehouse.operations.changes.correction_record import CorrectionError, CorrectionEvent, CorrectionEventKind, Operation
+from lakehouse_tests.support.arrivals import append_claims
 from lakehouse_tests.support.dimension_lake import dimension
+from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.lake import contract
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lakehouse.contracts.source import SourceContract
 
 YEARS = (datetime(1900, 1, 1), datetime(2100, 1, 1))  # noqa: DTZ001 (hypothesis adds the zone)
@@ -66,8 +70,8 @@ _rows = st.fixed_dictionaries(
 @given(row=_rows, form=st.sampled_from(["csv", "json", "parquet"]))
 def test_the_other_fields_stay_as_they_were(row: dict[str, Any], form: str) -> None:
     events = source(source={"format": form, "delimiter": ";"} if form == "csv" else {"format": form})
-    row = row | {"id": "a", "event_ts": NOON, "event_date": date(2024, 1, 9), "source_sequence": 4}
-    proposal = event(correction_record.fields_of(events, row), {"count": "7"})
+    row = row | {"id": "a", "event_ts": NOON, "event_date": date(2024, 1, 9)}
+    proposal = event(correction_record.fields_of(events, row) | {"source_sequence": "5"}, {"count": "7"})
     typed = correction_record.check(events, proposal)
     content = correction_record.content_of(events, correction_record.values_of(events, proposal, NOON))
     [values] = _read(content, events)
@@ -75,8 +79,9 @@ def test_the_other_fields_stay_as_they_were(row: dict[str, Any], form: str) -> N
     again = RowParser(events, delivery).row(replace(values, raw=""))
     assert "malformed_reason" not in again
     for name, value in row.items():
-        expected = 7 if name == "count" else 5 if name == "source_sequence" else value
+        expected = 7 if name == "count" else value
         assert typed[name] == again[name] == expected, name
+    assert typed["source_sequence"] == again["source_sequence"] == 5
     assert (again["change_op"], again["arrival_ts"]) == ("correct", NOON)
 
 
@@ -102,6 +107,47 @@ def test_who_and_why_are_in_the_record_where_the_source_has_columns_for_it() -> 
     }
     withdrawn = correction_record.values_of(events, replace(proposal, operation=Operation.WITHDRAW, values={}), NOON)
     assert (withdrawn["op"], withdrawn["fix"]) == ("delete", "0")
+
+
+def claim(kind: str, sequence: int, standing: str = "admitted") -> dict[str, Any]:
+    file = {"ingestion_id": f"{kind}{sequence}", "line_number": 1, "arrival_date": NOON.date(), "standing": standing}
+    arrived = NOON - timedelta(days=1) + timedelta(hours=sequence)
+    return {"record_key": "a", "kind": kind, "source_sequence": sequence, "arrival_ts": arrived, **file}
+
+
+def test_a_record_gets_the_number_after_all_that_count_of_its_key(tmp_path: Path) -> None:
+    events, lake = source(), lake_in(tmp_path)
+    row = {"id": "a", "event_ts": NOON, "source_sequence": 1}
+    assert correction_record.before(lake, events, "a", None) == {}
+    append_claims(lake, "events", [claim("insert", 1), claim("delete", 7), claim("insert", 9, "held"), claim("retire", 3)])
+    assert correction_record.before(lake, events, "a", None) == {"source_sequence": "8"}
+    assert correction_record.before(lake, events, "a", row)["source_sequence"] == "8"
+    assert correction_record.before(lake, events, "b", None) == {}
+    assert correction_record.before(lake, contract(), "b", None) == {}
+    entered = event({"source_sequence": "8"}, {"id": "a", "event_time": "2024-01-09T12:00:00Z"}, Operation.ENTER)
+    assert correction_record.check(events, entered)["source_sequence"] == 8
+    first = event({}, {"id": "a", "event_time": "2024-01-09T12:00:00Z"}, Operation.ENTER)
+    assert correction_record.check(events, first)["source_sequence"] == 0
+
+
+def of_a_retired_key(**values: str) -> CorrectionEvent:
+    return event({"change_op": "retire"}, {"id": "a", "event_time": "2024-01-09T12:00:00Z", **values}, Operation.ENTER)
+
+
+def test_a_key_that_was_corrected_under_another_one_comes_back_as_a_correction(tmp_path: Path) -> None:
+    plain, lake = {"source_sequence": 0}, lake_in(tmp_path)
+    append_claims(lake, "events", [claim("insert", 1) | plain])
+    assert correction_record.before(lake, contract(), "a", None) == {}
+    append_claims(lake, "events", [claim("retire", 3) | plain, claim("insert", 4) | plain])
+    assert correction_record.before(lake, contract(), "a", None) == {"change_op": "retire"}
+    append_claims(lake, "events", [claim("delete", 5) | plain])
+    assert correction_record.before(lake, contract(), "a", None) == {}
+    entered = of_a_retired_key(amount="5")
+    assert correction_record.check(contract(), entered)["change_op"] == "correct"
+    flagged = contract(changes={"is_correction": "fix", "corrects_event_id": "corrects"})
+    assert correction_record.check(flagged, entered)["change_op"] == "correct"
+    with pytest.raises(CorrectionError, match="a was corrected under another key, after which no insert of it counts; 'lakehouse"):
+        correction_record.check(contract(changes={"corrects_event_id": "corrects"}), entered)
 
 
 def test_the_file_of_a_correction_in_json_has_each_column_and_is_not_held() -> None:
