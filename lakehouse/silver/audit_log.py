@@ -238,9 +238,13 @@ def masked(row: dict[str, Any], fields: Collection[str]) -> dict[str, Any]:
     hidden = dict(row)
     for name in VALUES:
         if row[name] is not None:
-            value = json.loads(row[name])
-            hidden[name] = _JSON.encode({field: REDACTED if field in fields else content for field, content in value.items()})
+            hidden[name] = _JSON.encode(masked_values(json.loads(row[name]), fields))
     return hidden
+
+
+def masked_values(values: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
+    """Values by field, with those of the redacted ``fields`` masked."""
+    return {name: REDACTED if name in fields else value for name, value in values.items()}
 
 
 def id_of(source: str, version: int, key: str, *days: date, number: int = 1) -> str:

@@ -6,8 +6,9 @@ would make to rows, numbers and longer periods, and the thresholds that they exc
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date  # noqa: TC003 (pydantic reads it)
 from decimal import Decimal
 from enum import Enum
@@ -18,10 +19,12 @@ from pydantic import BaseModel, ConfigDict
 from lakehouse import locations
 from lakehouse.errors import LakehouseError
 from lakehouse.gold.numbers.comparison import Sides, added
+from lakehouse.ledger import redactions
 from lakehouse.ledger.log_table import LogTable
+from lakehouse.silver import audit_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from lakehouse.gold.numbers.comparison import Number
@@ -136,12 +139,42 @@ def log(lake: Lake) -> LogTable[StageEvent]:
 
 
 def all_of(lake: Lake, source: str | None = None) -> list[Stage]:
-    """Every stage, or those of a source, by time of creation."""
+    """Every stage, or those of a source, by time of creation; redacted values in their reports are masked."""
     by_name: dict[str, list[StageEvent]] = {}
     for event in sorted(log(lake).read(), key=lambda event: event.number):
         by_name.setdefault(event.name, []).append(event)
-    stages = [Stage(events) for events in by_name.values() if source in {None, events[0].source}]
+    hidden = {
+        name: audit_log.redacted_fields(redactions.all_of(lake, name)) for name in {one[0].source for one in by_name.values()}
+    }
+    stages = [
+        Stage([_masked(event, hidden[event.source]) for event in events])
+        for events in by_name.values()
+        if source in {None, events[0].source}
+    ]
     return sorted(stages, key=lambda stage: (stage.created.recorded_at, stage.name))
+
+
+def _masked(event: StageEvent, hidden: Mapping[str, Collection[str]]) -> StageEvent:
+    """The event with the redacted fields of the sampled keys masked.
+
+    :param hidden: the redacted fields by key.
+    """
+    if event.report is None or not hidden:
+        return event
+    report = StageReport.model_validate_json(event.report)
+    samples = [
+        SampledRow(
+            record_key=row.record_key,
+            before=_masked_rows(row.before, hidden.get(row.record_key, ())),
+            after=_masked_rows(row.after, hidden.get(row.record_key, ())),
+        )
+        for row in report.samples
+    ]
+    return replace(event, report=report.model_copy(update={"samples": samples}).model_dump_json())
+
+
+def _masked_rows(rows: Iterable[str], fields: Collection[str]) -> list[str]:
+    return [json.dumps(audit_log.masked_values(json.loads(row), fields), ensure_ascii=False) if fields else row for row in rows]
 
 
 def find(lake: Lake, name: str) -> Stage:

@@ -118,7 +118,7 @@ def create(lake: Lake, catalog: Catalog, session: Callable[[], SparkSession], re
         report=report.model_dump_json(),
     )
     stage_log.record(lake, event)
-    return Stage([event])
+    return stage_log.find(lake, request.name)
 
 
 def refresh(lake: Lake, catalog: Catalog, session: Callable[[], SparkSession], name: str, by: str, run_id: str) -> Stage:
