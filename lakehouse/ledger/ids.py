@@ -7,6 +7,7 @@ other than files are decisions, redactions, rebuild requests, and files that wer
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 
 _REDELIVERY = "redelivery:"
+#: The name of a file with a correction that a person entered, see ``ingestions.hand_file_name``.
+BY_HAND = re.compile(r"(?:^|[./])correction-[0-9a-f]{12}[.]")
 
 
 class InputKind(str, Enum):
@@ -86,6 +89,11 @@ class DeliveredFile:
     received_at: datetime
     delivery: str = ""
     ingested_at: datetime | None = None
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether it contains a correction that a person entered."""
+        return BY_HAND.search(self.path) is not None
 
     def latest_arrival_time(self, max_ahead: timedelta, zone: ZoneInfo) -> datetime:
         """The latest arrival time that a record of the file can carry."""

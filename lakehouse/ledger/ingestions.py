@@ -16,7 +16,6 @@ because of them is decided in ``dispositions.unread``.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -217,9 +216,6 @@ def give_up(lake: Lake, source: str, name: str, by: str, reason: str) -> Ingesti
     return entry
 
 
-_BY_HAND = re.compile(r"(?:^|[./])correction-[0-9a-f]{12}[.]")
-
-
 def hand_file_name(correction_id: str, ending: str) -> str:
     """The name of the file with a correction; the landing folder may prefix it with the arrival day.
 
@@ -230,14 +226,14 @@ def hand_file_name(correction_id: str, ending: str) -> str:
 
 def is_by_hand(source_file: str) -> bool:
     """Whether a delivered file contains a correction that a person entered."""
-    return _BY_HAND.search(source_file) is not None
+    return ids.BY_HAND.search(source_file) is not None
 
 
 def are_by_hand(source_files: pa.ChunkedArray) -> pa.ChunkedArray:
     """The Arrow form of :func:`is_by_hand`; never NULL."""
     source_files = source_files.cast("string")
     files = pc.unique(source_files).drop_null()  # few files bring many rows
-    return pc.is_in(source_files, value_set=files.filter(pc.match_substring_regex(files, _BY_HAND.pattern)))
+    return pc.is_in(source_files, value_set=files.filter(pc.match_substring_regex(files, ids.BY_HAND.pattern)))
 
 
 _SHOWN = 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -131,6 +132,17 @@ def test_columns_absent_from_a_json_record_are_empty() -> None:
 
 def test_an_optional_field_may_be_empty() -> None:
     assert good(VALUES | {"note": ""})["note"] is None
+
+
+def test_a_required_field_may_be_empty_in_a_correction_by_hand_and_where_it_is_redacted() -> None:
+    contract = SourceContract.model_validate(CONTRACT)
+    values = VALUES | {"Amount": ""}
+    by_hand = replace(DELIVERY, path="arrival_date=2024-05-10.correction-0123456789ab.csv")
+    for exempt in (RowParser(contract, by_hand), RowParser(contract, DELIVERY, {"amount"})):
+        parsed = exempt.row(Record(3, "raw", values))
+        assert ("malformed_reason" in parsed, parsed["amount"]) == (False, None)
+        assert exempt.row(Record(3, "raw", values | {"id": ""}))["malformed_reason"] == "id: required and empty"
+    assert reason(values) == "Amount: required and empty"
 
 
 def test_the_contract_defines_which_words_mean_empty() -> None:

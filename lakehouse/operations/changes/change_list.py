@@ -22,9 +22,7 @@ from lakehouse.operations.backfills import log as backfills
 from lakehouse.operations.backfills.plan import BackfillStatus
 from lakehouse.operations.changes import correction_record
 from lakehouse.operations.changes.change import ChangeEntry, ChangeKind, ChangeState
-from lakehouse.operations.changes.correction_record import CorrectionEventKind
 from lakehouse.stages import stage_log
-from lakehouse.stages.stage_log import StageEventKind
 from lakehouse.streams import status
 from lakehouse.text import format_duration, join_limited
 
@@ -121,7 +119,10 @@ def _decided_late(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
 
 
 def _corrected(lake: Lake, catalog: Catalog) -> Iterator[ChangeEntry]:
-    states = {CorrectionEventKind.ENTERED: ChangeState.APPLIED, CorrectionEventKind.REJECTED: ChangeState.CANCELLED}
+    states = {
+        correction_record.CorrectionEventKind.ENTERED: ChangeState.APPLIED,
+        correction_record.CorrectionEventKind.REJECTED: ChangeState.CANCELLED,
+    }
     for source in catalog.sources:
         for correction in correction_record.of_source(lake, source):
             proposal, end, described = correction.proposal, correction.end, correction.described
@@ -174,11 +175,11 @@ def _backfilled(lake: Lake, _: Catalog) -> Iterator[ChangeEntry]:
 
 def _staged(lake: Lake, _: Catalog) -> Iterator[ChangeEntry]:
     states = {
-        StageEventKind.CREATED: ChangeState.PENDING,
-        StageEventKind.PROMOTING: ChangeState.RUNNING,
-        StageEventKind.PROMOTED: ChangeState.APPLIED,
-        StageEventKind.UNDONE: ChangeState.UNDONE,
-        StageEventKind.DROPPED: ChangeState.CANCELLED,
+        stage_log.StageEventKind.CREATED: ChangeState.PENDING,
+        stage_log.StageEventKind.PROMOTING: ChangeState.RUNNING,
+        stage_log.StageEventKind.PROMOTED: ChangeState.APPLIED,
+        stage_log.StageEventKind.UNDONE: ChangeState.UNDONE,
+        stage_log.StageEventKind.DROPPED: ChangeState.CANCELLED,
     }
     for stage in stage_log.all_of(lake):
         state = states[stage.state]

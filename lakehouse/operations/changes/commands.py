@@ -65,7 +65,7 @@ def list_corrections(
     known = [one for one in correction_record.of_source(lake, source) if every or one.end is None]
     for correction in known:
         if as_json:
-            out.print(json.dumps([vars(event) for event in correction.events], default=str), soft_wrap=True)
+            out.print(json.dumps([vars(event) for event in correction.shown], default=str), soft_wrap=True)
         else:
             _print(correction)
     if not known and not as_json:

@@ -20,13 +20,7 @@ from lakehouse.gold.numbers import served_version
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.ledger import applied_inputs, ingestions
 from lakehouse.operations.changes import correction_record
-from lakehouse.operations.changes.correction_record import (
-    Correction,
-    CorrectionError,
-    CorrectionEvent,
-    CorrectionEventKind,
-    Operation,
-)
+from lakehouse.operations.changes.correction_record import CorrectionError, Operation
 from lakehouse.project.delivery import deliver
 
 if TYPE_CHECKING:
@@ -53,7 +47,9 @@ class RecordChange:
     values: Mapping[str, str]
 
 
-def propose(lake: Lake, catalog: Catalog, source: str, change: RecordChange, by: str, reason: str) -> Correction:
+def propose(
+    lake: Lake, catalog: Catalog, source: str, change: RecordChange, by: str, reason: str
+) -> correction_record.Correction:
     """Propose a correction; it is entered immediately if no further approval is needed.
 
     :raises CorrectionError: if the key does not exist (or, to enter a record, does exist), a field is unknown, the record would
@@ -67,12 +63,14 @@ def propose(lake: Lake, catalog: Catalog, source: str, change: RecordChange, by:
         raise CorrectionError(f"{source} has no field {unknown[0]}: it has {', '.join(known)}")
     row = correction_record.row_of(lake, contract, key)
     _check_row(source, key, operation, row)
+    hidden = correction_record.hidden_of(lake, contract, key)
+    _check_shown(key, values, hidden, "leave it out of --set")
     if operation is Operation.CORRECT and not values:
         raise CorrectionError(f"nothing to correct of {key}: name a field with --set FIELD=VALUE")
-    event = CorrectionEvent(
+    event = correction_record.CorrectionEvent(
         source=source,
         correction_id=uuid.uuid4().hex[:12],
-        kind=CorrectionEventKind.PROPOSED,
+        kind=correction_record.CorrectionEventKind.PROPOSED,
         record_key=key,
         operation=operation,
         needed=1,
@@ -82,16 +80,18 @@ def propose(lake: Lake, catalog: Catalog, source: str, change: RecordChange, by:
         values=dict(values),
         before=correction_record.before(lake, contract, key, row),
     )
-    typed = correction_record.check(contract, event)
+    typed = correction_record.check(contract, event, hidden)
     days = {day for day in (row["event_date"] if row else None, typed["event_date"]) if day is not None}
     if begun := _begun(lake, event, row):
         return begun if begun.end else _enter(lake, contract, begun)
-    event = CorrectionEvent(**{**vars(event), "needed": approvals_needed(lake, catalog, source, days)})
+    event = correction_record.CorrectionEvent(**{**vars(event), "needed": approvals_needed(lake, catalog, source, days)})
     correction_record.record(lake, event)
-    return _enter(lake, contract, Correction([event]))
+    return _enter(lake, contract, correction_record.Correction([event], hidden))
 
 
-def _begun(lake: Lake, event: CorrectionEvent, row: Mapping[str, Any] | None) -> Correction | None:
+def _begun(
+    lake: Lake, event: correction_record.CorrectionEvent, row: Mapping[str, Any] | None
+) -> correction_record.Correction | None:
     """The correction that the same command proposed before it was stopped; None without one.
 
     It was stopped before silver had applied the file, or the row is still the one of that file. Later the same words are a
@@ -118,7 +118,7 @@ def _begun(lake: Lake, event: CorrectionEvent, row: Mapping[str, Any] | None) ->
     return None
 
 
-def approve(lake: Lake, catalog: Catalog, source: str, correction_id: str, by: str, reason: str) -> Correction:
+def approve(lake: Lake, catalog: Catalog, source: str, correction_id: str, by: str, reason: str) -> correction_record.Correction:
     """Approve a correction; it is entered as soon as it has enough approvals. Idempotent.
 
     :raises CorrectionError: if the correction is settled, the person has proposed it, or the row has changed since.
@@ -133,6 +133,8 @@ def approve(lake: Lake, catalog: Catalog, source: str, correction_id: str, by: s
         msg = f"{by} agreed to {correction.correction_id} already: {count} different people have to"
         raise CorrectionError(msg)
     key = correction.proposal.record_key
+    hidden = correction_record.hidden_of(lake, contract, key)
+    _check_shown(key, correction.proposal.values, hidden, f"reject {correction.correction_id}, and propose it without the value")
     now = correction_record.before(lake, contract, key, correction_record.row_of(lake, contract, key))
     changed = [name for name in {**now, **correction.proposal.before} if now.get(name) != correction.proposal.before.get(name)]
     if changed:
@@ -141,11 +143,11 @@ def approve(lake: Lake, catalog: Catalog, source: str, correction_id: str, by: s
             f"{correction.correction_id}, and propose it against the present row"
         )
         raise CorrectionError(msg)
-    correction_record.record(lake, _event(lake, correction, CorrectionEventKind.APPROVED, by, reason))
+    correction_record.record(lake, _event(lake, correction, correction_record.CorrectionEventKind.APPROVED, by, reason))
     return _enter(lake, contract, correction_record.find(lake, source, correction.correction_id))
 
 
-def reject(lake: Lake, source: str, correction_id: str, by: str, reason: str) -> Correction:
+def reject(lake: Lake, source: str, correction_id: str, by: str, reason: str) -> correction_record.Correction:
     """Reject a correction: nothing is entered.
 
     :raises CorrectionError: if the correction is settled or approved.
@@ -154,7 +156,7 @@ def reject(lake: Lake, source: str, correction_id: str, by: str, reason: str) ->
     _check_open(correction)
     if correction.is_approved:
         raise CorrectionError(f"{correction.correction_id} is approved and is being entered: correct the key again instead")
-    correction_record.record(lake, _event(lake, correction, CorrectionEventKind.REJECTED, by, reason))
+    correction_record.record(lake, _event(lake, correction, correction_record.CorrectionEventKind.REJECTED, by, reason))
     return correction_record.find(lake, source, correction.correction_id)
 
 
@@ -172,30 +174,36 @@ def approvals_needed(lake: Lake, catalog: Catalog, source: str, days: Collection
     return max(needed)
 
 
-def _enter(lake: Lake, contract: SourceContract, correction: Correction) -> Correction:
+def _enter(lake: Lake, contract: SourceContract, correction: correction_record.Correction) -> correction_record.Correction:
     """Deliver an approved correction; its file is the same each time."""
     if not correction.is_approved:
         return correction
     last = correction.events[-1]
     proposal = correction.proposal
-    values = correction_record.values_of(contract, proposal, last.recorded_at)
+    hidden = correction_record.hidden_of(lake, contract, proposal.record_key)
+    values = correction_record.values_of(contract, proposal, last.recorded_at, hidden)
     with TemporaryDirectory() as folder:
         file = Path(folder, ingestions.hand_file_name(proposal.correction_id, correction_record.ending(contract)))
         file.write_bytes(correction_record.content_of(contract, values))
         [target] = deliver(lake, contract, [file], last.recorded_at.date())
-    entered = _event(lake, correction, CorrectionEventKind.ENTERED, last.by, last.reason, target.name)
+    entered = _event(lake, correction, correction_record.CorrectionEventKind.ENTERED, last.by, last.reason, target.name)
     correction_record.record(lake, entered)
-    return Correction([*correction.events, entered])
+    return correction_record.Correction([*correction.events, entered], correction.hidden)
 
 
 def _event(
-    lake: Lake, correction: Correction, kind: CorrectionEventKind, by: str, reason: str, file: str | None = None
-) -> CorrectionEvent:
+    lake: Lake,
+    correction: correction_record.Correction,
+    kind: correction_record.CorrectionEventKind,
+    by: str,
+    reason: str,
+    file: str | None = None,
+) -> correction_record.CorrectionEvent:
     about: dict[str, Any] = {**vars(correction.proposal), "kind": kind, "by": by, "reason": reason, "file": file}
-    return CorrectionEvent(**about | {"recorded_at": lake.now()})
+    return correction_record.CorrectionEvent(**about | {"recorded_at": lake.now()})
 
 
-def _check_open(correction: Correction) -> None:
+def _check_open(correction: correction_record.Correction) -> None:
     if correction.end is not None:
         end = correction.end
         raise CorrectionError(f"{correction.correction_id} is {end.kind.value} already, by {end.by}: {end.reason}")
@@ -219,6 +227,13 @@ def _check_source(contract: SourceContract, operation: Operation) -> None:
         raise CorrectionError(msg)
     if operation is Operation.WITHDRAW and not contract.changes.op:
         raise CorrectionError(f"the records of {contract.dataset} cannot be withdrawn: its contract has no changes.op")
+
+
+def _check_shown(key: str, values: Collection[str], hidden: Collection[str], remedy: str) -> None:
+    """:raises CorrectionError: if a redacted field is set."""
+    if names := ", ".join(sorted(set(values) & set(hidden))):
+        msg = f"{names} of {key} is redacted, and stays masked whatever a correction sets ('lakehouse change list' shows by whom)"
+        raise CorrectionError(f"{msg}: {remedy}")
 
 
 def _check_row(source: str, key: str, operation: Operation, row: Mapping[str, Any] | None) -> None:

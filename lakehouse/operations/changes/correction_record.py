@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from decimal import Decimal
 from enum import Enum
@@ -21,12 +21,13 @@ from lakehouse.bronze.row_parser import RowParser
 from lakehouse.delta.columns import silver_columns
 from lakehouse.dispositions import living_rows
 from lakehouse.errors import LakehouseError
-from lakehouse.ledger import key_log
+from lakehouse.ledger import key_log, redactions
 from lakehouse.ledger.ids import DeliveredFile
 from lakehouse.ledger.log_table import LogTable
+from lakehouse.silver import audit_log
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from lakehouse.contracts.source import SourceContract
     from lakehouse.lake import Lake
@@ -77,9 +78,13 @@ class CorrectionEvent:
 
 @dataclass(frozen=True)
 class Correction:
-    """A correction with its events, oldest first."""
+    """A correction with its events, oldest first.
+
+    ``hidden`` are the redacted fields of the key: people see :attr:`shown`.
+    """
 
     events: Sequence[CorrectionEvent]
+    hidden: Collection[str] = ()
 
     @property
     def proposal(self) -> CorrectionEvent:
@@ -92,9 +97,21 @@ class Correction:
         return self.proposal.correction_id
 
     @property
+    def shown(self) -> list[CorrectionEvent]:
+        """The events with redacted values masked."""
+        return [
+            replace(
+                event,
+                values=audit_log.masked_values(event.values, self.hidden),
+                before=audit_log.masked_values(event.before, self.hidden),
+            )
+            for event in self.events
+        ]
+
+    @property
     def described(self) -> str:
-        """What it does, with the values before and after: ``correct a: amount 10 -> 12``."""
-        proposal = self.proposal
+        """What it does, with the values before and after, redacted ones masked: ``correct a: amount 10 -> 12``."""
+        proposal = self.shown[0]
         values = ", ".join(f"{name} {proposal.before.get(name)} -> {value}" for name, value in proposal.values.items())
         return f"{proposal.operation.value} {proposal.record_key}{': ' if values else ''}{values}"
 
@@ -133,7 +150,8 @@ def of_source(lake: Lake, source: str) -> list[Correction]:
     by_id: dict[str, list[CorrectionEvent]] = {}
     for event in events:
         by_id.setdefault(event.correction_id, []).append(event)
-    return [Correction(known) for known in by_id.values()]
+    hidden = audit_log.redacted_fields(redactions.all_of(lake, source))
+    return [Correction(known, hidden.get(known[0].record_key, ())) for known in by_id.values()]
 
 
 def find(lake: Lake, source: str, correction_id: str) -> Correction:
@@ -162,12 +180,13 @@ _ENDS_AT = "ends_at"
 
 
 def row_of(lake: Lake, contract: SourceContract, key: str) -> dict[str, Any] | None:
-    """Silver's row of a key, by column; None without a row."""
+    """Silver's row of a key, by column, with redacted fields empty; None without a row."""
     days = key_log.days_by_key(lake, contract.dataset, [key])[key]
     where = {"event_date": sorted(days), "record_key": [key]}
     columns = [name for name, _ in silver_columns(contract)]
     table = locations.silver(lake, contract.dataset).read(columns, where) if days else None
-    rows = [] if table is None else table.to_pylist()
+    hidden = redactions.keys_by_field(lake, contract.dataset)  # silver follows a redaction later
+    rows = [] if table is None else redactions.applied(table, hidden).to_pylist()
     return rows[0] if rows else None
 
 
@@ -202,12 +221,21 @@ def row_before(event: CorrectionEvent) -> dict[str, Any]:
     return {name: value for name, value in event.before.items() if name not in _PLACE}
 
 
-def values_of(contract: SourceContract, event: CorrectionEvent, settled_at: datetime) -> dict[str, str | None]:
+def hidden_of(lake: Lake, contract: SourceContract, key: str) -> set[str]:
+    """The redacted fields of a key, which no correction can set. The event time is none: silver keeps it as ``event_ts``."""
+    fields = audit_log.redacted_fields(redactions.all_of(lake, contract.dataset)).get(key, set())
+    return fields - {_event_field(contract)}
+
+
+def values_of(
+    contract: SourceContract, event: CorrectionEvent, settled_at: datetime, hidden: Collection[str] = ()
+) -> dict[str, str | None]:
     """The record of a correction, by column of the file.
 
     :param settled_at: the time of approval, which is the record's arrival time.
+    :param hidden: the fields that stay empty, see :func:`hidden_of`.
     """
-    changes, fields = contract.changes, {**event.before, **event.values}
+    changes, fields = contract.changes, {**event.before, **event.values, **dict.fromkeys(hidden)}
     revives = _revives(event)
     words = {
         Operation.CORRECT: changes.correct_words,
@@ -236,9 +264,10 @@ def _revives(event: CorrectionEvent) -> bool:
     return event.operation is Operation.ENTER and event.before.get(_OP) == _RETIRED
 
 
-def check(contract: SourceContract, event: CorrectionEvent) -> dict[str, Any]:
+def check(contract: SourceContract, event: CorrectionEvent, hidden: Collection[str] = ()) -> dict[str, Any]:
     """Parse the record of a proposal like ingestion.
 
+    :param hidden: the fields that stay empty, also where they are required, see :func:`hidden_of`.
     :returns: the typed row.
     :raises CorrectionError: if the record would be malformed, or has another key.
     """
@@ -256,11 +285,11 @@ def check(contract: SourceContract, event: CorrectionEvent) -> dict[str, Any]:
             "field keeps its value; name a column under 'changes.corrected_field', which says what is emptied"
         )
         raise CorrectionError(msg)
-    values = values_of(contract, event, event.recorded_at)
+    values = values_of(contract, event, event.recorded_at, hidden)
     empty = contract.source.word_for_null
     delivery = DeliveredFile("correction", "correction", event.recorded_at.date(), event.recorded_at)
     record = Record(1, "", {column: empty if value is None else value for column, value in values.items()})
-    row = RowParser(contract, delivery).row(record)
+    row = RowParser(contract, delivery, hidden).row(record)
     if "malformed_reason" in row:
         msg = f"the correction of {event.record_key} is not a valid record of {event.source}: {row['malformed_reason']}"
         raise CorrectionError(msg)

@@ -99,6 +99,15 @@ def test_a_correction_waits_then_counts_or_is_rejected(lake: Lake, catalog: Cata
     assert change_list.find(lake, catalog, "c2").state is ChangeState.APPLIED
 
 
+def test_a_correction_shows_no_redacted_value(lake: Lake, catalog: Catalog) -> None:
+    values = ({"name": "Ann"}, {"name": "Anne"})
+    correction_record.record(
+        lake, CorrectionEvent("events", "c1", CorrectionEventKind.PROPOSED, "a", Operation.CORRECT, 1, *WHO, *values)
+    )
+    redactions.record(lake, "events", Redaction("a", ["name"], *WHO, touched_days=[DAY]))
+    assert only(lake, catalog, ChangeKind.CORRECTION).described == "correct a: name [redacted] -> [redacted]"
+
+
 def test_a_redaction(lake: Lake, catalog: Catalog) -> None:
     redactions.record(lake, "events", Redaction("a", ["name", "mail"], *WHO, touched_days=[DAY]))
     assert only(lake, catalog, ChangeKind.REDACTION).described == "mask name, mail of a"

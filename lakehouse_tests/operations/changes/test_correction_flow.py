@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakehouse import locations
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.metric import MetricContract
 from lakehouse.contracts.series import Series
@@ -16,6 +17,8 @@ from lakehouse.gold.numbers import history
 from lakehouse.gold.publication.write_audit_publish import Run
 from lakehouse.gold.restatement import days as restatement_days
 from lakehouse.gold.restatement.pending import find_due, find_pending
+from lakehouse.ledger import redactions
+from lakehouse.ledger.redactions import Redaction
 from lakehouse.operations.changes import correction_flow, correction_record
 from lakehouse.operations.changes.correction_record import CorrectionError, Operation
 from lakehouse_tests.support.lake import SampleLake, contract, csv_file
@@ -128,6 +131,47 @@ def test_a_record_that_was_corrected_under_another_key_can_be_entered_again(depl
     assert deployment.publish() == 31
     deployment.propose("a", Operation.ENTER, id="a", amount="5", event_time="2024-01-02T10:00:00Z")
     assert deployment.publish() == 36
+
+
+@pytest.fixture(name="redacted")
+def _redacted(lake, spark) -> Deployment:
+    """The required note of ``a`` is redacted, and a correction that sets it was proposed before."""
+    fields = [{"name": "id"}, {"name": "amount", "type": "int"}, {"name": "note", "column": "seq", "required": True}]
+    fields = [{"type": "string", **spec} for spec in fields]
+    deployment = Deployment(SampleLake(lake, contract(model={"fields": fields}), spark))
+    lines = [f"{key},{amount},2024-01-02T06:00:00Z,2024-01-03T06:00:00Z,insert,,x" for key, amount in (("a", 10), ("b", 20))]
+    deployment.sample.deliver(date(2024, 1, 3), csv_file(lines))
+    deployment.at(3)
+    assert deployment.publish() == 30
+    deployment.at(9)
+    deployment.publish()
+    assert deployment.propose("a", note="y").end is None
+    entry = Redaction("a", ["note"], "dpo", "request", lake.now(), touched_days=[FIRST])
+    redactions.record(lake, "events", entry)
+    return deployment
+
+
+@pytest.mark.merge
+def test_a_row_with_a_redacted_field_can_be_corrected(redacted: Deployment) -> None:
+    redacted.publish()
+    done = redacted.approve(redacted.propose("a", amount="12"), "ben")
+    assert done.end is not None
+    assert redacted.publish() == 32
+    rows = locations.silver(redacted.sample.lake, "events").read(["record_key", "note"], {"record_key": ["a"]})
+    assert rows.to_pylist() == [{"record_key": "a", "note": None}]
+    assert not [row for row in redacted.sample.bronze("malformed_reason") if row["malformed_reason"]]
+
+
+@pytest.mark.merge
+def test_a_redacted_field_is_not_set(redacted: Deployment) -> None:
+    with pytest.raises(CorrectionError, match=r"note of a is redacted, and stays masked .*: leave it out of --set"):
+        redacted.propose("a", note="y", amount="12")
+    [waiting] = correction_record.of_source(redacted.sample.lake, "events")
+    assert waiting.described == "correct a: note [redacted] -> [redacted]"
+    with pytest.raises(
+        CorrectionError, match=f"note of a is redacted, .*: reject {waiting.correction_id}, and propose it without"
+    ):
+        redacted.approve(waiting, "ben")
 
 
 @pytest.mark.merge

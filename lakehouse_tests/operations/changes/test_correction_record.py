@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from lakehouse.bronze.file_formats import read_records
 from lakehouse.bronze.json_columns import check_names
 from lakehouse.bronze.row_parser import RowParser
+from lakehouse.ledger import redactions
 from lakehouse.ledger.ids import DeliveredFile
+from lakehouse.ledger.redactions import Redaction
 from lakehouse.operations.changes import correction_record
 from lakehouse.operations.changes.correction_record import CorrectionError, CorrectionEvent, CorrectionEventKind, Operation
 from lakehouse_tests.support.arrivals import append_claims
@@ -146,8 +148,35 @@ def test_a_key_that_was_corrected_under_another_one_comes_back_as_a_correction(t
     assert correction_record.check(contract(), entered)["change_op"] == "correct"
     flagged = contract(changes={"is_correction": "fix", "corrects_event_id": "corrects"})
     assert correction_record.check(flagged, entered)["change_op"] == "correct"
-    with pytest.raises(CorrectionError, match="a was corrected under another key, after which no insert of it counts; 'lakehouse"):
+    with pytest.raises(CorrectionError, match="a was corrected under another key, after which no insert of it counts; 'lake"):
         correction_record.check(contract(changes={"corrects_event_id": "corrects"}), entered)
+
+
+def test_redacted_values_are_masked_where_people_read_a_correction(tmp_path: Path) -> None:
+    lake = lake_in(tmp_path)
+    proposal = event({"amount": "1", "word": "secret", "size": "2"}, {"word": "other", "amount": "2"})
+    later = NOON + timedelta(hours=1)
+    for of_key in (proposal, replace(proposal, correction_id="c2", record_key="b", recorded_at=later)):
+        correction_record.record(lake, of_key)
+    redactions.record(lake, "events", Redaction("a", ["word", "sent"], "dpo", "request", NOON))
+    masked, open_to_all = correction_record.of_source(lake, "events")
+    assert masked.described == "correct a: amount 1 -> 2, word [redacted] -> [redacted]"
+    assert (masked.shown[0].before["word"], masked.shown[0].values["amount"]) == ("[redacted]", "2")
+    assert open_to_all.described == "correct b: amount 1 -> 2, word secret -> other"
+    assert open_to_all.shown == open_to_all.events
+
+
+def test_a_redacted_field_stays_empty_even_if_it_is_required(tmp_path: Path) -> None:
+    lake, fields = lake_in(tmp_path), [{**spec, "required": spec["name"] in {"word", "count"}} for spec in FIELDS]
+    events = contract(model={"fields": fields})
+    redactions.record(lake, "events", Redaction("a", ["word", "event_time"], "dpo", "request", NOON))
+    hidden = correction_record.hidden_of(lake, events, "a")
+    assert (hidden, correction_record.hidden_of(lake, events, "b")) == ({"word"}, set())
+    before = {"id": "a", "count": "1", "word": "secret", "event_time": "2024-01-09T12:00:00Z"}
+    assert correction_record.check(events, event(before, {"count": "2"}), hidden)["word"] is None
+    assert correction_record.values_of(events, event(before, {"count": "2"}), NOON, hidden)["The Word"] is None
+    with pytest.raises(CorrectionError, match="Count: required and empty"):
+        correction_record.check(events, event({**before, "count": None}, {"amount": "2"}), hidden)
 
 
 def test_the_file_of_a_correction_in_json_has_each_column_and_is_not_held() -> None:
