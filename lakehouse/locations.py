@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lakehouse.contracts.series import Series
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lakehouse.calendar.periods import Kind
     from lakehouse.contracts import Catalog
@@ -22,44 +22,32 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake, Table
 
 
-def bronze(lake: Lake, source: str) -> Table:
-    """The rows of a source as they were delivered."""
-    return lake.table("bronze", source)
+def _shared(name: str) -> Callable[[Lake], Table]:
+    """Gives a table that all sources, metrics and models share."""
+    return lambda lake: lake.table("ops", name)
 
 
-def decisions(lake: Lake, source: str) -> Table:
-    """The decisions of stewards about rows of a source."""
-    return lake.table("bronze", f"{source}_decisions")
+def _of(layer: str, suffix: str = "") -> Callable[[Lake, str], Table]:
+    """Gives the table of a source, a metric or a model in a layer, by its name."""
+    return lambda lake, name: lake.table(layer, f"{name}{suffix}")
 
 
-def history_admissions(lake: Lake, source: str) -> Table:
-    """The files whose rows a backfill's runner has admitted as history."""
-    return lake.table("bronze", f"{source}_admissions")
-
-
-def late_decisions(lake: Lake, source: str) -> Table:
-    """The decisions of stewards about rows of a source that came too late for a metric."""
-    return lake.table("bronze", f"{source}_late_decisions")
-
-
-def redactions(lake: Lake, source: str) -> Table:
-    """The values of a source that were redacted."""
-    return lake.table("bronze", f"{source}_redactions")
-
-
-def readings(lake: Lake, source: str) -> Table:
-    """The rows of a source that were parsed again with another result."""
-    return lake.table("bronze", f"{source}_readings")
-
-
-def silver(lake: Lake, source: str) -> Table:
-    """The current row of every key of a source; all rows under ``append``."""
-    return lake.table("silver", source)
-
-
-def silver_newest(lake: Lake, source: str) -> Table:
-    """The newest row of every key of a source under ``append``."""
-    return lake.table("silver", f"{source}_newest")
+#: The rows of a source as they were delivered.
+bronze = _of("bronze")
+#: The decisions of stewards about rows of a source.
+decisions = _of("bronze", "_decisions")
+#: The files whose rows a backfill's runner has admitted as history.
+history_admissions = _of("bronze", "_admissions")
+#: The decisions of stewards about rows of a source that came too late for a metric.
+late_decisions = _of("bronze", "_late_decisions")
+#: The values of a source that were redacted.
+redactions = _of("bronze", "_redactions")
+#: The rows of a source that were parsed again with another result.
+readings = _of("bronze", "_readings")
+#: The current row of every key of a source; all rows under ``append``.
+silver = _of("silver")
+#: The newest row of every key of a source under ``append``.
+silver_newest = _of("silver", "_newest")
 
 
 def silver_of(lake: Lake, contract: SourceContract) -> Table:
@@ -87,14 +75,10 @@ def silver_read_of(lake: Lake, entry: MetricSource) -> Table:
     return lake.table("silver", entry.silver)
 
 
-def intervals(lake: Lake, source: str) -> Table:
-    """The intervals of every key of a dimension."""
-    return lake.table("silver", f"{source}_intervals")
-
-
-def changes_by_key(lake: Lake, source: str) -> Table:
-    """The changes of a dimension in silver, by key."""
-    return lake.table("ops", f"{source}_by_key")
+#: The intervals of every key of a dimension.
+intervals = _of("silver", "_intervals")
+#: The changes of a dimension in silver, by key.
+changes_by_key = _of("ops", "_by_key")
 
 
 def fact_index(lake: Lake, silver: str, on: Sequence[str]) -> Table:
@@ -102,24 +86,14 @@ def fact_index(lake: Lake, silver: str, on: Sequence[str]) -> Table:
     return lake.table("ops", fact_index_name(silver, on))
 
 
-def quarantine(lake: Lake, source: str) -> Table:
-    """The rows of a source that wait, or have waited, for a steward's decision."""
-    return lake.table("silver", f"{source}_quarantine")
-
-
-def late_rows(lake: Lake, source: str) -> Table:
-    """The rows of a source that came too late for a window of a metric, and the action taken."""
-    return lake.table("silver", f"{source}_late")
-
-
-def late_deliveries(lake: Lake, source: str) -> Table:
-    """The numbers of rows of each delivery of a source on time and late, by metric."""
-    return lake.table("ops", f"{source}_late_deliveries")
-
-
-def late_outputs(lake: Lake) -> Table:
-    """The deliveries whose late rows were sent to the topic of a metric."""
-    return lake.table("ops", "late_outputs")
+#: The rows of a source that wait, or have waited, for a steward's decision.
+quarantine = _of("silver", "_quarantine")
+#: The rows of a source that came too late for a window of a metric, and the action taken.
+late_rows = _of("silver", "_late")
+#: The numbers of rows of each delivery of a source on time and late, by metric.
+late_deliveries = _of("ops", "_late_deliveries")
+#: The deliveries whose late rows were sent to the topic of a metric.
+late_outputs = _shared("late_outputs")
 
 
 def gold(lake: Lake, series: Series) -> Table:
@@ -142,9 +116,8 @@ def candidates(lake: Lake, series: Series) -> Table:
     return lake.table("gold", f"{series.name}_candidates")
 
 
-def live(lake: Lake, metric: str) -> Table:
-    """The numbers of a metric's speed layer."""
-    return lake.table("live", metric)
+#: The numbers of a metric's speed layer.
+live = _of("live")
 
 
 def live_checkpoints(lake: Lake, metric: str) -> str:
@@ -152,184 +125,78 @@ def live_checkpoints(lake: Lake, metric: str) -> str:
     return f"{lake.root}/live/_checkpoints/{metric}"
 
 
-def live_batches(lake: Lake) -> Table:
-    """The rows that each batch of the streams has read."""
-    return lake.table("ops", "live_batches")
-
-
-def reconciliations(lake: Lake) -> Table:
-    """The comparisons of live with published numbers."""
-    return lake.table("ops", "reconciliations")
-
-
-def key_log(lake: Lake, source: str) -> Table:
-    """The claims of a source's Bronze rows about record keys, and whether each row was admitted."""
-    return lake.table("ops", f"{source}_keys")
-
-
-def dispositions(lake: Lake, source: str) -> Table:
-    """The disposition of each row of a source's Bronze table."""
-    return lake.table("ops", f"{source}_dispositions")
-
-
-def judgement_history(lake: Lake, source: str) -> Table:
-    """The admission results of a source's rows that a rebuild replaced."""
-    return lake.table("ops", f"{source}_overruled")
-
-
-def ingestions(lake: Lake) -> Table:
-    """The deliveries of files: ingested into Bronze, delivered before, or held."""
-    return lake.table("ops", "ingestions")
-
-
-def applied_inputs(lake: Lake) -> Table:
-    """The ingestions, decisions and rebuild requests that silver contains, by event day."""
-    return lake.table("ops", "applications")
-
-
-def journal(lake: Lake) -> Table:
-    """The second copy of what no other table contains, such as decisions."""
-    return lake.table("ops", "journal")
-
-
-def rebuild_requests(lake: Lake) -> Table:
-    """The requests to evaluate event days again and rebuild them."""
-    return lake.table("ops", "operations")
-
-
-def audit_log(lake: Lake) -> Table:
-    """The changes of silver that late rows caused."""
-    return lake.table("ops", "late_arrival_audit")
-
-
-def audit_notifications(lake: Lake) -> Table:
-    """The changes of silver about which all consumers were notified."""
-    return lake.table("ops", "audit_notifications")
-
-
-def failed_checks(lake: Lake) -> Table:
-    """The checks of Bronze and silver that fail."""
-    return lake.table("ops", "failed_checks")
-
-
-def failed_numbers(lake: Lake) -> Table:
-    """The numbers that cannot be computed from their rows."""
-    return lake.table("ops", "failed_numbers")
-
-
-def restatements(lake: Lake) -> Table:
-    """The version of its input up to which each series was restated."""
-    return lake.table("ops", "restatements")
-
-
-def publications(lake: Lake) -> Table:
-    """The publications of all series."""
-    return lake.table("ops", "publications")
-
-
-def restatement_reports(lake: Lake) -> Table:
-    """The reports of the publications that restated numbers."""
-    return lake.table("ops", "restatement_reports")
-
-
-def input_sets(lake: Lake) -> Table:
-    """The sets of inputs that published numbers were computed from."""
-    return lake.table("ops", "inputs")
-
-
-def rejected_candidates(lake: Lake) -> Table:
-    """The candidates that were rejected instead of published."""
-    return lake.table("ops", "dropped")
-
-
-def promotion_log(lake: Lake) -> Table:
-    """The promotions of dataset versions."""
-    return lake.table("ops", "moves")
-
-
-def contract_archive(lake: Lake) -> Table:
-    """The text of every contract version under which numbers were published."""
-    return lake.table("ops", "contracts")
-
-
-def notices(lake: Lake) -> Table:
-    """The notices to consumers, and which of them were delivered."""
-    return lake.table("ops", "notices")
-
-
-def alerts(lake: Lake) -> Table:
-    """The changes of the state of alerts."""
-    return lake.table("ops", "alerts")
-
-
-def backfills(lake: Lake) -> Table:
-    """The plans of backfills."""
-    return lake.table("ops", "backfills")
-
-
-def backfill_events(lake: Lake) -> Table:
-    """The events of the chunks of each backfill."""
-    return lake.table("ops", "backfill_events")
-
-
-def unread_rows(lake: Lake) -> Table:
-    """The table of the rows that could not be read, per delivered file."""
-    return lake.table("ops", "unread_rows")
-
-
-def pauses(lake: Lake) -> Table:
-    """The sources, metrics and models for which Dagster starts nothing new."""
-    return lake.table("ops", "pauses")
-
-
-def missing_inputs(lake: Lake) -> Table:
-    """The missing inputs of the sources that the sensors report."""
-    return lake.table("ops", "missing_inputs")
-
-
-def stream_gaps(lake: Lake) -> Table:
-    """The messages of the sources' topics that were lost before they were read, and who has accepted the loss."""
-    return lake.table("ops", "stream_gaps")
-
-
-def watermarks(lake: Lake) -> Table:
-    """The changes of the sources' watermarks."""
-    return lake.table("ops", "watermarks")
-
-
-def watermark_keys(lake: Lake) -> Table:
-    """The state of the keys for the event-time watermark of a source."""
-    return lake.table("ops", "watermark_keys")
-
-
-def event_watermarks(lake: Lake) -> Table:
-    """The decisions about the greatest lateness that the sources' event-time watermarks expect."""
-    return lake.table("ops", "event_watermarks")
-
-
-def corrections(lake: Lake) -> Table:
-    """The corrections that people have proposed, approved, rejected and entered."""
-    return lake.table("ops", "corrections")
-
-
-def reverts(lake: Lake) -> Table:
-    """The periods that people have reverted to an earlier revision, and their release."""
-    return lake.table("ops", "reverts")
-
-
-def snapshots(lake: Lake) -> Table:
-    """The sets of inputs that people have named."""
-    return lake.table("ops", "snapshots")
-
-
-def stages(lake: Lake) -> Table:
-    """The stages: changed inputs that were computed apart from the tables, and their outcome."""
-    return lake.table("ops", "stages")
-
-
-def tokens(lake: Lake) -> Table:
-    """The hashes of the API tokens."""
-    return lake.table("ops", "tokens")
+#: The rows that each batch of the streams has read.
+live_batches = _shared("live_batches")
+#: The comparisons of live with published numbers.
+reconciliations = _shared("reconciliations")
+#: The claims of a source's Bronze rows about record keys, and whether each row was admitted.
+key_log = _of("ops", "_keys")
+#: The disposition of each row of a source's Bronze table.
+dispositions = _of("ops", "_dispositions")
+#: The admission results of a source's rows that a rebuild replaced.
+judgement_history = _of("ops", "_overruled")
+#: The deliveries of files: ingested into Bronze, delivered before, or held.
+ingestions = _shared("ingestions")
+#: The ingestions, decisions and rebuild requests that silver contains, by event day.
+applied_inputs = _shared("applications")
+#: The second copy of what no other table contains, such as decisions.
+journal = _shared("journal")
+#: The requests to evaluate event days again and rebuild them.
+rebuild_requests = _shared("operations")
+#: The changes of silver that late rows caused.
+audit_log = _shared("late_arrival_audit")
+#: The changes of silver about which all consumers were notified.
+audit_notifications = _shared("audit_notifications")
+#: The checks of Bronze and silver that fail.
+failed_checks = _shared("failed_checks")
+#: The numbers that cannot be computed from their rows.
+failed_numbers = _shared("failed_numbers")
+#: The version of its input up to which each series was restated.
+restatements = _shared("restatements")
+#: The publications of all series.
+publications = _shared("publications")
+#: The reports of the publications that restated numbers.
+restatement_reports = _shared("restatement_reports")
+#: The sets of inputs that published numbers were computed from.
+input_sets = _shared("inputs")
+#: The candidates that were rejected instead of published.
+rejected_candidates = _shared("dropped")
+#: The promotions of dataset versions.
+promotion_log = _shared("moves")
+#: The text of every contract version under which numbers were published.
+contract_archive = _shared("contracts")
+#: The notices to consumers, and which of them were delivered.
+notices = _shared("notices")
+#: The changes of the state of alerts.
+alerts = _shared("alerts")
+#: The plans of backfills.
+backfills = _shared("backfills")
+#: The events of the chunks of each backfill.
+backfill_events = _shared("backfill_events")
+#: The table of the rows that could not be read, per delivered file.
+unread_rows = _shared("unread_rows")
+#: The sources, metrics and models for which Dagster starts nothing new.
+pauses = _shared("pauses")
+#: The missing inputs of the sources that the sensors report.
+missing_inputs = _shared("missing_inputs")
+#: The messages of the sources' topics that were lost before they were read, and who has accepted the loss.
+stream_gaps = _shared("stream_gaps")
+#: The changes of the sources' watermarks.
+watermarks = _shared("watermarks")
+#: The state of the keys for the event-time watermark of a source.
+watermark_keys = _shared("watermark_keys")
+#: The decisions about the greatest lateness that the sources' event-time watermarks expect.
+event_watermarks = _shared("event_watermarks")
+#: The corrections that people have proposed, approved, rejected and entered.
+corrections = _shared("corrections")
+#: The periods that people have reverted to an earlier revision, and their release.
+reverts = _shared("reverts")
+#: The sets of inputs that people have named.
+snapshots = _shared("snapshots")
+#: The stages: changed inputs that were computed apart from the tables, and their outcome.
+stages = _shared("stages")
+#: The hashes of the API tokens.
+tokens = _shared("tokens")
 
 
 def fact_index_name(silver: str, on: Sequence[str]) -> str:
@@ -456,34 +323,18 @@ def training_set(lake: Lake, name: str, version: str) -> Table:
     return lake.table("datasets", full_name)
 
 
-def releases(lake: Lake) -> Table:
-    """The released and deprecated versions of labels, training sets and models."""
-    return lake.table("ops", "releases")
-
-
-def model_promotions(lake: Lake) -> Table:
-    """The promotions and rollbacks of models, with their starts and ends."""
-    return lake.table("ops", "model_promotions")
-
-
-def backtests(lake: Lake) -> Table:
-    """The comparisons of model versions on the same rows."""
-    return lake.table("ops", "backtests")
-
-
-def canaries(lake: Lake) -> Table:
-    """The canaries of models: starts, judgements, stops."""
-    return lake.table("ops", "canaries")
-
-
-def retrainings(lake: Lake) -> Table:
-    """The retrainings caused by corrections, step by step."""
-    return lake.table("ops", "retrainings")
-
-
-def scores(lake: Lake, model: str) -> Table:
-    """The scores of a model, each with the version that computed it."""
-    return lake.table("scores", model)
+#: The released and deprecated versions of labels, training sets and models.
+releases = _shared("releases")
+#: The promotions and rollbacks of models, with their starts and ends.
+model_promotions = _shared("model_promotions")
+#: The comparisons of model versions on the same rows.
+backtests = _shared("backtests")
+#: The canaries of models: starts, judgements, stops.
+canaries = _shared("canaries")
+#: The retrainings caused by corrections, step by step.
+retrainings = _shared("retrainings")
+#: The scores of a model, each with the version that computed it.
+scores = _of("scores")
 
 
 def model_reports(lake: Lake, model: str, version: str) -> str:

@@ -13,6 +13,8 @@ from lakehouse_tests.support.lake import contract
 from lakehouse_tests.support.numbers_without_spark import metric
 
 _TABLE = re.compile(r'lake\.table\("(\w+)", f?"([\w{}]+)"\)')
+_OF = re.compile(r'= _of\("(\w+)"(?:, "(\w+)")?\)')
+_SHARED = re.compile(r'= _shared\("(\w+)"\)')
 _PACKAGE = Path(str(lakehouse.__file__)).parent
 
 
@@ -26,7 +28,10 @@ def test_what_the_code_writes_is_in_the_inventory() -> None:
     }
     sources = [path.read_text() for path in _PACKAGE.rglob("*.py")]
     written = {f"{layer}/{name.replace('{source}', 'events')}" for text in sources for layer, name in _TABLE.findall(text)}
-    assert len(written) > 15
+    page = (_PACKAGE / "locations.py").read_text()
+    written |= {f"{layer}/{'total' if layer == 'live' else 'events'}{suffix}" for layer, suffix in _OF.findall(page)}
+    written |= {f"ops/{name}" for name in _SHARED.findall(page)}
+    assert len(written) > 50
     assert written <= known, "add it to locations.every_table"
     assert {"bronze/events", "silver/events", "silver/events_newest", "gold/total", "gold/total_candidates"} <= known
 

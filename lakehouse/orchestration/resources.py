@@ -27,7 +27,7 @@ from lakehouse.lake import Lake, table_io
 from lakehouse.lake.lake import Quiet
 from lakehouse.lake.table_cache import TableCache
 from lakehouse.orchestration import plan_runs
-from lakehouse.spark.session import active_here, hush_loggers, spark_options, without_usual_lines
+from lakehouse.spark import session as spark_sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -68,7 +68,7 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
             wait(begun)
             running = SparkSession.getActiveSession()
             if running is None and begun and begun[0].exception() is None:  # an error comes again
-                running = active_here(begun[0].result())
+                running = spark_sessions.active_here(begun[0].result())
             self._session = self._started() if running is None else running
         return self._session
 
@@ -79,7 +79,7 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
         """
         if _begun or not Lake.open().settings.has_spark_here or SparkContext._active_spark_context is not None:  # noqa: SLF001
             return
-        hush_loggers()
+        spark_sessions.hush_loggers()
         future: Future[SparkSession] = Future()
 
         def start() -> None:
@@ -93,7 +93,7 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
 
     def _started(self) -> SparkSession:
         options = self._options()
-        with without_usual_lines():
+        with spark_sessions.without_usual_lines():
             session: SparkSession = spark_session_from_config(options)
         return session
 
@@ -101,7 +101,7 @@ class LakeSpark(LazyPySparkResource):  # type: ignore[misc]  # dagster-pyspark h
         lake = Lake.open()
         if self.long_lived or self._is_large:
             lake = lake.with_settings(spark_long_lived=True)
-        return spark_options(lake) | self.spark_config | lake.settings.PINNED
+        return spark_sessions.spark_options(lake) | self.spark_config | lake.settings.PINNED
 
     def expect(self, size: int) -> None:
         """Announce how many bytes of landing files will be read.

@@ -27,7 +27,7 @@ from lakehouse.lake.delta_rs_internals import listed_files
 from lakehouse.text import json_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
     from lakehouse.contracts.series import Column, Series
     from lakehouse.lake import Lake, Table
@@ -164,43 +164,6 @@ def published_states(existing: pa.Table | None, by: str) -> dict[date, Published
         if row["revision"] == newest[row[by]].revision:  # the contract may have changed to "restate" since then
             newest[row[by]] = replace(newest[row[by]], restated=row["content"])
     return newest
-
-
-def has_bookings(table: Table) -> bool:
-    """Whether a table of published numbers may have adjustments, from its log alone."""
-    files = files_of(table)
-    if files is None or _NOT_BOOKED not in files.column_names:
-        return files is not None
-    return not pc.all(pc.fill_null(pc.equal(files[_NOT_BOOKED], files["num_records"]), False)).as_py()
-
-
-_NOT_BOOKED = "null_count.booked_on"
-
-
-def booked(table: Table, by: str, days: Collection[date], columns: Sequence[str] | None = None) -> pa.Table | None:
-    """The adjustments that are booked on ``days`` and count there, whether the contract still books any; None without a table.
-
-    A later revision of a period contains the adjustments of earlier ones, as when the contract has changed to ``restate``.
-
-    :param by: the column of the table's periods.
-    :param columns: default: all.
-    """
-    if not has_bookings(table):
-        return table.read(columns, {"booked_on": []})
-    rows = table.read(columns and [*dict.fromkeys([*columns, by, "revision"])], {"booked_on": days})
-    if rows is None or not len(rows):
-        return rows
-    revisions = table.read([by, "revision"], {by: pc.unique(rows[by]).to_pylist()})
-    newest = {} if revisions is None else newest_revisions(revisions, by)
-    counts = [newest[start] == number for start, number in zip(rows[by].to_pylist(), rows["revision"].to_pylist())]
-    rows = rows.filter(pa.array(counts, pa.bool_()))
-    return rows.select(list(columns)) if columns else rows
-
-
-def newest_revisions(rows: pa.Table, by: str) -> dict[date, int]:
-    """The number of the newest revision of each period."""
-    newest = rows.group_by(by).aggregate([("revision", "max")])
-    return dict(zip(newest[by].to_pylist(), newest["revision_max"].to_pylist()))
 
 
 def latest(existing: pa.Table, series: Series) -> dict[date, pa.Table]:

@@ -119,8 +119,6 @@ def _period(
     named = inputs.revisions
     days, by = series.period(start).days, daily.by
     rows = locations.gold(lake, daily).read(None, {by: days})
-    if not (named or inputs.adjustments or revision["row_count"]):
-        return Recomputed(rollups.nothing(lake, series, session))
     if rows is None or not (named or inputs.adjustments):
         msg = f"{revision['version_name']} names no days, and cannot be reproduced; materialize the period for a newer revision"
         raise ReproduceError(msg)

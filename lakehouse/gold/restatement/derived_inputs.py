@@ -27,10 +27,11 @@ from lakehouse.gold.numbers import published_table, served_version
 from lakehouse.gold.numbers.lifecycle import State
 from lakehouse.gold.numbers.published_table import RollupInputs
 from lakehouse.lake import table_io
+from lakehouse.lake.delta_rs_internals import listed_files
 from lakehouse.ledger import publications
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from deltalake import DeltaTable
 
@@ -76,6 +77,37 @@ class PeriodOfInput:
         return RollupInputs({self.start: f"r{self.revision}"}, names)
 
 
+def has_bookings(table: Table) -> bool:
+    """Whether a table of published numbers may have adjustments, from its log alone."""
+    opened, unbooked = table.open(), "null_count.booked_on"
+    if opened is None or "booked_on" not in {item.name for item in opened.schema().fields}:
+        return False
+    files = listed_files(opened)
+    if unbooked not in files.column_names:
+        return True
+    return not pc.all(pc.fill_null(pc.equal(files[unbooked], files["num_records"]), False)).as_py()
+
+
+def booked_on(table: Table, by: str, days: Collection[date], columns: Sequence[str] | None = None) -> pa.Table | None:
+    """The adjustments that are booked on ``days`` and count there, whether the contract still books any; None without any.
+
+    A later revision of a period contains the adjustments of earlier ones, as when the contract has changed to ``restate``.
+
+    :param by: the column of the table's periods.
+    :param columns: default: all.
+    """
+    if not has_bookings(table):
+        return None
+    rows = table.read(columns and [*dict.fromkeys([*columns, by, "revision"])], {"booked_on": days})
+    if rows is None or not len(rows):
+        return rows
+    newest = table.read([by, "revision"], {by: pc.unique(rows[by]).to_pylist(), "is_latest": [True]})
+    now = set() if newest is None else set(zip(newest[by].to_pylist(), newest["revision"].to_pylist()))
+    counts = [one in now for one in zip(rows[by].to_pylist(), rows["revision"].to_pylist())]
+    rows = rows.filter(pa.array(counts, pa.bool_()))
+    return rows.select(list(columns)) if columns else rows
+
+
 def tables(lake: Lake, series: Series) -> dict[str, Table]:
     """The tables that a derived series reads, by the name of the metric."""
     return {read.metric: locations.gold_of(lake, read.metric, series.kind) for read in series.metric.inputs}
@@ -101,7 +133,7 @@ def newest(lake: Lake, series: Series, starts: Collection[date]) -> dict[date, l
         rows = table_io.read_version(table, None, {series.by: list(starts)})
         _require_columns(read, rows)
         # A longer period of an input already includes what is booked in it.
-        books = published_table.booked(of_input, series.by, starts) if series.kind is Kind.DAY else None
+        books = booked_on(of_input, series.by, starts) if series.kind is Kind.DAY else None
         booked = table_io.split(books, "booked_on") if books is not None and len(books) else {}
         periods = table_io.split(rows, series.by) if len(rows) else {}
         by_input.append({start: _newest(read, start, revision, booked.get(start)) for start, revision in periods.items()})

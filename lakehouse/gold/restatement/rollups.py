@@ -17,13 +17,13 @@ from deltalake.exceptions import CommitFailedError
 from lakehouse import locations
 from lakehouse.contracts.series import source_read
 from lakehouse.gold import isolation
-from lakehouse.gold.numbers import lifecycle, published_table, served_version
+from lakehouse.gold.numbers import lifecycle, served_version
 from lakehouse.gold.numbers.lifecycle import PublishAction, RevisionReason, State
 from lakehouse.gold.numbers.published_table import RollupInputs
 from lakehouse.gold.publication import candidates, held_numbers, late_at_close, restatement_reports, write_audit_publish
 from lakehouse.gold.publication.candidates import NumberLineage
 from lakehouse.gold.publication.write_audit_publish import PublishResult, Run, again_on_conflict
-from lakehouse.gold.restatement import closing, exact_sums, lineage, metric_query, silver_tables
+from lakehouse.gold.restatement import closing, derived_inputs, exact_sums, lineage, metric_query, silver_tables
 from lakehouse.gold.restatement import silver_rows as rows_read
 from lakehouse.gold.restatement.pending import find_pending, record_restatement
 from lakehouse.lake import table_io
@@ -133,7 +133,7 @@ def _publish_periods(
 def _booked(lake: Lake, rollup: Series, periods: Collection[Period]) -> set[Period]:
     """The periods in which adjustments of the given periods are booked, including those of a run that was stopped."""
     table, where = locations.gold(lake, rollup), {rollup.by: [period.start for period in periods]}
-    found = table.read(["booked_on"], where) if published_table.has_bookings(table) else None
+    found = table.read(["booked_on"], where) if derived_inputs.has_bookings(table) else None
     return set() if found is None else set(rollup.periods(set(found["booked_on"].drop_null().to_pylist())))
 
 
@@ -363,7 +363,7 @@ def booked_in(lake: Lake, rollup: Series, periods: Sequence[Period]) -> dict[Per
     days, tables = [day for period in periods for day in period.days], []
     for series in (rollup.daily, rollup):
         columns = [*rollup.content, "booked_on", "version_name", "reason", series.by]
-        adjustments = published_table.booked(locations.gold(lake, series), series.by, days, columns)
+        adjustments = derived_inputs.booked_on(locations.gold(lake, series), series.by, days, columns)
         if adjustments is not None and len(adjustments):
             # A period that is closed on its last day books nothing in itself; for days this cannot happen.
             of = adjustments[series.by] if series is rollup else pa.nulls(len(adjustments), pa.date32())
