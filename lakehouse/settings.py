@@ -24,6 +24,8 @@ from lakehouse.errors import LakehouseError
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+#: What the name of a local folder cannot have: delta-rs reads an escape as a letter, and brackets as part of an address.
+_NO_NAME = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]]")
 _HOW_TARGETS = (
     'write a JSON list such as ["log", "file:/path/alerts.jsonl", "https://example.com/hook"], with "chat+https://..." for the '
     'webhook of a chat, or Apprise URLs such as "mailtos://..." or "slack://..."'
@@ -180,10 +182,13 @@ class Settings(BaseSettings):
 
     @field_validator("root", "landing")
     @classmethod
-    def _not_empty(cls, value: str | None) -> str | None:
+    def _is_path(cls, value: str | None) -> str | None:
         """An empty text would mean the working folder."""
         if value is not None and not value.strip():
             msg = "is empty; give a folder or a URI, or leave the variable out"
+            raise ValueError(msg)
+        if value is not None and "://" not in value and (found := _NO_NAME.search(f"{Path(value).expanduser().absolute()}")):
+            msg = f"has {found[0]!r} in its path, by which Delta Lake finds another folder or none; give a folder without it"
             raise ValueError(msg)
         return value
 

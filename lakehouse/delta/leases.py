@@ -17,6 +17,7 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
@@ -42,6 +43,8 @@ _TAKEN, _ENDED = "claimed", "ended"
 _LEASE, _PROCESS = "lease", "process"
 #: The start time of a process is known to a hundredth of a second.
 _SAME_START = 0.1
+#: The place of the start among the fields behind the name in ``/proc/<pid>/stat``.
+_START_TICKS = 19
 _SCHEMA = pa.schema([("nothing", pa.bool_())])
 #: To open the table, all entries since the last checkpoint are read.
 _PROPERTIES = {"delta.checkpointInterval": "20"}
@@ -181,7 +184,19 @@ def _recorded(leases: DeltaTable, event: str, number: int) -> int | None:
 
 def this_process() -> str:
     """The current process, as named in entries."""
-    return f"{this_host()} {os.getpid()} {psutil.Process().create_time():.2f}"
+    return f"{this_host()} {os.getpid()} {_start_of(psutil.Process())}"
+
+
+def _start_of(process: psutil.Process) -> str:
+    """The start of a process: the boot of the machine and the ticks since then, which stay when its clock is set; the time where
+    the system does not tell them.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        fields = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return f"{process.create_time():.2f}"
+    return f"{boot}:{fields[_START_TICKS]}"
 
 
 def this_host() -> str:
@@ -196,7 +211,9 @@ def has_ended(process: str) -> bool:
         return False
     try:
         running = psutil.Process(int(pid))
-        return running.status() == psutil.STATUS_ZOMBIE or abs(running.create_time() - float(start)) >= _SAME_START
+        if ":" in start or running.status() == psutil.STATUS_ZOMBIE:
+            return running.status() == psutil.STATUS_ZOMBIE or _start_of(running) != start
+        return abs(running.create_time() - float(start)) >= _SAME_START  # named by an earlier release
     except psutil.NoSuchProcess:
         return True
 

@@ -306,17 +306,20 @@ class KeptLog:
         return None if self._of_table is None else _whole(self._of_table / self._name / name)
 
     def add(self, name: str, content: bytes) -> None:
-        """Keep a file of the log."""
+        """Keep a file of the log; an entry in the place of another one begins another history than that of later files."""
         if self._of_table is not None:
             with suppress(OSError):
+                if ENTRY.fullmatch(name) and self.file(name) not in {None, content}:
+                    self._forget(lambda version: version >= int(name[:20]))
                 (self._of_table / self._name).mkdir(mode=0o700, parents=True, exist_ok=True)
                 _replace(self._of_table / self._name / name, _digest(content) + content)
                 if CHECKPOINT.fullmatch(name):
-                    self._forget_before(self.checkpoints()[-2:][0])
+                    before = self.checkpoints()[-2:][0]
+                    self._forget(lambda version: version < before)
 
-    def _forget_before(self, version: int) -> None:
+    def _forget(self, is_meant: Callable[[int], bool]) -> None:
         for path in (self._of_table / self._name).iterdir() if self._of_table is not None else ():
-            if path.name[:20].isdigit() and int(path.name[:20]) < version:
+            if path.name[:20].isdigit() and is_meant(int(path.name[:20])):
                 path.unlink(missing_ok=True)
 
     def note(self, proofs: Sequence[Proof]) -> None:

@@ -158,7 +158,7 @@ def repair(lake: Lake, catalog: Catalog, session: Callable[[], SparkSession], ru
 def _said(table: str, work: Callable[[], Sequence[object]]) -> Iterator[tuple[str, bool]]:
     try:
         done = [f"{day}" for day in work()]
-    except LakehouseError as problem:
+    except (LakehouseError, *table_io.UNREADABLE) as problem:
         yield f"{table}: {problem}", False
     else:
         if done:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 from threading import Barrier
 from typing import TYPE_CHECKING
 
+import psutil
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -167,6 +168,20 @@ def test_the_lease_of_a_process_that_was_killed_is_free(tmp_path: Path, monkeypa
     assert compacted_alone(path), "the same command again goes on at once"
     assert lease_of(path, "elsewhere 1 0.00", monkeypatch) is not None
     assert not compacted_alone(path)
+
+
+@pytest.mark.parametrize("seconds", [0, 1, -3600])
+def test_a_process_lives_when_the_clock_of_its_machine_is_set(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
+    """The start of a process as a time follows from the time of the boot, which is computed from the clock."""
+    process = leases.this_process()
+    at = psutil.Process.create_time
+    monkeypatch.setattr(psutil.Process, "create_time", lambda self: at(self) + seconds)
+    assert not leases.has_ended(process)
+    host, pid, start = process.rsplit(" ", 2)
+    assert leases.has_ended(f"{host} {pid} {start}0"), "a later process with the same number is another one"
+    earlier = f"{host} {pid} {psutil.Process().create_time():.2f}"
+    assert not leases.has_ended(earlier), "as an earlier release has named it"
+    assert leases.has_ended(f"{host} {pid} 1.00")
 
 
 def test_a_lease_that_an_earlier_release_took_names_no_process_and_expires(tmp_path: Path) -> None:

@@ -214,6 +214,28 @@ def test_a_table_in_the_place_of_another_one_is_opened_again(store: Store, cache
         table.update_incremental()
 
 
+@pytest.mark.merge
+def test_what_is_kept_of_a_history_is_forgotten_with_the_first_entry_of_another_one(store: Store) -> None:
+    """The table is restored from a copy whose files keep their ETags, and a process that knows the copy goes on with it."""
+    of_store, files = OfStore(store), store.files()
+    table, path = of_store.create(), of_store.address.partition("://")[2]
+    for number in range(3):
+        write_deltalake(table, rows_of((number, "a")), mode="append")
+    idle = of_store.opened()
+    infos = [info for info in files.get_file_info(fs.FileSelector(path, recursive=True)) if info.is_file]
+    copy = {info.path.removeprefix(f"{path}/"): files.open_input_stream(info.path).read() for info in infos}
+    for number in range(3, 14):  # this machine keeps its checkpoints, too
+        write_deltalake(table, rows_of((number, "lost")), mode="append")
+    of_store.remove()
+    for name, content in copy.items():
+        TableFolder(of_store.address, store.options).put(name, content)
+    for number in range(3, 17):
+        write_deltalake(of_store.native(), rows_of((number, "b")), mode="append")
+    idle.update_incremental()
+    expected = Counter({(number, "a"): 1 for number in range(3)} | {(number, "b"): 1 for number in range(3, 17)})
+    assert rows_in(idle) == rows_in(of_store.opened()) == rows_of_native(of_store) == expected
+
+
 def failing(put_new: Callable[..., str | None], *, first: bool) -> Callable[..., str | None]:
     """A request whose answer is lost: before the store has got it, or afterwards, and repeated."""
     left = [True]
