@@ -22,8 +22,13 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake, Table
 
 
+#: The tables in ``ops`` that all sources, metrics and models share.
+_SHARED_TABLES: list[str] = []
+
+
 def _shared(name: str) -> Callable[[Lake], Table]:
     """Gives a table that all sources, metrics and models share."""
+    _SHARED_TABLES.append(name)
     return lambda lake: lake.table("ops", name)
 
 
@@ -215,16 +220,6 @@ _SOURCE_TABLES = (
 )
 #: Those with the rows of each arrival day.
 _BY_ARRIVAL_DAY = {("bronze", ""), ("bronze", "_readings"), ("silver", "_quarantine"), ("ops", "_dispositions")}
-#: The tables in ``ops`` that all sources and metrics share.
-_SHARED_TABLES = (
-    *("ingestions", "applications", "operations", "journal", "late_arrival_audit", "failed_checks", "failed_numbers"),
-    *("restatements", "publications", "inputs", "dropped"),
-    *("moves", "contracts", "notices", "alerts", "backfills", "backfill_events", "watermarks", "event_watermarks"),
-    *("watermark_keys", "missing_inputs", "unread_rows", "stream_gaps", "tokens", "snapshots"),
-    *("reverts", "corrections", "stages"),
-    *("audit_notifications", "restatement_reports", "live_batches", "reconciliations", "late_outputs"),
-    *("releases", "model_promotions", "backtests", "canaries", "retrainings", "pauses"),
-)
 #: Those that a run reads or writes for any delivery.
 _LOGS_OF_A_RUN = {
     *("ingestions", "applications", "contracts", "journal", "late_arrival_audit"),

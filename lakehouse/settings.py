@@ -182,12 +182,17 @@ class Settings(BaseSettings):
 
     @field_validator("root", "landing")
     @classmethod
-    def _is_path(cls, value: str | None) -> str | None:
+    def _not_empty(cls, value: str | None) -> str | None:
         """An empty text would mean the working folder."""
         if value is not None and not value.strip():
             msg = "is empty; give a folder or a URI, or leave the variable out"
             raise ValueError(msg)
-        if value is not None and "://" not in value and (found := _NO_NAME.search(f"{Path(value).expanduser().absolute()}")):
+        return value
+
+    @field_validator("root")
+    @classmethod
+    def _is_path(cls, value: str) -> str:
+        if "://" not in value and (found := _NO_NAME.search(f"{Path(value).expanduser().absolute()}")):
             msg = f"has {found[0]!r} in its path, by which Delta Lake finds another folder or none; give a folder without it"
             raise ValueError(msg)
         return value

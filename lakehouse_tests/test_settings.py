@@ -111,7 +111,7 @@ def test_mistakes_are_named_in_one_line_without_values(monkeypatch) -> None:
         ("ROOT", "", "is empty; give a folder or a URI"),
         ("LANDING", " ", "is empty; give a folder or a URI"),
         ("ROOT", "lake%20house", "has '%20' in its path"),
-        ("LANDING", "/data/[new]", "has '[' in its path"),
+        ("ROOT", "/data/[new]", "has '[' in its path"),
         ("SPARK_REMOTE", "hunter2", "is no address of a Spark Connect server; write sc://host:15002, or auto"),
         ("CLOSE_CRON", "never", "is no cron schedule; write minute, hour, day, month and weekday"),
         ("MAINTENANCE_CRON", "99 2 * * *", "is no cron schedule"),

@@ -7,7 +7,7 @@ passes, so a schedule runs them instead of a partition's run. The dispositions o
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from lakehouse.quality.check_rules import FilledCounts
 
 FRESH, REVIEWED, NONE_HELD = "arrivals_are_fresh", "reviews_in_time", "no_file_held"
+_RECORDS = "delivery_has_records"
 _ALWAYS = {
     **check_rules.CONTRACT_SCHEMA,
     "rows_accounted": "Records read = rows in Bronze = claims in the key log + malformed rows.",
@@ -52,7 +53,9 @@ def bronze_check_names(contract: SourceContract) -> dict[str, str]:
     """The checks of an arrival day, each with its description."""
     counts = {"row_count": "The arrival day brings as many rows as the contract expects."} if contract.quality.row_count else {}
     nulls = {"nulls": "No field is NULL in more of the day's records than the contract tolerates; deletes do not count."}
-    return _ALWAYS | dispositions_checks.row_check_names(contract) | counts | (nulls if contract.quality.nulls else {})
+    whole = {_RECORDS: "The newest delivery of the day, which replaces the table, has records."}
+    whole = whole if contract.reprocess_policy == "overwrite_all" else {}
+    return _ALWAYS | dispositions_checks.row_check_names(contract) | counts | (nulls if contract.quality.nulls else {}) | whole
 
 
 def source_check_names(contract: SourceContract) -> dict[str, str]:
@@ -84,7 +87,7 @@ def check_bronze(lake: Lake, contract: SourceContract, days: Collection[date]) -
         claims += check_rules.row_counts(log.filter(pc.not_equal(log["kind"], "retire")), "arrival_date")
     held = ingestions.still_held(entries)
     outcomes += dispositions_checks.check_rows(lake, contract, in_bronze, days)
-    outcomes += check_source_rules(lake, contract, days)
+    outcomes += [*check_source_rules(lake, contract, days), *_check_records(contract, entries, days)]
     for day in sorted(days):
         read = sum(entry.rows for entry in entries if entry.arrival_date == day and entry.status == "ingested")
         numbers = {"rows_read": read, "rows_in_bronze": in_bronze[day], "claims": claims[day], "malformed": malformed[day]}
@@ -139,6 +142,28 @@ def _check_row_counts(contract: SourceContract, entries: Iterable[Ingestion], da
             rows[entry.arrival_date] += entry.rows - entry.malformed
     findings = {day: list(check_rules.row_count(_ArrivalDay(day, rows), rule)) for day in sorted(days)}
     return [check_rules.outcome("row_count", day, of_day, check_rules.way_out) for day, of_day in findings.items()]
+
+
+def _check_records(contract: SourceContract, entries: Collection[Ingestion], days: Collection[date]) -> list[CheckResult]:
+    """Whether a delivery that should replace the table has no record, and no later one has any.
+
+    It has no row that could be held, as those of a delivery that shrinks the table are (``ReprocessPolicy.choose``).
+    """
+    if contract.reprocess_policy != "overwrite_all":
+        return []
+    rows = {entry.ingestion_id: entry.rows for entry in entries if entry.status == "ingested"}
+    files: dict[tuple[date, str], list[Ingestion]] = defaultdict(list)
+    for entry in entries:
+        if entry.is_in_bronze:
+            files[entry.arrival_date, entry.delivered_with].append(entry)
+    filled = {place for place, of_delivery in files.items() if any(rows.get(entry.ingestion_id) for entry in of_delivery)}
+    outcomes = []
+    for day in sorted(days):
+        empty = [place for place in files if place[0] == day and place > max(filled, default=(date.min, ""))]
+        names = ", ".join(entry.source_file for place in sorted(empty) for entry in files[place])
+        why = f"{names} has no record, so that it does not replace the table as a delivery does; send it again with its records"
+        outcomes.append(CheckResult(_RECORDS, day, not empty, {"without_records": len(empty)}, why if empty else None))
+    return outcomes
 
 
 def _check_malformed(contract: SourceContract, day: date, malformed: int, rows: int, reason: str | None) -> CheckResult:

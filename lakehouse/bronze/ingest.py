@@ -225,7 +225,7 @@ class Ingest:
         ingestions.record_later(self._lake, *(entry for entry in held if entry.source_file in gone))
         for entry in self._ingested(new, files, redelivered, known):
             report = reports[entry.arrival_date]
-            {"ingested": report.ingested, "redelivered": report.redelivered, "held": report.held}[entry.status].append(entry)
+            (report.ingested if entry.status == "ingested" else report.redelivered).append(entry)
         watermark_per_key.advance(self._lake, self._contract)
         return reports
 
@@ -342,35 +342,12 @@ class Ingest:
             delivered,
             {_delivered(entry, now): known[entry.ingestion_id].arrival_date for entry in again},
         )
-        counted = [replace(entry, **judged[entry.ingestion_id]) for entry in new]
-        filled = {entry.delivered_with for entry in redelivered if known[entry.ingestion_id].rows}
-        recorded = self._without_empty(counted, {*filled, *(entry.delivered_with for entry in known.values() if entry.rows)})
+        recorded = [replace(entry, **judged[entry.ingestion_id]) for entry in new]
         for entry in redelivered:
             touched = {name: judged[entry.ingestion_id][name] for name in _TOUCHED} if entry in again else {}
             recorded.append(replace(entry, **touched))
         ingestions.record(self._lake, *recorded)
         return recorded
-
-    def _without_empty(self, new: list[Ingestion], filled: Collection[str]) -> list[Ingestion]:
-        """The new files; where a delivery replaces the table, those of deliveries without any record are held.
-
-        A delivery that only shrinks the table is held by its rows (see ``ReprocessPolicy.choose``); this one has none.
-
-        :param filled: the deliveries of known files with records.
-        """
-        if not policy_of(self._contract).chooses_for_table:
-            return new
-        filled = {*filled, *(entry.delivered_with for entry in new if entry.rows)}
-        why = (
-            "it has no record, and would empty the table, which a delivery replaces (overwrite_all): "
-            f"send it again with its records, or: lakehouse quarantine give-up {self._source}"
-        )
-        return [
-            entry
-            if entry.delivered_with in filled
-            else replace(entry, status="held", message=f"{entry.source_file}: {why} {entry.source_file}")
-            for entry in new
-        ]
 
     def _named_again(self, day: date, ready: Readiness, entries: Collection[Ingestion]) -> Iterator[Ingestion]:
         """Files that came with an earlier delivery and are named, but not sent, by a manifest of this one."""

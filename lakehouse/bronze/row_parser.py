@@ -57,8 +57,8 @@ class Malformed(ValueError):  # noqa: N818 (the term of rule R4)
 class RowParser:
     """Turns the records of one delivery into bronze rows (dicts by column name).
 
-    :param may_be_empty: required fields that may be empty all the same, as the redacted ones of a correction by hand. In its file
-        any may be empty, because they were checked when it was proposed.
+    :param may_be_empty: required fields that may be empty all the same, as the redacted ones of a correction by hand. In its
+        record any may be empty, because they were checked when it was proposed.
     """
 
     def __init__(self, contract: SourceContract, delivery: DeliveredFile, may_be_empty: Collection[str] = ()) -> None:
@@ -75,8 +75,7 @@ class RowParser:
         self._fields = [
             (spec, to_key_text if spec.name in texts else converter(spec.type, *naive)) for spec in contract.model.fields
         ]
-        self._required = {spec.name for spec in contract.model.fields if spec.required and not delivery.is_by_hand}
-        self._required -= set(may_be_empty)
+        self._required = {spec.name for spec in contract.model.fields if spec.required} - set(may_be_empty)
         self._explained = [(spec, self._as_in_envelope(convert, spec.type)) for spec, convert in self._fields]
         self._marker: tuple[str, Callable[[Any], Any], str] | None = None
         if contract.marker is not None and contract.marker_field is not None:
@@ -246,7 +245,8 @@ class RowParser:
         for spec, convert in self._explained:
             value = present.get(spec.in_file)
             if value is None:
-                if spec.name in self._contract.primary_key or (spec.name in self._required and whole):
+                is_checked = self._delivery.is_by_hand and self._delivery.CORRECTION in present
+                if spec.name in self._contract.primary_key or (spec.name in self._required and whole and not is_checked):
                     msg = f"{spec.in_file}: required and empty"
                     raise Malformed(msg)
                 typed[spec.name] = self._constant.get(spec.name)  # the default of a field source_system

@@ -21,6 +21,7 @@ INTERVAL_CHECKS = ("intervals_disjoint", "intervals_without_gap", "one_current_i
 #: The checks of every source besides its row rules; the contract may set their severity.
 CHECKS = (
     *("contract_schema", "rows_accounted", "no_file_held", "every_row_disposed", "lateness_tolerated", "no_review_overdue"),
+    "delivery_has_records",
     *("unique_key", "required_fields", "one_correction", "whole_correction", "equals_bronze", "reviews_in_time"),
     *INTERVAL_CHECKS,
 )

@@ -196,7 +196,7 @@ def _start_of(process: psutil.Process) -> str:
         fields = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return f"{process.create_time():.2f}"
-    return f"{boot}:{fields[_START_TICKS]}"
+    return f"{boot} {fields[_START_TICKS]}"
 
 
 def this_host() -> str:
@@ -206,14 +206,16 @@ def this_host() -> str:
 
 def has_ended(process: str) -> bool:
     """Whether a process named by :func:`this_process` has ended. A process on another host is assumed to be alive."""
-    host, pid, start = process.rsplit(" ", 2)
+    host, pid, *boot, start = process.split(" ")
     if host != this_host():
         return False
     try:
         running = psutil.Process(int(pid))
-        if ":" in start or running.status() == psutil.STATUS_ZOMBIE:
-            return running.status() == psutil.STATUS_ZOMBIE or _start_of(running) != start
-        return abs(running.create_time() - float(start)) >= _SAME_START  # named by an earlier release
+        if running.status() == psutil.STATUS_ZOMBIE:
+            return True
+        if boot:
+            return _start_of(running) != f"{boot[0]} {start}"
+        return abs(running.create_time() - float(start)) >= _SAME_START  # named by an earlier release, or elsewhere than on Linux
     except psutil.NoSuchProcess:
         return True
 

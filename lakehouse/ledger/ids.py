@@ -10,7 +10,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from lakehouse.calendar.days import latest_arrival_time
 
@@ -82,6 +82,9 @@ class DeliveredFile:
     their own; ``delivery`` names the manifest that lists it, empty for none; ``ingested_at`` is the time of ingestion, if it
     differs from ``received_at``.
     """
+
+    #: A column of every correction's file, which makes the contents of two corrections differ.
+    CORRECTION: ClassVar[str] = "lakehouse_correction"
 
     path: str
     ingestion_id: str

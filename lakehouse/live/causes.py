@@ -123,11 +123,6 @@ class Reconciled:
         """The difference as a number."""
         return Decimal(self.difference)
 
-    @property
-    def causes_of_gap(self) -> dict[str, Decimal]:
-        """The causes as numbers."""
-        return {name: Decimal(value) for name, value in self.causes.items()}
-
 
 def in_order(group: Sequence[Any]) -> list[tuple[bool, str]]:
     """The sort key of windows and grains: by time, entries without one last, then by grain."""

@@ -197,7 +197,8 @@ def metric_text(dataset: str, inferred: InferredSource) -> str:
         "measures:",
         *(f"  - {_flow(measure)}" for measure in measures),
     ]
-    if all(Measure.model_validate(measure).is_exact for measure in measures):
+    # What does not add up is in no longer period that an adjustment is booked in.
+    if all(Measure.model_validate(measure).is_exact for measure in measures) and not inferred.units:
         lines += ["publication:", f"  after_close: adjust  # {_AFTER_CLOSE}"]
     return "\n".join([*lines, ""])
 

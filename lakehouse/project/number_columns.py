@@ -142,12 +142,12 @@ _FLAGS = ("is", "has", "was")
 _VOID = word_set("cancelled canceled void voided storno storniert rejected failed declined annule annulee")
 _DEBITS = word_set("d dr debit s soll")
 #: Words for columns that say what the quantities of a record are, or what they are measured in; how many of these a first metric
-#: tells apart.
+#: tells apart. They may stand beside words without a meaning of their own, as in ``currency_code``.
 _UNITS = word_set(
     "currency curr ccy waers waehrung währung devise moneda valuta unit uom meins einheit unite",
     "parameter variable element pollutant metric kpi measure",
 )
-_MOST_UNITS = 30
+_MOST_UNITS, _BESIDE_UNITS = 200, word_set("code iso id name type of")
 #: A mean has this many more decimals than its column, as in Spark.
 _DECIMALS_OF_MEANS, _MOST_DECIMALS = 4, 18
 
@@ -178,7 +178,9 @@ def units_of(samples: Sequence[Sample], columns: Sequence[InferredColumn]) -> di
     """The fields by which quantities cannot be added up, as with several currencies, each with its values in the samples."""
     units = {}
     for column in columns:
-        if column.type == "string" and column.words[-1] in _UNITS and any(of_column(other) for other in columns):
+        words = set(column.words) - _BESIDE_UNITS
+        is_unit = bool(words) and (words <= _UNITS or column.words[-1] in _UNITS)
+        if column.type == "string" and is_unit and any(of_column(other) for other in columns):
             values = sorted({*_texts(samples, column.column)})
             if 1 < len(values) <= _MOST_UNITS:
                 units[column.name] = values

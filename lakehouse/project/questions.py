@@ -49,6 +49,8 @@ _RECORDS = word_set(
 _NUMBERS = ("number", "no", "nr", "num", "nummer")
 #: Words for a line within a document, and names of its number.
 LINE_NUMBERS = word_set("pos position line row zeile posten ligne")
+#: Words for things of which a column may also have the number.
+_COUNTED = word_set("stock unit")
 #: Things with many records.
 ENTITIES = word_set(
     "sensor station stations meter gauge device machine site location place country region state county province city store till",
@@ -139,8 +141,9 @@ def is_identifier(column: InferredColumn, subject: str = "") -> bool:
 
 def is_code(column: InferredColumn) -> bool:
     """Whether a column's numbers are codes: those of phones, or of things such as accounts and stores."""
-    last = column.words[-1]
-    return last in CODES or (column.type == "bigint" and last in ENTITIES and not MEANS & set(column.words))
+    *before, last = column.words
+    is_thing = last in ENTITIES and last not in _COUNTED and not MEANS & set(before) and not set(before) - {"to", "from"}
+    return last in CODES or (column.type == "bigint" and is_thing)
 
 
 def is_line_number(column: InferredColumn) -> bool:

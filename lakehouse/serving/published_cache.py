@@ -280,7 +280,7 @@ class PublishedCache:
 
         A manual run may publish it without a record of the version that it followed. Booked adjustments are not compared.
         """
-        if series.metric.publication.after_close == "adjust":
+        if series.metric.publication.after_close == "adjust" or version.made_from.adjustments:
             return True
         days = (await self._snapshot(_daily(series))).periods
         newest = {day: f"r{days[day].newest_revision.revision}" for day in period.days if day in days}

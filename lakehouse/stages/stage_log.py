@@ -143,14 +143,9 @@ def all_of(lake: Lake, source: str | None = None) -> list[Stage]:
     by_name: dict[str, list[StageEvent]] = {}
     for event in sorted(log(lake).read(), key=lambda event: event.number):
         by_name.setdefault(event.name, []).append(event)
-    hidden = {
-        name: audit_log.redacted_fields(redactions.all_of(lake, name)) for name in {one[0].source for one in by_name.values()}
-    }
-    stages = [
-        Stage([_masked(event, hidden[event.source]) for event in events])
-        for events in by_name.values()
-        if source in {None, events[0].source}
-    ]
+    known = [events for events in by_name.values() if source in {None, events[0].source}]
+    hidden = {name: audit_log.redacted_fields(redactions.all_of(lake, name)) for name in {events[0].source for events in known}}
+    stages = [Stage([_masked(event, hidden[event.source]) for event in events]) for events in known]
     return sorted(stages, key=lambda stage: (stage.created.recorded_at, stage.name))
 
 

@@ -123,7 +123,7 @@ def _mask_series(
 def _masked(series: Series, rows: pa.Table, gone: Mapping[str, set[Any]]) -> tuple[pa.Table, int]:
     """Mask the values in ``gone`` and renew the digests, so that no hash of the original is kept.
 
-    The digest of an adjustment is that of the number which it leads to.
+    The digest of an adjustment is that of the number which it leads to, and stays where measures do not add up.
     """
     versions: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     masked_in, masked = set(), 0
@@ -134,12 +134,14 @@ def _masked(series: Series, rows: pa.Table, gone: Mapping[str, set[Any]]) -> tup
         if hidden:
             masked_in.add(version)
             masked += 1
-    for version in masked_in:
+    adds_up = len(series.metric.additive) == len(series.metric.measures)
+    for version in masked_in if adds_up else ():
         versions[version] = _added_up(series, versions[version])
     for revision, adjustment in versions if masked_in else ():
         until = [of for of in versions if of[0] == revision and (of[1] or 0) <= (adjustment or 0)]
-        if masked_in.intersection(until):
-            whole = _added_up(series, [{**row} for of in until for row in versions[of]])
+        if masked_in.intersection(until) and (adds_up or adjustment is None):
+            whole = [{**row} for of in until for row in versions[of]]
+            whole = _added_up(series, whole) if adds_up else whole
             filled = [row for row in whole if row["row_count"]] or whole[:1]
             content = published_table.digest(pa.Table.from_pylist(filled, schema=rows.schema).select(series.content))
             versions[revision, adjustment] = [row | {"content": content} for row in versions[revision, adjustment]]
@@ -147,9 +149,7 @@ def _masked(series: Series, rows: pa.Table, gone: Mapping[str, set[Any]]) -> tup
 
 
 def _added_up(series: Series, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of a version, one for each value of the grain where all measures add up, as they are computed."""
-    if len(series.metric.additive) < len(series.metric.measures):
-        return rows
+    """The rows of a version of a metric whose measures all add up, one for each value of the grain, as they are computed."""
     by_grain: dict[tuple[Any, ...], dict[str, Any]] = {}
     with localcontext(Context(prec=_DIGITS)):
         for row in rows:

@@ -138,11 +138,14 @@ def test_a_required_field_may_be_empty_in_a_correction_by_hand_and_where_it_is_r
     contract = SourceContract.model_validate(CONTRACT)
     values = VALUES | {"Amount": ""}
     by_hand = replace(DELIVERY, path="arrival_date=2024-05-10.correction-0123456789ab.csv")
-    for exempt in (RowParser(contract, by_hand), RowParser(contract, DELIVERY, {"amount"})):
-        parsed = exempt.row(Record(3, "raw", values))
+    signed = values | {"lakehouse_correction": "0123456789ab"}
+    for exempt, of in ((RowParser(contract, by_hand), signed), (RowParser(contract, DELIVERY, {"amount"}), values)):
+        parsed = exempt.row(Record(3, "raw", of))
         assert ("malformed_reason" in parsed, parsed["amount"]) == (False, None)
-        assert exempt.row(Record(3, "raw", values | {"id": ""}))["malformed_reason"] == "id: required and empty"
+        assert exempt.row(Record(3, "raw", of | {"id": ""}))["malformed_reason"] == "id: required and empty"
     assert reason(values) == "Amount: required and empty"
+    other = RowParser(contract, by_hand).row(Record(3, "raw", values))
+    assert other["malformed_reason"] == "Amount: required and empty", "a sender's file may be called like one"
 
 
 def test_the_contract_defines_which_words_mean_empty() -> None:

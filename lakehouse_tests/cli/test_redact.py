@@ -77,6 +77,16 @@ def test_a_week_shows_the_store_that_another_key_has_for_that_key_alone(tmp_path
 
 
 @pytest.mark.merge
+def test_a_closed_week_stays_and_books_nothing_for_a_mask(tmp_path: Path) -> None:
+    project = Project(tmp_path, orders=SOURCE, daily=DAILY.replace("CLOSED", "adjust"))
+    project.load("2024-11-06T20:00:00Z", "1,c,2024-11-05T09:00:00Z,10,insert", "2,c,2024-11-06T10:00:00Z,90,insert")
+    project.load("2024-11-20T20:00:00Z", "3,c,2024-11-20T09:00:00Z,7,insert")
+    project.redact("2024-11-20T21:00:00Z", 1)
+    assert project.shown("daily", "event_date") == {("05", None): 10, ("06", "c"): 90, ("20", "c"): 7}
+    assert project.shown("daily_weekly") == {("04", "c"): 100, ("18", "c"): 7}
+
+
+@pytest.mark.merge
 def test_a_closed_number_is_masked_with_its_adjustments_and_books_nothing_for_it(tmp_path: Path) -> None:
     project = Project(tmp_path, orders=SOURCE, daily=DAILY.replace("CLOSED", "adjust"), share=SHARE)
     first = ("1,c,2024-11-04T09:00:00Z,10,insert", "2,,2024-11-04T10:00:00Z,90,insert", "3,d,2024-11-04T10:00:00Z,5,insert")

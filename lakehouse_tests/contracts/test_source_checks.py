@@ -110,6 +110,7 @@ def test_the_severity_of_every_check_can_be_set() -> None:
         *bronze_checks.bronze_check_names(of_source),
         *silver_checks.silver_check_names(of_source),
         *bronze_checks.source_check_names(of_source),
+        *bronze_checks.bronze_check_names(contract(materialization={"reprocess_policy": "overwrite_all"}, changes={})),
         *silver_checks.silver_check_names(dimension()),
     }
     assert named == {*CHECKS, "rule_small", "row_count", "nulls", "malformed_tolerated", "arrivals_are_fresh"}

@@ -94,13 +94,20 @@ def test_quantities_in_several_currencies_are_numbers_of_their_own() -> None:
     assert "grain: [currency]" in several
     assert "{name: amount, sql: sum(amount), type: 'decimal(38,4)', additive: false}" in several, "no total over currencies"
     assert "grain" not in sums("EUR", "EUR"), "the first metric stays simple where nothing can go wrong"
+    coded = lines("id,at,amount,currency_code", f"1,{T},1.5,EUR", f"2,{T},1.5,USD")
+    assert "grain: [currency_code]" in new_project.metric_text("a", infer([coded]))
+    assert "after_close" not in new_project.metric_text("a", infer([coded])), "no longer period would have what is booked in it"
     readings = lines("station,date,element,value", "a,2024-11-04,PRCP,15", "a,2024-11-04,TMAX,217")
     assert "grain: [element]" in new_project.metric_text("a", infer([readings]))
     assert "grain" not in new_project.metric_text("a", infer([lines("id,at,unit", f"1,{T},kg", f"2,{T},t")])), "nothing is summed"
 
 
 @pytest.mark.parametrize(
-    ("column", "is_summed"), [("account", False), ("to_store", False), ("units_per_item", True), ("customers", True)]
+    ("column", "is_summed"),
+    [
+        *(("account", False), ("to_store", False), ("units_per_item", True), ("customers", True)),
+        *(("stock", True), ("units_in_stock", True), ("orders_by_customer", True)),
+    ],
 )
 def test_the_numbers_of_things_are_not_added_up(column: str, *, is_summed: bool) -> None:
     text = new_project.metric_text("a", infer([lines(f"id,at,{column}", f"1,{T},4711", f"2,{T},4711", f"3,{T},815")]))

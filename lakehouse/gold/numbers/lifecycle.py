@@ -149,7 +149,7 @@ def publish_action(published: PublishedState | None, content: str, state: State,
         return PublishAction.REVISION
     if published.state is State.FINAL and terms.after_close == "adjust":
         return PublishAction.NOTHING if (published.restated or published.content) == content else PublishAction.ADJUSTMENT
-    if published.content != content:
+    if published.content != content or published.restated not in {None, content}:  # it was adjusted before the contract changed
         return PublishAction.REVISION
     return PublishAction.STATE_CHANGE if state.rank > published.state.rank else PublishAction.NOTHING
 

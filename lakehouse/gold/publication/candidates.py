@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
@@ -157,6 +158,22 @@ class HeldCandidate:
     def identity(self) -> tuple[object, ...]:
         """The values that two equal candidates of a period share."""
         return _identity(self.draft, self.revision)
+
+
+def with_cause(before: SeriesSnapshot, draft: Draft) -> list[Draft]:
+    """The draft of a number that is made of published numbers; none if it adjusts a closed one and names the same inputs.
+
+    Then only redacted values were masked in them, which books nothing.
+    """
+    if draft.action is not PublishAction.ADJUSTMENT or before.existing is None:
+        return [draft]
+    rows = before.existing.filter(pc.equal(before.existing[before.series.by], pa.scalar(draft.start, pa.date32())))
+    newest = max(rows.select(["revision", "adjustment", "made_from"]).to_pylist(), key=_version)
+    return [] if newest["made_from"] == draft.lineage.made_from else [draft]
+
+
+def _version(row: Mapping[str, Any]) -> tuple[int, int]:
+    return row["revision"], row["adjustment"] or 0
 
 
 def propose(lake: Lake, series: Series, drafts: Sequence[tuple[Draft, int]], run_id: str, now: datetime) -> None:

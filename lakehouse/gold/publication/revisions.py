@@ -167,7 +167,8 @@ def _books_changed(draft: Draft, existing: pa.Table | None) -> set[date]:
     """The days whose bookings change with a draft: where it is booked, or where adjustments are that a new revision contains."""
     if draft.booked_on is not None or existing is None:
         return {draft.booked_on} if draft.booked_on else set()
-    return set(existing["booked_on"].drop_null().to_pylist())
+    replaced = existing.filter(pc.equal(existing["revision"], pc.max(existing["revision"])))
+    return set(replaced["booked_on"].drop_null().to_pylist())
 
 
 def published_rows(series: Series, start: date, content: pa.Table, values: Mapping[str, Any]) -> pa.Table:

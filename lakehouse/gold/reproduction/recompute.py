@@ -120,11 +120,13 @@ def _period(
     days, by = series.period(start).days, daily.by
     rows = locations.gold(lake, daily).read(None, {by: days})
     if rows is None or not (named or inputs.adjustments):
-        msg = f"{revision['version_name']} names no days, and cannot be reproduced; materialize the period for a newer revision"
+        what = "materialize the period for a newer revision"
+        what = what if revision["row_count"] else "what was booked in it is contained in later revisions of the days"
+        msg = f"{revision['version_name']} names no days, and cannot be reproduced; {what}"
         raise ReproduceError(msg)
     labels = zip(rows[by].to_pylist(), rows["revision"].to_pylist(), rows["adjustment"].to_pylist())
     day_rows = rows.filter(
-        pa.array([adjustment is None and named.get(day) == f"r{number}" for day, number, adjustment in labels])
+        pa.array([adjustment is None and named.get(day) == f"r{number}" for day, number, adjustment in labels], pa.bool_())
     )
     missing = sorted(set(named) - set(day_rows[by].to_pylist()))
     if missing:

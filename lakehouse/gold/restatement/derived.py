@@ -124,7 +124,8 @@ def _drafts(
         if draft is not None:
             since = released.get(start)
             why = f"released by {since.by}: {since.reason}" if since else _explain(of_period, earlier)
-            drafts.append(replace(draft, explanation=run.explanation or f"{draft.reason.value}: {why}", lineage=lineage))
+            draft = replace(draft, explanation=run.explanation or f"{draft.reason.value}: {why}", lineage=lineage)
+            drafts += candidates.with_cause(before, draft)
     return drafts
 
 

@@ -59,7 +59,7 @@ def restate(
     """Compute periods again from the published days and publish those with new content or a new state.
 
     :param starts: the first days of the periods.
-    :param session: called only if a measure is not additive.
+    :param session: called only if a measure is not additive, or a period is empty.
     :param follows: the changes that the run responds to; if it covers them, the roll-up is recorded as following the days up to
         there.
     """
@@ -120,7 +120,8 @@ def _publish_periods(
         draft = candidates.draft_period(before, period.start, number, candidates.DraftTerms(today, at_most), requested=reason)
         if draft is not None:
             explanation = run.explanation or f"{draft.reason.value}: {_explain(changed_days, booked_since)}"
-            drafts.append(replace(draft, explanation=explanation, lineage=_lineage(days_of_period, daily, booked.get(period))))
+            draft = replace(draft, explanation=explanation, lineage=_lineage(days_of_period, daily, booked.get(period)))
+            drafts += candidates.with_cause(before, draft)
     why = {
         "input_versions": {f"gold/{daily.name}": {"version": table.version(), "from": f"{days[0]}", "through": f"{days[-1]}"}},
         "trigger": run.about | {"series": daily.name, "gold_version": table.version()},

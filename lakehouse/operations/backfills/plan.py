@@ -127,11 +127,6 @@ class BackfillPlan(_Plain):
         return [file for file in self.files if not file.known]
 
     @property
-    def beyond_watermark(self) -> int:
-        """The number of rows in the plan's files that the contract's cutoff holds or drops."""
-        return sum(file.beyond for file in self.files)
-
-    @property
     def too_late(self) -> int:
         """The number of rows in the plan's new files that come too late to count in a metric with late events."""
         return sum(file.behind for file in self.files)

@@ -169,8 +169,7 @@ def find(lake: Lake, source: str, correction_id: str) -> Correction:
     return matches[0]
 
 
-#: A column of every correction's file, which makes the contents of two corrections differ.
-ID_COLUMN = "lakehouse_correction"
+ID_COLUMN = DeliveredFile.CORRECTION
 _SEQUENCE = "source_sequence"
 _OP = "change_op"
 #: What an event's ``before`` has besides the row: how the record has to be written so that it counts, see :func:`before`.

@@ -91,7 +91,7 @@ def test_the_start_delay(delay: int, age: int, may: bool) -> None:
         (PublishedState(1, FINAL, "a"), "b", FINAL, "revision", "adjustment"),
         (PublishedState(1, FINAL, "a"), "b", LIVE, "revision", "adjustment"),
         (PublishedState(1, FINAL, "a", restated="b"), "b", FINAL, "revision", "nothing"),
-        (PublishedState(1, FINAL, "a", restated="b"), "a", FINAL, "nothing", "adjustment"),
+        (PublishedState(1, FINAL, "a", restated="b"), "a", FINAL, "revision", "adjustment"),
         (PublishedState(1, FINAL, "a", restated="b"), "c", FINAL, "revision", "adjustment"),
     ],
 )
