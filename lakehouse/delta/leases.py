@@ -43,8 +43,6 @@ _TAKEN, _ENDED = "claimed", "ended"
 _LEASE, _PROCESS = "lease", "process"
 #: The start time of a process is known to a hundredth of a second.
 _SAME_START = 0.1
-#: The place of the start among the fields behind the name in ``/proc/<pid>/stat``.
-_START_TICKS = 19
 _SCHEMA = pa.schema([("nothing", pa.bool_())])
 #: To open the table, all entries since the last checkpoint are read.
 _PROPERTIES = {"delta.checkpointInterval": "20"}
@@ -188,15 +186,13 @@ def this_process() -> str:
 
 
 def _start_of(process: psutil.Process) -> str:
-    """The start of a process: the boot of the machine and the ticks since then, which stay when its clock is set; the time where
-    the system does not tell them.
-    """
+    """The boot of the machine and the ticks since then: no clock that is set moves them. Elsewhere than on Linux, the time."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         fields = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return f"{process.create_time():.2f}"
-    return f"{boot} {fields[_START_TICKS]}"
+    return f"{boot} {fields[19]}"  # the ticks from the boot to its start
 
 
 def this_host() -> str:

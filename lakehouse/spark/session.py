@@ -100,12 +100,9 @@ def spark_options(lake: Lake) -> dict[str, str]:
 
 @cache
 def hush_loggers() -> None:
-    """Hush loggers of PySpark that print the stack trace of an error which is raised anyway.
-
-    While PySpark makes one, every new logger of the process is of its class: call this before other threads make some.
-    """
+    """Call this before other threads make loggers: while PySpark makes one, each new one of the process is of its class."""
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "pyspark.sql.connect.logging"):
-        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # they print the stack trace of an error that is raised anyway
 
 
 def local_options(lake: Lake) -> dict[str, str]:

@@ -131,13 +131,7 @@ def _one_back(lake: Lake, metric: MetricContract) -> int:
 
 @write_audit_publish.again_on_conflict
 def _promote(
-    lake: Lake,
-    catalog: Catalog,
-    metric: MetricContract,
-    to_version: int,
-    run: Run,
-    reason: str,
-    options: PromotionOptions,
+    lake: Lake, catalog: Catalog, metric: MetricContract, to_version: int, run: Run, reason: str, options: PromotionOptions
 ) -> PromotionPlan:
     made = promotion_plan.plan_promotion(lake, catalog, metric, to_version, options.thresholds)
     problems = [*made.problems, *([] if options.accepted else made.objections)]

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake.exceptions import CommitFailedError
 
 from lakehouse import locations
@@ -167,7 +166,7 @@ def with_cause(before: SeriesSnapshot, draft: Draft) -> list[Draft]:
     """
     if draft.action is not PublishAction.ADJUSTMENT or before.existing is None:
         return [draft]
-    rows = before.existing.filter(pc.equal(before.existing[before.series.by], pa.scalar(draft.start, pa.date32())))
+    rows = table_io.meeting(before.existing, {before.series.by: [draft.start]})
     newest = max(rows.select(["revision", "adjustment", "made_from"]).to_pylist(), key=_version)
     return [] if newest["made_from"] == draft.lineage.made_from else [draft]
 

@@ -239,8 +239,19 @@ def candidate_of(before: SeriesSnapshot, start: date, revision: int, rows: pa.Ta
         grain=before.series.grain,
         rows=rows,
         read_back=rows,
-        published=before.latest.get(start),
+        published=_with_adjustments(before, start),
     )
+
+
+def _with_adjustments(before: SeriesSnapshot, start: date) -> pa.Table | None:
+    """The newest number of a period, with its adjustments: what a checked number is compared with."""
+    latest = before.latest.get(start)
+    if latest is None or before.existing is None or before.published_states[start].restated is None:
+        return latest
+    series = before.series
+    sums = history.booked(series, table_io.meeting(before.existing, {series.by: [start]}))
+    rows = [dict(zip((*series.grain, *series.numbers), (*grain, *values))) for grain, values in sums.items()]
+    return latest.from_pylist([row for row in rows if row["row_count"]] or rows[:1], schema=latest.schema)
 
 
 def _failed_inputs(lake: Lake, series: Series) -> dict[date, str]:

@@ -164,9 +164,8 @@ class Completeness:
         return [unread_text(source.contract.dataset, rows, example)] if rows else []
 
     def end_of(self, period: Period) -> datetime:
-        """The moment at which a period is over."""
-        zone = ZoneInfo(self.series.metric.publication.timezone or self.sources[0].contract.clocks.timezone)
-        return end_of_day(period.last, zone).astimezone(timezone.utc)
+        """The moment at which a period is over, with the windows that begin in it."""
+        return _over(self.series, period, self.sources[0].contract).astimezone(timezone.utc)
 
     def closing_lateness(self, contract: SourceContract) -> timedelta:
         """The time by which the watermark of a source must have passed a period: that of the tier that closes this kind of
@@ -259,6 +258,14 @@ class End(NamedTuple):
     passed: bool | None
 
 
+def _zone(series: Series, source: SourceContract | None) -> ZoneInfo:
+    return ZoneInfo(series.metric.publication.timezone or (source.clocks.timezone if source else "UTC"))
+
+
+def _over(series: Series, period: Period, source: SourceContract | None) -> datetime:
+    return end_of_day(period.last + timedelta(series.metric.days_behind), _zone(series, source))
+
+
 def end_of(
     series: Series, source: SourceContract | None, period: Period, window: datetime | None, watermarks: Sequence[datetime | None]
 ) -> End:
@@ -269,8 +276,7 @@ def end_of(
     :param watermarks: of the required sources of the metric.
     """
     metric = series.metric
-    zone = ZoneInfo(metric.publication.timezone or (source.clocks.timezone if source else "UTC"))
-    end = end_of_day(period.last, zone) if window is None else moment_of_end(period.start, window, metric, zone)
+    end = _over(series, period, source) if window is None else moment_of_end(period.start, window, metric, _zone(series, source))
     known = [] if metric.is_derived else [one for one in watermarks if one is not None]
     tolerance = metric.late_events.tolerance if metric.late_events else timedelta(0)
     return End(end, min(known) >= end + tolerance if known and len(known) == len(watermarks) else None)

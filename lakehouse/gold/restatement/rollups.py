@@ -219,11 +219,7 @@ def _explain(changed_days: pa.Table, booked_since: pa.Table | None) -> str:
 
 
 def period_numbers(
-    lake: Lake,
-    contract: SourceContract,
-    rollup: Series,
-    session: Callable[[], SparkSession],
-    periods: Sequence[Period],
+    lake: Lake, contract: SourceContract, rollup: Series, session: Callable[[], SparkSession], periods: Sequence[Period]
 ) -> dict[Period, pa.Table]:
     """The number of each period with a published day."""
     daily = rollup.daily

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
-
-import pyarrow.compute as pc
 
 from lakehouse import locations
 from lakehouse.contracts.series import days_reached
@@ -25,7 +24,6 @@ from lakehouse.project.delivery import deliver
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-    from datetime import date
 
     from lakehouse.contracts import Catalog
     from lakehouse.contracts.source import SourceContract
@@ -161,15 +159,19 @@ def reject(lake: Lake, source: str, correction_id: str, by: str, reason: str) ->
 
 
 def approvals_needed(lake: Lake, catalog: Catalog, source: str, days: Collection[date]) -> int:
-    """The number of people who must agree to a change of event days: more than one only if a final number would change."""
-    needed = [1]
-    for metric in catalog.metrics_from(source):
-        daily = served_version.daily(lake, catalog, metric)
-        if metric.publication.approvals <= max(needed):
+    """The number of people who must agree to a change of event days: more than one only if a final number would change.
+
+    Of a dimension, the facts since the change may change.
+    """
+    needed, own = [1], {metric.name for metric in catalog.metrics_from(source)}
+    for metric in catalog.metrics.values():
+        joins = any(join.dimension == source for join in metric.joins)
+        if metric.publication.approvals <= max(needed) or not (joins or metric.name in own):
             continue
-        where = {daily.by: sorted(days_reached(metric, days)), "is_latest": [True]}
-        found = locations.gold(lake, daily).read(["state"], where)
-        if found is not None and pc.any(pc.equal(found["state"], State.FINAL.value)).as_py():
+        daily = served_version.daily(lake, catalog, metric)
+        found = locations.gold(lake, daily).read([daily.by], {"is_latest": [True], "state": [State.FINAL.value]})
+        final, reached = set() if found is None else set(found[daily.by].to_pylist()), days_reached(metric, days)
+        if final & reached or (joins and max(final, default=date.min) >= min(days)):
             needed.append(metric.publication.approvals)
     return max(needed)
 

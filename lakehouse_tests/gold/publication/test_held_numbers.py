@@ -65,6 +65,19 @@ def test_a_number_that_is_proposed_again_beside_another_one_is_refused_again(lak
     assert [line[:2] for line in numbers.history(1)] == [("r1", 10), ("r1.a1", 2)]
 
 
+def test_a_closed_number_is_compared_with_its_adjustments(lake) -> None:
+    numbers = ScriptedNumbers(lake, metric(**AT_MOST_FIVE, publication={"after_close": "adjust"}))
+    numbers.at(9)
+    numbers.set(1, 10)
+    numbers.publish()
+    for hour, value in enumerate((14, 18, 22), 1):
+        numbers.at(9, hour)
+        numbers.set(1, value)
+        assert numbers.publish().held == [], "four more than what readers see"
+    numbers.set(1, 10)
+    assert numbers.publish().held == [day(1)], "twelve less, although the closed number is 10"
+
+
 def test_only_the_number_that_failed_is_held(lake) -> None:
     numbers = ScriptedNumbers(lake, metric(**AT_MOST_FIVE))
     numbers.at(1)

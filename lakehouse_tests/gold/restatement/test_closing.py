@@ -141,6 +141,17 @@ def test_the_calendar_is_the_earliest_moment(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(
+    ("window", "ends"),
+    [(1, 2), (7, 2), ({"size": "PT1H"}, 2), ({"size": "PT6H", "every": "PT3H"}, 3), ({"gap": "PT3H", "key": "id"}, 3)],
+)
+def test_a_day_waits_for_the_windows_that_begin_in_it(lake: Lake, window: Any, ends: int) -> None:
+    numbers = ScriptedNumbers(lake, metric(window=window), source=contract(clocks=WATCHED))
+    period = numbers.series.period(day(1))
+    assert closing.end_of(numbers.series, numbers.source, period, None, []).at == midnight(ends)
+    assert closing.completeness(lake, numbers.source, numbers.series, [period]).end_of(period) == midnight(ends)
+
+
+@pytest.mark.parametrize(
     "need", ["watermark", "no_held_file", "no_open_review", "no_unfinished_day", "no_failed_ingestion", "no_unread_row"]
 )
 def test_each_need_holds_a_number_open_and_can_be_switched_off(lake: Lake, need: str) -> None:

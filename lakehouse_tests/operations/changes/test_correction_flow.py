@@ -22,6 +22,7 @@ from lakehouse.ledger.redactions import Redaction
 from lakehouse.operations.changes import correction_flow, correction_record
 from lakehouse.operations.changes.correction_record import CorrectionError, Operation
 from lakehouse_tests.support.lake import SampleLake, contract, csv_file
+from lakehouse_tests.support.numbers_without_spark import ScriptedNumbers, metric, without_spark
 from lakehouse_tests.support.stopped_commits import Killed
 
 if TYPE_CHECKING:
@@ -83,6 +84,20 @@ def _deployment(lake, spark) -> Deployment:
     deployment.at(3)
     assert deployment.publish() == 30
     return deployment
+
+
+@pytest.mark.parametrize(("day", "approvals", "needed"), [(3, 2, 2), (30, 2, 1), (3, 1, 1)])
+def test_a_correction_of_a_dimension_needs_who_approves_what_joins_it(lake, day: int, approvals: int, needed: int) -> None:
+    join = {"dimension": "stores", "on": ["id"], "columns": ["name"]}
+    joining = metric(joins=[join], publication={"final_after": 1, "approvals": approvals})
+    with without_spark():
+        numbers = ScriptedNumbers(lake, joining)
+        numbers.at(9)
+        numbers.set(5, 10)
+        numbers.publish()
+    stores = contract(dataset="stores", kind="dimension", changes={})
+    catalog = Catalog({"events": contract(), "stores": stores}, {"total": joining})
+    assert correction_flow.approvals_needed(lake, catalog, "stores", [date(2024, 1, day)]) == needed
 
 
 @pytest.mark.merge
