@@ -113,7 +113,7 @@ def _mask_series(
         if changed:
             # A longer or derived period may show the value of another key there: it is computed again.
             after = pa.concat_tables(changed.values())
-            reached = {*changed, *after["booked_on"].drop_null().to_pylist()}
+            reached = {*changed, *table_io.with_columns(after, ["booked_on"])["booked_on"].drop_null().to_pylist()}
             why = {"method": "redaction", published_table.MASKED: sorted(f"{day}" for day in reached)}
             partition_writer.replace(table, after, list(changed), why=why)
     # After the numbers: a report written in the meantime is made from masked numbers.
@@ -140,10 +140,11 @@ def _masked(series: Series, rows: pa.Table, gone: Mapping[str, set[Any]]) -> tup
     for revision, adjustment in versions if masked_in else ():
         until = [of for of in versions if of[0] == revision and (of[1] or 0) <= (adjustment or 0)]
         if masked_in.intersection(until) and (adds_up or adjustment is None):
-            whole = [{**row} for of in until for row in versions[of]]
-            whole = _added_up(series, whole) if adds_up else whole
-            filled = [row for row in whole if row["row_count"]] or whole[:1]
-            content = published_table.digest(pa.Table.from_pylist(filled, schema=rows.schema).select(series.content))
+            whole = versions[revision, adjustment]
+            if adjustment is not None:
+                whole = _added_up(series, [{**row} for of in until for row in versions[of]])
+                whole = [row for row in whole if any(row[name] for name in series.numbers)] or whole[:1]
+            content = published_table.digest(pa.Table.from_pylist(whole, schema=rows.schema).select(series.content))
             versions[revision, adjustment] = [row | {"content": content} for row in versions[revision, adjustment]]
     return pa.Table.from_pylist([row for of_version in versions.values() for row in of_version], schema=rows.schema), masked
 

@@ -171,7 +171,7 @@ def approvals_needed(lake: Lake, catalog: Catalog, source: str, days: Collection
         daily = served_version.daily(lake, catalog, metric)
         found = locations.gold(lake, daily).read([daily.by], {"is_latest": [True], "state": [State.FINAL.value]})
         final, reached = set() if found is None else set(found[daily.by].to_pylist()), days_reached(metric, days)
-        if final & reached or (joins and max(final, default=date.min) >= min(days)):
+        if final & reached or (joins and max(final, default=date.min) >= min(days, default=date.max)):
             needed.append(metric.publication.approvals)
     return max(needed)
 
