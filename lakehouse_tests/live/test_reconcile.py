@@ -18,7 +18,7 @@ from lakehouse_tests.support.empty_lake import lake_in
 from lakehouse_tests.support.late_lake import LateLake, late
 from lakehouse_tests.support.laws import law
 from lakehouse_tests.support.live_lake import LIVE, QUARANTINED_FROM, LiveLake, StreamModel
-from lakehouse_tests.support.reconciliation_model import Causes, History, causes_by_model
+from lakehouse_tests.support.reconciliation_model import Causes, History, causes_by_model, causes_of
 from lakehouse_tests.support.windowed_lake import BEGINS, FIRST, TUMBLING, ZONE, Event
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def as_causes(entries: Sequence[Reconciled]) -> Causes:
     effects: dict[tuple[datetime, str], list[int]] = defaultdict(lambda: [0, 0])
     for entry in entries:
         if entry.measure in {"total", "row_count"}:
-            for cause, value in entry.causes_of_gap.items():
+            for cause, value in causes_of(entry).items():
                 assert entry.window_start is not None
                 effects[entry.window_start, cause][entry.measure == "row_count"] += int(value)
     return {cell: (amount, count) for cell, (amount, count) in effects.items()}
@@ -93,7 +93,7 @@ def test_each_difference_has_its_causes(lake: Lake, spark: Any) -> None:
     }
     first = {entry.measure: entry for entry in entries if entry.window_start == model.windows_of(HISTORY[0][0][0])[0]}
     assert (first["total"].live, first["total"].books, first["total"].difference) == ("105", "24", "-81")
-    assert {name: int(value) for name, value in first["total"].causes_of_gap.items()} == {
+    assert {name: int(value) for name, value in causes_of(first["total"]).items()} == {
         "not_read": 13,
         "late_dropped": 12,
         "quarantined": -QUARANTINED_FROM,
@@ -112,11 +112,11 @@ def test_rows_that_came_too_late_for_the_metric_are_a_cause_of_their_own(lake: L
     entries = reconcile(sample.session, lake, hourly, sample.sources["orders"], FIRST).entries
     first = {entry.measure: entry for entry in entries if entry.window_start == BEGINS}
     assert (first["total"].live, first["total"].books) == ("65", "5")
-    assert {name: int(value) for name, value in first["total"].causes_of_gap.items()} == {
+    assert {name: int(value) for name, value in causes_of(first["total"]).items()} == {
         "corrected": 9 - 4,
         "late_events": -60 - (9 - 4),
     }
-    assert {name: int(value) for name, value in first["row_count"].causes_of_gap.items()} == {"late_events": -1}
+    assert {name: int(value) for name, value in causes_of(first["row_count"]).items()} == {"late_events": -1}
 
 
 _MINUTES = st.integers(0, 5).flatmap(lambda hour: st.sampled_from([24 * 60 - 180 + 60 * hour + minute for minute in (0, 17, 59)]))
@@ -150,7 +150,7 @@ def test_causes_add_up_and_are_those_of_the_model(tmp_path_factory: Any, spark: 
     sample = LiveLake(lake_in(tmp_path_factory.mktemp("lake")), spark)
     model = played(sample, history)
     entries = reconciled(sample, days_of(history))
-    assert all(add_up(entry.causes_of_gap) == entry.gap for entry in entries)
+    assert all(add_up(causes_of(entry)) == entry.gap for entry in entries)
     assert as_causes(entries) == causes_by_model(history, model), "also: nothing is unexplained, so S0 is what Spark counted"
     assert sample.live_numbers() == model.numbers()
 

@@ -36,6 +36,7 @@ from lakehouse.live.reconcile import reconcile
 from lakehouse.silver import update as silver_update
 from lakehouse_tests.support import kafka_producer, tried
 from lakehouse_tests.support.kafka_lake import contract, write_contract
+from lakehouse_tests.support.reconciliation_model import causes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -158,10 +159,10 @@ def check_books_and_live(
     for day in sorted({start.date() for start in books}):
         for entry in reconcile(lambda: spark, lake, metric, source, day).entries:
             assert "unexplained" not in entry.causes, entry
-            assert Decimal(entry.live or 0) + sum(entry.causes_of_gap.values()) == Decimal(entry.books or 0), entry
+            assert Decimal(entry.live or 0) + sum(causes_of(entry).values()) == Decimal(entry.books or 0), entry
             if entry.measure == "row_count":
                 counted += int(entry.live or 0)
-                explained.update({cause: int(value) for cause, value in entry.causes_of_gap.items()})
+                explained.update({cause: int(value) for cause, value in causes_of(entry).items()})
     assert counted + sum(explained.values()) == sum(count for _, count in books.values()) == len({record.key for record in sent})
     assert {"late_dropped", "duplicate"} <= set(explained) <= {"late_dropped", "duplicate", "corrected"}
     return explained

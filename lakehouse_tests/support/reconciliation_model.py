@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from lakehouse_tests.support.live_lake import QUARANTINED_FROM, StreamModel
@@ -11,6 +12,8 @@ from lakehouse_tests.support.windowed_lake import Event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from lakehouse.live.causes import Reconciled
 
 #: By first moment of a window and cause the sum of amounts and the number of rows.
 Causes = dict[tuple[datetime, str], tuple[int, int]]
@@ -67,3 +70,8 @@ def changes_of_key(records: Sequence[Event], model: StreamModel) -> Iterator[tup
         was_here = any(model.windows_of(event) == model.windows_of(winner) for event in superseded)
         was_inserted = any(event.op == "insert" for event in records)
         yield winner, "moved" if was_inserted and not was_here else "corrected", 1
+
+
+def causes_of(entry: Reconciled) -> dict[str, Decimal]:
+    """The causes of a difference as numbers."""
+    return {name: Decimal(value) for name, value in entry.causes.items()}
