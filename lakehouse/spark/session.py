@@ -100,9 +100,12 @@ def spark_options(lake: Lake) -> dict[str, str]:
 
 @cache
 def hush_loggers() -> None:
-    """Call this before other threads make loggers: while PySpark makes one, each new one of the process is of its class."""
+    """Hush the loggers of PySpark that print the stack trace of an error which is raised anyway.
+
+    While PySpark makes one, each new logger of the process is of its class: call this before other threads make some.
+    """
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "pyspark.sql.connect.logging"):
-        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # they print the stack trace of an error that is raised anyway
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def local_options(lake: Lake) -> dict[str, str]:

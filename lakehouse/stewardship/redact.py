@@ -7,7 +7,6 @@ redacted value become NULL in every revision. Decisions about rows belong to ``q
 from __future__ import annotations
 
 from dataclasses import replace
-from decimal import Context, localcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +17,11 @@ from lakehouse.contracts.series import Series, days_reached, source_days
 from lakehouse.delta import partition_writer
 from lakehouse.dispositions import account_tables, judgement_history, readings
 from lakehouse.gold.numbers import published_table
+from lakehouse.gold.numbers.comparison import added
 from lakehouse.gold.publication import restatement_reports, write_audit_publish
 from lakehouse.gold.restatement import derived_inputs
 from lakehouse.lake import table_io
 from lakehouse.ledger import key_log, redactions
-from lakehouse.ledger.redactions import Redaction
 from lakehouse.silver import audit
 from lakehouse.stewardship.quarantine import StewardError, require_signature
 
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
 
 _Values = dict[str, set[Any]]
-#: More digits than two decimals of Spark have together.
-_DIGITS = 80
 
 
 def mask(
@@ -152,12 +149,10 @@ def _masked(series: Series, rows: pa.Table, gone: Mapping[str, set[Any]]) -> tup
 def _added_up(series: Series, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows of a version of a metric whose measures all add up, one for each value of the grain, as they are computed."""
     by_grain: dict[tuple[Any, ...], dict[str, Any]] = {}
-    with localcontext(Context(prec=_DIGITS)):
-        for row in rows:
-            first = by_grain.setdefault(tuple(row[name] for name in series.grain), row)
-            for name in series.numbers if first is not row else ():
-                values = [value for value in (first[name], row[name]) if value is not None]
-                first[name] = sum(values) if values else None
+    for row in rows:
+        first = by_grain.setdefault(tuple(row[name] for name in series.grain), row)
+        for name in series.numbers if first is not row else ():
+            first[name] = added([first[name], row[name]])
     return [*by_grain.values()]
 
 
@@ -221,7 +216,7 @@ def redact_fields(
     if not key_log.arrival_days_of(lake, source, [key]):
         msg = f"no row of bronze/{source} has the key {key!r}"
         raise StewardError(msg)
-    entry = Redaction(key, sorted(fields), by, reason, lake.now(), touched_days=sorted(days))
+    entry = redactions.Redaction(key, sorted(fields), by, reason, lake.now(), touched_days=sorted(days))
     redactions.record(lake, source, entry)
     audit.erase(lake, source)
     account_tables.after_decision(lake, contract, {key}, days)

@@ -333,8 +333,7 @@ def in_whole(series: Series, version_: PublishedVersion, known: Sequence[Publish
     sums: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in (row for part in parts for row in part.rows):
         key = tuple(row[name] for name in series.grain)
-        before = sums.get(key, {})
-        sums[key] = row | {name: added([before.get(name), row[name]]) for name in series.numbers}
+        sums[key] = row | {name: added([sums.get(key, {}).get(name), row[name]]) for name in series.numbers}
     return replace(version_, rows=[*sums.values()])
 
 
@@ -448,7 +447,6 @@ def between(series: Series, published: pa.Table | None, restated: pa.Table) -> p
     :returns: rows with the columns of ``restated`` for the grain values that differ; a single row of zeros if none differs.
     :raises UnbookableError: if a difference does not fit the type of its measure, although both numbers do.
     """
-    names = series.numbers
     with localcontext(EXACT):
         before = booked(series, published)
         after = _sums(series, restated)
@@ -457,8 +455,8 @@ def between(series: Series, published: pa.Table | None, restated: pa.Table) -> p
             for grain in [*after, *(grain for grain in before if grain not in after)]
         }
     changed = {grain: values for grain, values in differences.items() if any(values)}
-    changed = changed or {tuple(None for _ in series.grain): [0 for _ in names]}
-    rows = [dict(zip([*series.grain, *names], [*grain, *values])) for grain, values in changed.items()]
+    changed = changed or {tuple(None for _ in series.grain): [0 for _ in series.numbers]}
+    rows = [dict(zip([*series.grain, *series.numbers], [*grain, *values])) for grain, values in changed.items()]
     return pa.table({item.name: _of_differences(item, [row.get(item.name) for row in rows]) for item in restated.schema})
 
 
@@ -486,11 +484,17 @@ def booked(series: Series, published: pa.Table | None) -> dict[tuple[Any, ...], 
     return _sums(series, published.filter(pc.equal(published["revision"], newest)))
 
 
+def with_adjustments(series: Series, published: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The newest number with its adjustments as a table, without rows of the grain that the adjustments reduce to zero."""
+    rows = [dict(zip([*series.grain, *series.numbers], [*key, *values])) for key, values in booked(series, published).items()]
+    return pa.Table.from_pylist([row for row in rows if any(row[name] for name in series.numbers)] or rows[:1], schema=schema)
+
+
 def _sums(series: Series, rows: pa.Table) -> dict[tuple[Any, ...], list[Any]]:
     names, grain = series.numbers, series.grain
     sums: dict[tuple[Any, ...], list[Any]] = defaultdict(lambda: [0 for _ in names])
     for row in rows.select([*grain, *names]).to_pylist():
         values = sums[tuple(row[name] for name in grain)]
         for position, name in enumerate(names):
-            values[position] += row[name] or 0
+            values[position] = added([values[position], row[name] or 0])
     return sums

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from lakehouse.lake import Lake, Table
 
 
-#: The key in the metadata of a commit for the periods in which redacted values were masked; those for all that it changed.
-MASKED, CHANGED = "masked", ("published", "masked")
+#: The key in the metadata of a commit for the periods in which redacted values were masked.
+MASKED = "masked"
+#: The keys for all periods whose content a commit changed.
+CHANGED = ("published", MASKED)
 #: The key of the booked adjustments; all other keys are days, or the names of metrics.
 _ADJUSTMENTS = "adjustments"
 

@@ -99,16 +99,8 @@ def _with_adjustments(rows_of_version: pa.Table, every: pa.Table, series: Series
     if newest["adjustment"] is None:
         return PublishedNumber(number, newest, intact=published_table.is_content(number, newest["content"]))
     counts = pc.fill_null(pc.less_equal(closed["adjustment"], newest["adjustment"]), fill_value=True)
-    return PublishedNumber(_added(closed.filter(counts), number.schema, series), newest)
-
-
-def _added(closed: pa.Table, schema: pa.Schema, series: Series) -> pa.Table:
-    """A closed number with its adjustments, without rows of the grain that the adjustments reduce to zero."""
-    grain = series.grain
-    counted = closed.set_column(closed.column_names.index("is_latest"), "is_latest", pa.array([True] * len(closed)))
-    rows = [dict(zip(series.content, [*key, *values])) for key, values in history.booked(series, counted).items()]
-    left = pa.Table.from_pylist([row for row in rows if row["row_count"]] or rows[:1], schema=schema)
-    return left.sort_by([(name, "ascending") for name in grain]) if grain else left
+    whole = history.with_adjustments(series, closed.filter(counts), number.schema)
+    return PublishedNumber(whole.sort_by([(name, "ascending") for name in series.grain]) if series.grain else whole, newest)
 
 
 class PromotionRefusedError(LakehouseError):

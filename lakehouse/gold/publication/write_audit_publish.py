@@ -248,10 +248,8 @@ def _with_adjustments(before: SeriesSnapshot, start: date) -> pa.Table | None:
     latest = before.latest.get(start)
     if latest is None or before.existing is None or before.published_states[start].restated is None:
         return latest
-    series = before.series
-    sums = history.booked(series, table_io.meeting(before.existing, {series.by: [start]}))
-    rows = [dict(zip((*series.grain, *series.numbers), (*grain, *values))) for grain, values in sums.items()]
-    return latest.from_pylist([row for row in rows if row["row_count"]] or rows[:1], schema=latest.schema)
+    of_period = table_io.meeting(before.existing, {before.series.by: [start]})
+    return history.with_adjustments(before.series, of_period, latest.schema)
 
 
 def _failed_inputs(lake: Lake, series: Series) -> dict[date, str]:

@@ -161,17 +161,16 @@ def reject(lake: Lake, source: str, correction_id: str, by: str, reason: str) ->
 def approvals_needed(lake: Lake, catalog: Catalog, source: str, days: Collection[date]) -> int:
     """The number of people who must agree to a change of event days: more than one only if a final number would change.
 
-    Of a dimension, the facts since the change may change.
+    Of a metric that follows the source through a join, the numbers of all days since then may.
     """
-    needed, own = [1], {metric.name for metric in catalog.metrics_from(source)}
-    for metric in catalog.metrics.values():
-        joins = any(join.dimension == source for join in metric.joins)
-        if metric.publication.approvals <= max(needed) or not (joins or metric.name in own):
+    needed, readers = [1], catalog.metrics_from(source)
+    for metric in catalog.metrics_following(source):
+        if metric.publication.approvals <= max(needed):
             continue
         daily = served_version.daily(lake, catalog, metric)
         found = locations.gold(lake, daily).read([daily.by], {"is_latest": [True], "state": [State.FINAL.value]})
         final, reached = set() if found is None else set(found[daily.by].to_pylist()), days_reached(metric, days)
-        if final & reached or (joins and max(final, default=date.min) >= min(days, default=date.max)):
+        if final & reached or (metric not in readers and max(final, default=date.min) >= min(days, default=date.max)):
             needed.append(metric.publication.approvals)
     return max(needed)
 

@@ -169,7 +169,6 @@ def find(lake: Lake, source: str, correction_id: str) -> Correction:
     return matches[0]
 
 
-ID_COLUMN = DeliveredFile.CORRECTION
 _SEQUENCE = "source_sequence"
 _OP = "change_op"
 #: What an event's ``before`` has besides the row: how the record has to be written so that it counts, see :func:`before`.
@@ -251,10 +250,10 @@ def values_of(
         changes.corrected_by: event.by,
         changes.correction_reason: event.reason,
         changes.corrected_field: ", ".join(sorted(event.values)) or None,
-        ID_COLUMN: event.correction_id,
+        DeliveredFile.CORRECTION: event.correction_id,
     }
     by_column |= {item.column: fields.get(_SEQUENCE) or "0" for item in contract.order.sequence}  # one, or none
-    columns = [*contract.columns_read, ID_COLUMN]
+    columns = [*contract.columns_read, DeliveredFile.CORRECTION]
     return {column: by_column.get(column) for column in columns}
 
 

@@ -10,10 +10,12 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lakehouse import locations
 from lakehouse.calendar.periods import Kind
 from lakehouse.contracts import Catalog
 from lakehouse.contracts.metric import MetricContract
@@ -151,6 +153,20 @@ def test_more_digits_than_pythons_own_decimals_keep(lake) -> None:
         numbers.set(1, {"north": f"{value}"})
         numbers.publish()
     assert [row[0] for row in columns_of_day(numbers, 1, "total")] == [DIGITS, Decimal("0.01"), Decimal("0.01"), Decimal("-0.02")]
+    numbers.set(1, {"north": f"{NEXT}", "south": None})
+    numbers.publish()
+    published = locations.gold(lake, numbers.series).read()
+    whole = history.with_adjustments(numbers.series, published, published.select(numbers.series.content).schema)
+    assert [(row["store"], row["total"]) for row in whole.to_pylist()] == [("north", NEXT), ("south", 0)]
+
+
+def test_what_bookings_alone_have_made_is_in_the_number_with_its_adjustments() -> None:
+    """As in a derived number, whose rows may have values where no input has rows."""
+    series = Series(metric(grain=["store"]))
+    columns = {"store": ["north", "south", "west"], "total": [-9, 4, 3], "row_count": [0, 1, 1], "revision": [2, 2, 1]}
+    rows = pa.table({name: [*values, end] for (name, values), end in zip(columns.items(), ("south", -4, -1, 2))})
+    found = history.with_adjustments(series, rows, rows.select(series.content).schema)
+    assert found.to_pylist() == [{"store": "north", "total": -9, "row_count": 0}]
 
 
 def test_before_the_close_it_is_restated(lake) -> None:

@@ -89,13 +89,13 @@ def _deployment(lake, spark) -> Deployment:
 @pytest.mark.parametrize(("day", "approvals", "needed"), [(3, 2, 2), (30, 2, 1), (3, 1, 1)])
 def test_a_correction_of_a_dimension_needs_who_approves_what_joins_it(lake, day: int, approvals: int, needed: int) -> None:
     join = {"dimension": "stores", "on": ["id"], "columns": ["name"]}
-    joining = metric(joins=[join], publication={"final_after": 1, "approvals": approvals})
+    stores = contract(dataset="stores", kind="dimension", changes={})
+    joining = metric(joins=[join], publication={"final_after": 1, "approvals": approvals}).with_contracts({"stores": stores})
     with without_spark():
         numbers = ScriptedNumbers(lake, joining)
         numbers.at(9)
         numbers.set(5, 10)
         numbers.publish()
-    stores = contract(dataset="stores", kind="dimension", changes={})
     catalog = Catalog({"events": contract(), "stores": stores}, {"total": joining})
     assert correction_flow.approvals_needed(lake, catalog, "stores", [date(2024, 1, day)]) == needed
 

@@ -181,7 +181,7 @@ def test_a_redacted_field_stays_empty_even_if_it_is_required(tmp_path: Path) -> 
 
 def test_the_file_of_a_correction_in_json_has_each_column_and_is_not_held() -> None:
     of = contract(source={"format": "json"})
-    values = dict.fromkeys([*of.columns_read, correction_record.ID_COLUMN]) | {"id": "a"}
+    values = dict.fromkeys([*of.columns_read, DeliveredFile.CORRECTION]) | {"id": "a"}
     content = correction_record.content_of(of, values)
     assert json.loads(content) == values
     check_names(enumerate(content.splitlines(), 1), of)
